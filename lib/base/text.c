@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text helpers; see text.h.  No allocation. */
+#include "lib/base/text.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { NEAREST_NAME_MAX = 64 };
+
+void hb_text_sanitize(char *s)
+{
+    unsigned char *p;
+
+    for (p = (unsigned char *)s; *p; p++) {
+        if (*p < 0x20 || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+            *p = p[1] = '?';
+    }
+}
+
+void hb_text_trim_cut(char *s)
+{
+    size_t len = strlen(s), back = 1, want;
+    unsigned char lead;
+
+    while (back < len && back < 4 && ((unsigned char)s[len - back] >> 6) == 2)
+        back++;
+    if (len == 0)
+        return;
+    lead = (unsigned char)s[len - back];
+    if (lead >= 0xf0)
+        want = 4;
+    else if (lead >= 0xe0)
+        want = 3;
+    else if (lead >= 0xc0)
+        want = 2;
+    else
+        return;
+    if (back < want)
+        s[len - back] = '\0';
+}
+
+static int same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+    size_t m = a < b ? a : b;
+
+    return m < c ? m : c;
+}
+
+/* Levenshtein distance, one row at a time. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NEAREST_NAME_MAX + 1];
+    size_t la = strlen(a), lb = strlen(b), i, j;
+
+    if (la > NEAREST_NAME_MAX || lb > NEAREST_NAME_MAX)
+        return (size_t)-1;
+    for (j = 0; j <= lb; j++)
+        row[j] = j;
+    for (i = 1; i <= la; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (j = 1; j <= lb; j++) {
+            size_t above = row[j];
+            size_t swap = diagonal + !same_letter(a[i - 1], b[j - 1]);
+
+            row[j] = min3(above + 1, row[j - 1] + 1, swap);
+            diagonal = above;
+        }
+    }
+    return row[lb];
+}
+
+const char *hb_text_nearest(const char *s, const char *const *names,
+                            size_t count)
+{
+    const char *best = NULL;
+    /* Up to a third of the letters wrong, and never fewer than two. */
+    size_t limit = strlen(s) / 3 < 2 ? 2 : strlen(s) / 3;
+    size_t best_distance = limit + 1, i;
+
+    for (i = 0; i < count; i++) {
+        size_t d = distance(s, names[i]);
+
+        /* Nothing in common is no hint. */
+        if (d < best_distance && d < strlen(names[i]) && d < strlen(s)) {
+            best = names[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}
