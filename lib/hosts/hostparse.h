@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the hostlist parser: a cursor over one text that knows its
+ * place for messages (hostlist.c), the entry grammar (hostparse.c), and
+ * the list under construction with its index by name (hostmerge.c).
+ * Internal to lib/hosts.
+ */
+#ifndef HVD_HOSTS_HOSTPARSE_H
+#define HVD_HOSTS_HOSTPARSE_H
+
+#include "lib/hosts/hostlist.h"
+
+#include <stdint.h>
+
+/* A host as written, before ranges are expanded: spans of the text. */
+struct host_spec {
+    const char *name; /* without brackets if an IPv6 address */
+    size_t name_len;
+    const char *user;
+    size_t user_len; /* 0: not given */
+    int port, slots, max_slots;
+};
+
+struct host_index {
+    uint32_t *table; /* entry number + 1 by hash of the name; 0: free */
+    size_t size;     /* a power of two */
+};
+
+struct host_parser {
+    const char *p, *end; /* the line, or all of a -H argument */
+    const char *line_start;
+    const char *path; /* NULL: -H */
+    int line;
+    struct hostlist list;
+    struct host_index index;
+    size_t named; /* hosts named, repetitions counted */
+    struct hb_error *err;
+};
+
+/* Stores an HVD_EINVAL that begins with the place of `at`. */
+int host_fail(struct host_parser *ps, const char *at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int host_no_memory(struct host_parser *ps);
+
+void host_skip_blanks(struct host_parser *ps);
+/* [user@]name[:slots] at the cursor; ends at `seps`, a blank or the end. */
+int host_parse_name(struct host_parser *ps, const char *seps,
+                    struct host_spec *spec);
+/* The key=value fields after it, to the end of the line. */
+int host_parse_keys(struct host_parser *ps, struct host_spec *spec);
+
+/* Adds the hosts that spec names, ranges expanded, merging repetitions. */
+int host_add_spec(struct host_parser *ps, const struct host_spec *spec);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The slot plan: which rank runs where.  Pure.
+ *
+ * Ranks are numbered host by host in list order (map by slot), each host
+ * filled before the next.  local_rank counts within the host, cross_rank
+ * is the host's index among the hosts that have that local rank, and
+ * cross_size how many do (Horovod's rule; it can differ between local
+ * ranks when hosts have unequal counts).
+ */
+#ifndef HVD_HOSTS_PLAN_H
+#define HVD_HOSTS_PLAN_H
+
+#include "lib/hosts/hostlist.h"
+
+enum {
+    PLAN_RANKS_MAX = 65536,
+    PLAN_LOCAL_MAX = 1024, /* ranks of one host */
+};
+
+struct plan_host {
+    const struct host_entry *entry; /* borrowed from the hostlist */
+    int index;
+    int first_rank; /* its ranks are first_rank .. first_rank + count - 1 */
+    int count;
+};
+
+struct plan_rank {
+    int rank, local_rank, local_size, cross_rank, cross_size;
+    int host; /* index into hosts */
+};
+
+struct plan {
+    struct plan_rank *ranks;
+    int size;
+    struct plan_host *hosts; /* only hosts that have ranks */
+    int host_count;
+};
+
+void plan_free(struct plan *p);
+
+/* num_proc 0 means one rank per slot; a host without a slot count has one.
+ * More ranks than slots is HVD_EINVAL and says both numbers, as are a
+ * negative num_proc and more ranks than the limits above.  The hostlist
+ * must outlive the plan. */
+int plan_make(const struct hostlist *l, int num_proc, struct plan *p,
+              struct hb_error *err);
+
+#endif
