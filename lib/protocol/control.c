@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The JSON control messages; see control.h.  The binary ones are in
+ * control_bytes.c, the reading and writing of fields in control_json.c.
+ */
+#include "lib/protocol/control.h"
+
+#include "lib/base/alloc.h"
+#include "lib/protocol/control_json.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CPUS_MAX = 1 << 20,
+    GPUS_MAX = 1024,
+    SIGNAL_MAX = 127,
+    JOB_ID_DIGITS = 32,
+};
+
+/* HELLO */
+
+int control_encode_hello(struct hb_buf *out, const struct control_hello *m)
+{
+    struct control_builder b;
+
+    control_builder_init(&b);
+    control_put_string(&b, "version", m->version);
+    control_put_string(&b, "host", m->host);
+    control_put_string(&b, "cpu", m->cpu);
+    control_put_int(&b, "pid", m->pid);
+    control_put_int(&b, "cpus", m->cpus);
+    return control_builder_finish(&b, out, CONTROL_HELLO);
+}
+
+void control_hello_fini(struct control_hello *m)
+{
+    hb_free(m->version);
+    hb_free(m->host);
+    hb_free(m->cpu);
+    memset(m, 0, sizeof(*m));
+}
+
+int control_decode_hello(const void *p, size_t len, struct control_hello *m,
+                         struct hb_error *err)
+{
+    struct control_fields f;
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    control_fields_open(&f, "hello", p, len, err);
+    m->version = control_take_nonempty(&f, "version");
+    m->host = control_take_string(&f, "host");
+    m->cpu = control_take_string(&f, "cpu");
+    m->pid = control_take_int(&f, "pid", 1, INT_MAX);
+    m->cpus = control_take_int(&f, "cpus", 1, CPUS_MAX);
+    rc = control_fields_close(&f);
+    if (rc < 0)
+        control_hello_fini(m);
+    return rc;
+}
+
+/* LAUNCH */
+
+static const char *const bind_words[] = {
+    [CONTROL_BIND_NONE] = "none",
+    [CONTROL_BIND_CORE] = "core",
+    [CONTROL_BIND_NUMA] = "numa",
+};
+enum { BIND_COUNT = sizeof(bind_words) / sizeof(bind_words[0]) };
+
+static json_t *encode_rank(const struct control_rank *r)
+{
+    struct control_builder b;
+
+    control_builder_init(&b);
+    control_put_int(&b, "rank", r->rank);
+    control_put_int(&b, "local_rank", r->local_rank);
+    control_put_int(&b, "local_size", r->local_size);
+    control_put_int(&b, "cross_rank", r->cross_rank);
+    control_put_int(&b, "cross_size", r->cross_size);
+    control_put(&b, "env", control_json_strv(&r->env));
+    control_put_bool(&b, "stdin_open", r->stdin_open);
+    if (!b.failed)
+        return b.object;
+    json_decref(b.object);
+    return NULL;
+}
+
+static json_t *encode_ranks(const struct control_launch *m)
+{
+    json_t *array = json_array();
+    int i;
+
+    for (i = 0; array && i < m->rank_count; i++) {
+        if (json_array_append_new(array, encode_rank(&m->ranks[i])) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
+{
+    struct control_builder b;
+
+    assert((unsigned)m->bind < BIND_COUNT);
+    control_builder_init(&b);
+    control_put_string(&b, "job_id", m->job_id);
+    control_put_string(&b, "host", m->host);
+    control_put(&b, "secret", control_json_hex(m->secret, sizeof(m->secret)));
+    control_put_int(&b, "size", m->size);
+    control_put_string(&b, "cwd", m->cwd);
+    control_put(&b, "argv", control_json_strv(&m->argv));
+    control_put(&b, "env", control_json_strv(&m->env));
+    control_put(&b, "ranks", encode_ranks(m));
+    control_put_string(&b, "bind", bind_words[m->bind]);
+    control_put_int(&b, "gpus_per_rank", m->gpus_per_rank);
+    control_put_bool(&b, "bind_gpu", m->bind_gpu);
+    control_put_int(&b, "grace_ms", m->grace_ms);
+    return control_builder_finish(&b, out, CONTROL_LAUNCH);
+}
+
+void control_launch_fini(struct control_launch *m)
+{
+    int i;
+
+    for (i = 0; i < m->rank_count; i++)
+        hb_strv_free(&m->ranks[i].env);
+    hb_free(m->ranks);
+    hb_strv_free(&m->argv);
+    hb_strv_free(&m->env);
+    hb_free(m->job_id);
+    hb_free(m->host);
+    hb_free(m->cwd);
+    explicit_bzero(m, sizeof(*m));
+}
+
+static void take_job_id(struct control_fields *f, struct control_launch *m)
+{
+    unsigned char id[JOB_ID_DIGITS / 2];
+
+    m->job_id = control_take_string(f, "job_id");
+    if (m->job_id && (strlen(m->job_id) != JOB_ID_DIGITS ||
+                      control_decode_hex(m->job_id, sizeof(id), id) < 0))
+        control_refuse(f, "job_id", "is not 32 hex digits");
+}
+
+static void take_secret(struct control_fields *f, struct control_launch *m)
+{
+    char *hex = control_take_string(f, "secret");
+
+    if (hex && (strlen(hex) != 2 * sizeof(m->secret) ||
+                control_decode_hex(hex, sizeof(m->secret), m->secret) < 0))
+        control_refuse(f, "secret", "is not 64 hex digits");
+    if (hex)
+        explicit_bzero(hex, strlen(hex));
+    hb_free(hex);
+}
+
+static void decode_rank(struct control_fields *f,
+                        const struct control_launch *m, int index)
+{
+    struct control_rank *r = &m->ranks[index];
+    int above = index ? m->ranks[index - 1].rank + 1 : 0;
+
+    /* Ascending, which also makes them distinct. */
+    r->rank = control_take_int(f, "rank", above, m->size - 1);
+    r->local_rank = control_take_int(f, "local_rank", index, index);
+    r->local_size =
+        control_take_int(f, "local_size", m->rank_count, m->rank_count);
+    r->cross_size = control_take_int(f, "cross_size", 1, m->size);
+    r->cross_rank = control_take_int(f, "cross_rank", 0, r->cross_size - 1);
+    control_take_strv(f, "env", &r->env);
+    r->stdin_open = control_take_bool(f, "stdin_open");
+    control_nothing_left(f);
+}
+
+static void take_ranks(struct control_fields *f, struct control_launch *m)
+{
+    json_t *array = control_take(f, "ranks");
+    size_t count = json_array_size(array);
+    size_t most = m->size < CONTROL_LOCAL_MAX ? (size_t)m->size
+                                              : (size_t)CONTROL_LOCAL_MAX;
+    char what[64];
+    int i;
+
+    if (array && (count == 0 || count > most))
+        control_refuse(f, "ranks", "is not an array of a possible length");
+    if (f->rc == 0) {
+        m->ranks = hb_calloc(count, sizeof(*m->ranks));
+        m->rank_count = m->ranks ? (int)count : 0;
+        if (!m->ranks)
+            control_no_memory(f);
+    }
+    for (i = 0; f->rc == 0 && i < m->rank_count; i++) {
+        struct control_fields one = {NULL, what, f->err, 0};
+
+        snprintf(what, sizeof(what), "%s: ranks[%d]", f->what, i);
+        one.object = json_array_get(array, (size_t)i);
+        if (json_is_object(one.object))
+            decode_rank(&one, m, i);
+        else
+            control_refuse(f, "ranks", "holds something other than objects");
+        if (one.rc < 0)
+            f->rc = one.rc;
+    }
+    json_decref(array);
+}
+
+int control_decode_launch(const void *p, size_t len, struct control_launch *m,
+                          struct hb_error *err)
+{
+    struct control_fields f;
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    control_fields_open(&f, "launch", p, len, err);
+    take_job_id(&f, m);
+    m->host = control_take_nonempty(&f, "host");
+    take_secret(&f, m);
+    m->size = control_take_int(&f, "size", 1, CONTROL_RANKS_MAX);
+    m->cwd = control_take_nonempty(&f, "cwd");
+    control_take_strv(&f, "argv", &m->argv);
+    if (m->argv.count == 0)
+        control_refuse(&f, "argv", "names no program");
+    control_take_strv(&f, "env", &m->env);
+    take_ranks(&f, m);
+    m->bind = (enum control_bind)control_take_word(&f, "bind", bind_words,
+                                                   BIND_COUNT);
+    m->gpus_per_rank = control_take_int(&f, "gpus_per_rank", 1, GPUS_MAX);
+    m->bind_gpu = control_take_bool(&f, "bind_gpu");
+    m->grace_ms = control_take_int(&f, "grace_ms", 0, CONTROL_GRACE_MAX_MS);
+    rc = control_fields_close(&f);
+    if (rc < 0)
+        control_launch_fini(m);
+    return rc;
+}
+
+/* STARTED */
+
+int control_encode_started(struct hb_buf *out, const struct control_started *m)
+{
+    json_t *pids = json_array();
+    struct control_builder b;
+    int i;
+
+    control_builder_init(&b);
+    for (i = 0; i < m->count; i++) {
+        if (json_array_append_new(pids, json_integer(m->pids[i])) < 0)
+            b.failed = 1;
+    }
+    control_put(&b, "pids", pids);
+    return control_builder_finish(&b, out, CONTROL_STARTED);
+}
+
+void control_started_fini(struct control_started *m)
+{
+    hb_free(m->pids);
+    memset(m, 0, sizeof(*m));
+}
+
+static void take_pids(struct control_fields *f, struct control_started *m)
+{
+    json_t *array = control_take(f, "pids");
+    size_t count = json_array_size(array);
+    int i;
+
+    if (array && (count == 0 || count > CONTROL_LOCAL_MAX))
+        control_refuse(f, "pids", "is not an array of a possible length");
+    if (f->rc == 0) {
+        m->pids = hb_calloc(count, sizeof(*m->pids));
+        m->count = m->pids ? (int)count : 0;
+        if (!m->pids)
+            control_no_memory(f);
+    }
+    for (i = 0; f->rc == 0 && i < m->count; i++) {
+        json_t *value = json_array_get(array, (size_t)i);
+        json_int_t pid = json_integer_value(value);
+
+        if (!json_is_integer(value) || pid < 0 || pid > INT_MAX)
+            control_refuse(f, "pids", "holds something other than pids");
+        else
+            m->pids[i] = (pid_t)pid;
+    }
+    json_decref(array);
+}
+
+int control_decode_started(const void *p, size_t len, struct control_started *m,
+                           struct hb_error *err)
+{
+    struct control_fields f;
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    control_fields_open(&f, "started", p, len, err);
+    take_pids(&f, m);
+    rc = control_fields_close(&f);
+    if (rc < 0)
+        control_started_fini(m);
+    return rc;
+}
+
+/* EXITED */
+
+static const char *const cause_words[] = {
+    [CONTROL_CAUSE_EXIT] = "exit",           [CONTROL_CAUSE_SIGNAL] = "signal",
+    [CONTROL_CAUSE_KILLED_BY] = "killed_by", [CONTROL_CAUSE_OOM] = "oom",
+    [CONTROL_CAUSE_HVDRUN] = "hvdrun",       [CONTROL_CAUSE_EXEC] = "exec",
+};
+enum { CAUSE_COUNT = sizeof(cause_words) / sizeof(cause_words[0]) };
+
+int control_encode_exited(struct hb_buf *out, const struct control_exited *m)
+{
+    struct control_builder b;
+
+    assert((unsigned)m->cause < CAUSE_COUNT);
+    if (m->when_ns > INT64_MAX)
+        return -HVD_EINVAL;
+    control_builder_init(&b);
+    control_put_int(&b, "rank", m->rank);
+    control_put_int(&b, "pid", m->pid);
+    control_put_int(&b, "exit_code", m->exit_code);
+    control_put_int(&b, "signal", m->signal);
+    control_put_bool(&b, "core_dumped", m->core_dumped);
+    control_put_string(&b, "cause", cause_words[m->cause]);
+    control_put_string(&b, "detail", m->detail);
+    control_put_string(&b, "stderr_tail", m->stderr_tail);
+    control_put_int(&b, "when_ns", (json_int_t)m->when_ns);
+    return control_builder_finish(&b, out, CONTROL_EXITED);
+}
+
+void control_exited_fini(struct control_exited *m)
+{
+    hb_free(m->detail);
+    hb_free(m->stderr_tail);
+    memset(m, 0, sizeof(*m));
+}
+
+int control_decode_exited(const void *p, size_t len, struct control_exited *m,
+                          struct hb_error *err)
+{
+    struct control_fields f;
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    control_fields_open(&f, "exited", p, len, err);
+    m->rank = control_take_int(&f, "rank", 0, CONTROL_RANKS_MAX - 1);
+    m->pid = control_take_int(&f, "pid", 0, INT_MAX);
+    m->exit_code = control_take_int(&f, "exit_code", 0, 255);
+    m->signal = control_take_int(&f, "signal", 0, SIGNAL_MAX);
+    m->core_dumped = control_take_bool(&f, "core_dumped");
+    m->cause = (enum control_cause)control_take_word(&f, "cause", cause_words,
+                                                     CAUSE_COUNT);
+    m->detail = control_take_string(&f, "detail");
+    m->stderr_tail = control_take_string(&f, "stderr_tail");
+    m->when_ns = (uint64_t)control_take_i64(&f, "when_ns", 0, INT64_MAX);
+    rc = control_fields_close(&f);
+    if (rc < 0)
+        control_exited_fini(m);
+    return rc;
+}
+
+/* FAILED */
+
+int control_encode_failed(struct hb_buf *out, const struct control_failed *m)
+{
+    struct control_builder b;
+
+    control_builder_init(&b);
+    control_put_int(&b, "exit_code", m->exit_code);
+    control_put_string(&b, "text", m->text);
+    return control_builder_finish(&b, out, CONTROL_FAILED);
+}
+
+void control_failed_fini(struct control_failed *m)
+{
+    hb_free(m->text);
+    memset(m, 0, sizeof(*m));
+}
+
+int control_decode_failed(const void *p, size_t len, struct control_failed *m,
+                          struct hb_error *err)
+{
+    struct control_fields f;
+    int rc;
+
+    memset(m, 0, sizeof(*m));
+    control_fields_open(&f, "failed", p, len, err);
+    m->exit_code = control_take_int(&f, "exit_code", 1, 255);
+    m->text = control_take_nonempty(&f, "text");
+    rc = control_fields_close(&f);
+    if (rc < 0)
+        control_failed_fini(m);
+    return rc;
+}

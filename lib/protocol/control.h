@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What hvdrun and an agent say to each other on the control connection.
+ *
+ * Rare messages are JSON objects (jansson); what flows is binary.  Every
+ * decode function checks types and ranges and refuses unknown or missing
+ * fields with one line; the structs own their strings and are released by
+ * the matching _fini.  A conversation:
+ *
+ *     agent  -> HELLO                     version, build, host, pid
+ *     hvdrun -> LAUNCH                    everything the ranks need
+ *     agent  -> STARTED                   pids (after all spawned)
+ *     agent  -> OUTPUT ...                at most CONTROL_OUTPUT_WINDOW
+ *     hvdrun -> OUTPUT_ACK ...            bytes not yet acknowledged
+ *     agent  -> EXITED ...                one per rank, in order of death
+ *     hvdrun -> KILL                      end the whole tree
+ *     agent  -> DONE                      nothing of the job is left here
+ *
+ * JSON fields have the names of the struct members below.  A string that
+ * is UTF-8 is a JSON string; any other (argv, environment, paths and output
+ * may hold every byte but 0) is {"hex":"..."}, two digits a byte.  The
+ * secret is always 64 hex digits in a JSON string.  NULL strings travel as
+ * empty ones.
+ *
+ * jansson's parser does not survive a failed allocation: programs that
+ * decode give it hb_xmalloc with json_set_alloc_funcs when they start.
+ *
+ * The window lets a slow terminal stop the workers' output without
+ * holding up EXITED: control messages never wait behind output.
+ * End-of-file from hvdrun at any time means: kill everything, exit.
+ */
+#ifndef HVD_PROTOCOL_CONTROL_H
+#define HVD_PROTOCOL_CONTROL_H
+
+#include "lib/base/error.h"
+#include "lib/base/strv.h"
+#include "lib/protocol/frame.h"
+
+#include <sys/types.h>
+
+enum control_type {
+    /* agent to hvdrun */
+    CONTROL_HELLO = 1,
+    CONTROL_STARTED = 2,
+    CONTROL_OUTPUT = 3, /* u32 rank, u8 stream (1 stdout, 2 stderr), bytes;
+                           no bytes: that stream has ended */
+    CONTROL_EXITED = 4,
+    CONTROL_DONE = 5,      /* no payload */
+    CONTROL_LOG = 6,       /* u8 hb_log_level, text */
+    CONTROL_FAILED = 7,    /* the launch failed; nothing runs */
+    CONTROL_STDIN_ACK = 8, /* u32 rank, u32 bytes taken */
+    /* hvdrun to agent */
+    CONTROL_LAUNCH = 32,
+    CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
+    CONTROL_OUTPUT_ACK = 34, /* u32 bytes of OUTPUT data written out */
+    CONTROL_SIGNAL = 35,     /* u32 signal number, for every rank's group */
+    CONTROL_KILL = 36,       /* u32 grace in ms; 0: KILL at once */
+    CONTROL_ABORT = 37,      /* u32 culprit rank, text: tell every local rank
+                                that a rank elsewhere died */
+};
+
+enum {
+    CONTROL_RANKS_MAX = 65536,        /* of a job */
+    CONTROL_LOCAL_MAX = 1024,         /* ranks of one host */
+    CONTROL_GRACE_MAX_MS = 86400000,  /* a day */
+    CONTROL_OUTPUT_WINDOW = 1 << 20,  /* bytes in flight per agent */
+    CONTROL_OUTPUT_CHUNK = 64 << 10,  /* bytes per OUTPUT frame at most */
+    CONTROL_STDIN_WINDOW = 256 << 10, /* bytes in flight per rank */
+    CONTROL_TAIL_BYTES = 4 << 10,     /* stderr tail kept for EXITED */
+};
+
+struct control_hello {
+    char *version; /* HVD_VERSION of the agent */
+    char *host;    /* gethostname */
+    char *cpu;     /* uname machine */
+    pid_t pid;
+    int cpus; /* in the affinity mask */
+};
+
+enum control_bind { CONTROL_BIND_NONE, CONTROL_BIND_CORE, CONTROL_BIND_NUMA };
+
+/* Per rank, what differs from the job's common part. */
+struct control_rank {
+    int rank, local_rank, local_size, cross_rank, cross_size;
+    struct hb_strv env; /* NAME=VALUE added to, or replacing, the common */
+    int stdin_open;     /* 0: /dev/null */
+};
+
+struct control_launch {
+    char *job_id; /* 32 lower-case hex digits */
+    char *host;   /* this host's name in the plan */
+    unsigned char secret[32];
+    int size; /* world size */
+    char *cwd;
+    struct hb_strv argv;
+    struct hb_strv env;         /* common, complete; nothing is inherited */
+    struct control_rank *ranks; /* by local rank; ranks ascend */
+    int rank_count;
+    enum control_bind bind;
+    int gpus_per_rank; /* at least 1 */
+    int bind_gpu;      /* set CUDA_VISIBLE_DEVICES per rank, by UUID */
+    int grace_ms;
+};
+
+struct control_started {
+    pid_t *pids; /* index: local rank; 0: never ran */
+    int count;
+};
+
+/* Why a rank ended, as far as the system tells. */
+enum control_cause {
+    CONTROL_CAUSE_EXIT,      /* by itself: exit status */
+    CONTROL_CAUSE_SIGNAL,    /* by a signal of its own doing or unknown */
+    CONTROL_CAUSE_KILLED_BY, /* by a signal whose sender is known */
+    CONTROL_CAUSE_OOM,       /* by the out-of-memory killer */
+    CONTROL_CAUSE_HVDRUN,    /* by hvdrun's own TERM or KILL */
+    CONTROL_CAUSE_EXEC,      /* never ran: exec failed (exit 126 or 127) */
+};
+
+struct control_exited {
+    int rank;
+    pid_t pid;
+    int exit_code; /* as a shell: 0..255, 128+n for a signal */
+    int signal;    /* 0 unless killed by one */
+    int core_dumped;
+    enum control_cause cause;
+    char *detail;      /* "" or one phrase: "killed by pid 312 (bash)",
+                          "out of memory: cgroup limit 2 GiB", ... */
+    char *stderr_tail; /* last bytes the rank wrote to stderr, may be "" */
+    uint64_t when_ns;  /* agent's monotonic clock at the reaping */
+};
+
+struct control_failed {
+    int exit_code; /* 125 launcher, 126 / 127 as a shell */
+    char *text;    /* one line */
+};
+
+/* Encoders append a whole frame to out and return 0, -HVD_ENOMEM, or
+ * -HVD_EINVAL when it would exceed FRAME_PAYLOAD_MAX; on failure out is as
+ * it was.  Decoders take a payload and return 0, -HVD_EPROTO or
+ * -HVD_ENOMEM; on failure *m is empty: _fini is allowed, not needed. */
+int control_encode_hello(struct hb_buf *out, const struct control_hello *m);
+int control_decode_hello(const void *p, size_t len, struct control_hello *m,
+                         struct hb_error *err);
+void control_hello_fini(struct control_hello *m);
+
+int control_encode_launch(struct hb_buf *out, const struct control_launch *m);
+int control_decode_launch(const void *p, size_t len, struct control_launch *m,
+                          struct hb_error *err);
+void control_launch_fini(struct control_launch *m);
+
+int control_encode_started(struct hb_buf *out, const struct control_started *m);
+int control_decode_started(const void *p, size_t len, struct control_started *m,
+                           struct hb_error *err);
+void control_started_fini(struct control_started *m);
+
+int control_encode_exited(struct hb_buf *out, const struct control_exited *m);
+int control_decode_exited(const void *p, size_t len, struct control_exited *m,
+                          struct hb_error *err);
+void control_exited_fini(struct control_exited *m);
+
+int control_encode_failed(struct hb_buf *out, const struct control_failed *m);
+int control_decode_failed(const void *p, size_t len, struct control_failed *m,
+                          struct hb_error *err);
+void control_failed_fini(struct control_failed *m);
+
+/* The binary ones. */
+int control_encode_output(struct hb_buf *out, int rank, int stream,
+                          const void *bytes, size_t len);
+int control_encode_stdin(struct hb_buf *out, int rank, const void *bytes,
+                         size_t len);
+int control_encode_stdin_ack(struct hb_buf *out, int rank, uint32_t bytes);
+int control_encode_u32(struct hb_buf *out, enum control_type type,
+                       uint32_t v); /* OUTPUT_ACK, SIGNAL, KILL */
+int control_encode_log(struct hb_buf *out, int level, const char *text);
+int control_encode_abort(struct hb_buf *out, int rank, const char *text);
+
+struct control_bytes {
+    int rank;
+    int stream;        /* OUTPUT only */
+    const void *bytes; /* borrowed from the payload */
+    size_t len;
+};
+
+int control_decode_output(const void *p, size_t len, struct control_bytes *m,
+                          struct hb_error *err);
+int control_decode_stdin(const void *p, size_t len, struct control_bytes *m,
+                         struct hb_error *err);
+int control_decode_stdin_ack(const void *p, size_t len, int *rank,
+                             uint32_t *bytes, struct hb_error *err);
+int control_decode_u32(const void *p, size_t len, uint32_t *v,
+                       struct hb_error *err);
+/* The text is cut to text_size bytes with its final 0; bytes of 0 in it
+ * become '?'. */
+int control_decode_log(const void *p, size_t len, int *level, char *text,
+                       size_t text_size, struct hb_error *err);
+int control_decode_abort(const void *p, size_t len, int *rank, char *text,
+                         size_t text_size, struct hb_error *err);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The head of the shared segment; see segment.h.  Linked into libhvd: libc
+ * and the futex system call only.
+ *
+ * Futexes are the shared kind: the waiter and the waker are different
+ * processes, which FUTEX_PRIVATE_FLAG would keep apart.
+ */
+#include "lib/protocol/segment.h"
+
+#include "lib/base/hvd_status.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Static_assert(offsetof(struct segment_head, wake) % SEGMENT_LINE_BYTES == 0,
+               "each rank's futex has lines of its own");
+_Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex is 32 bits");
+
+void segment_head_init(struct segment_head *h, uint32_t epoch,
+                       uint32_t local_size, uint64_t segment_bytes)
+{
+    h->layout = SEGMENT_LAYOUT;
+    h->epoch = epoch;
+    h->local_size = local_size;
+    h->segment_bytes = segment_bytes;
+    h->magic = SEGMENT_MAGIC;
+}
+
+int segment_head_check(const struct segment_head *h, uint32_t epoch,
+                       uint32_t local_size, uint64_t segment_bytes)
+{
+    if (local_size < 1 || local_size > SEGMENT_LOCAL_MAX ||
+        segment_bytes < segment_head_bytes(local_size))
+        return -HVD_EPROTO;
+    if (h->magic != SEGMENT_MAGIC || h->layout != SEGMENT_LAYOUT)
+        return -HVD_EPROTO;
+    if (h->epoch != epoch || h->local_size != local_size ||
+        h->segment_bytes != segment_bytes)
+        return -HVD_EPROTO;
+    return 0;
+}
+
+int segment_abort(struct segment_head *h, uint32_t local_size,
+                  uint32_t culprit_rank, int status, const char *text)
+{
+    uint64_t word =
+        (uint64_t)(uint32_t)status << 32 | (uint32_t)(culprit_rank + 1);
+    uint32_t unclaimed = 0, i;
+    size_t len = strnlen(text, SEGMENT_TEXT_MAX - 1);
+
+    if (!atomic_compare_exchange_strong(&h->abort_claim, &unclaimed, 1))
+        return 0;
+    memcpy(h->abort_text, text, len);
+    h->abort_text[len] = '\0';
+    atomic_store(&h->abort_word, word);
+    for (i = 0; i < local_size; i++)
+        segment_wake(h, i);
+    return 1;
+}
+
+void segment_wake(struct segment_head *h, uint32_t local_rank)
+{
+    struct segment_wake *w = &h->wake[local_rank];
+
+    /* Both seq_cst, against the sleeper's store of `sleeping` and load of
+     * `word`: either it sees the new word or we see it asleep. */
+    atomic_fetch_add(&w->word, 1);
+    if (atomic_load(&w->sleeping))
+        syscall(SYS_futex, &w->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The head of the shared segment: what the agent and the local ranks both
+ * touch.  The rest of the segment is libhvd's own (runtime/plane/shm).
+ *
+ * The agent makes one memfd per epoch, sealed against shrinking and
+ * growing (a hostile or broken worker cannot make the others fault),
+ * fills the head, passes the descriptor to each local rank, and keeps the
+ * head mapped.  When a rank dies it writes the culprit here and wakes
+ * every sleeper, so a rank in the middle of a collective learns of it
+ * from the memory it is already looking at.  A memfd has no name: nothing
+ * is left in /dev/shm however the job ends.
+ *
+ * Threading: `abort_word` is written once, after abort_text, by whoever
+ * took abort_claim (compare-exchange from 0); readers load it with acquire.
+ * wake[i] is a futex on which only local rank i sleeps (FUTEX_WAIT, shared);
+ * others bump it and wake.
+ */
+#ifndef HVD_PROTOCOL_SEGMENT_H
+#define HVD_PROTOCOL_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
+    SEGMENT_LAYOUT = 1,
+    SEGMENT_LOCAL_MAX = 1024, /* local ranks */
+    SEGMENT_LINE_BYTES = 128, /* two cache lines: the adjacent-line
+                                 prefetcher pairs them */
+    SEGMENT_TEXT_MAX = 256,
+};
+
+struct segment_wake {
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t word;
+    _Atomic uint32_t sleeping; /* 1 while its owner may be in FUTEX_WAIT */
+};
+
+struct segment_head {
+    uint32_t magic, layout, epoch, local_size;
+    uint64_t segment_bytes;
+    /* 0, or culprit world rank + 1 in the low 32 bits and an enum
+     * hvd_status in the high ones (HVD_EPEER: died, HVD_ESHUTDOWN: left) */
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t abort_word;
+    char abort_text[SEGMENT_TEXT_MAX];
+    _Atomic uint32_t abort_claim; /* 1: someone is writing abort_text */
+    struct segment_wake wake[];   /* local_size of them */
+};
+
+/* Bytes of the head for n local ranks, rounded up to 4096. */
+static inline uint64_t segment_head_bytes(uint32_t n)
+{
+    uint64_t bytes =
+        sizeof(struct segment_head) + (uint64_t)n * sizeof(struct segment_wake);
+    return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+/* Agent: lays out a fresh, zeroed head. */
+void segment_head_init(struct segment_head *h, uint32_t epoch,
+                       uint32_t local_size, uint64_t segment_bytes);
+/* Worker: 0 or -HVD_EPROTO when the head is not what the agent promised.
+ * The mapping must have at least segment_head_bytes(local_size) bytes. */
+int segment_head_check(const struct segment_head *h, uint32_t epoch,
+                       uint32_t local_size, uint64_t segment_bytes);
+/* status is an enum hvd_status; text is cut to fit.  First caller wins and
+ * wakes every sleeper.  Returns 1 if this call set the word, 0 if another
+ * call did or is about to.  For the agent: a process that dies half-way
+ * through leaves the word unset. */
+int segment_abort(struct segment_head *h, uint32_t local_size,
+                  uint32_t culprit_rank, int status, const char *text);
+/* Bumps and wakes one rank's futex if it sleeps. */
+void segment_wake(struct segment_head *h, uint32_t local_rank);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between a worker and its agent; see worker.h.  Linked into
+ * libhvd: libc only.
+ *
+ * Decoders fill a local copy and hand it over when every check passed.
+ * After frame_begin reserved a frame's room, appending cannot fail, so the
+ * encoders do not look at those results.
+ */
+#include "lib/protocol/worker.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(((struct worker_welcome *)0)->host) == 256 &&
+                   sizeof(((struct worker_welcome *)0)->job_id) == 64,
+               "string sizes are part of the wire's limits");
+
+int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m)
+{
+    int rc = frame_begin(out, WORKER_HELLO, 12);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, m->abi);
+    hb_buf_put_u32(out, m->rank);
+    hb_buf_put_u32(out, m->pid);
+    return 0;
+}
+
+/* Every byte must have been read, and none may have been missing. */
+static int finish(const struct hb_reader *r)
+{
+    return r->bad || r->left ? -HVD_EPROTO : 0;
+}
+
+int worker_decode_hello(const void *p, size_t len, struct worker_hello *m)
+{
+    struct worker_hello got;
+    struct hb_reader r;
+
+    hb_reader_init(&r, p, len);
+    got.abi = hb_read_u32(&r);
+    got.rank = hb_read_u32(&r);
+    got.pid = hb_read_u32(&r);
+    if (finish(&r) < 0 || got.rank > INT32_MAX)
+        return -HVD_EPROTO;
+    *m = got;
+    return 0;
+}
+
+static int welcome_is_valid(const struct worker_welcome *m)
+{
+    uint32_t i;
+
+    if (m->size < 1 || m->size > INT32_MAX || m->rank >= m->size)
+        return 0;
+    if (m->local_size < 1 || m->local_size > WORKER_LOCAL_MAX ||
+        m->local_size > m->size || m->local_rank >= m->local_size)
+        return 0;
+    if (m->cross_size > m->size || m->cross_rank >= m->cross_size)
+        return 0;
+    if (m->cpus > INT32_MAX || m->local_count != m->local_size)
+        return 0;
+    for (i = 0; i < m->local_count; i++) {
+        if (m->local_ranks[i] >= m->size)
+            return 0;
+    }
+    return m->local_ranks[m->local_rank] == m->rank;
+}
+
+static void put_string(struct hb_buf *out, const char *s, size_t len)
+{
+    hb_buf_put_u16(out, (uint16_t)len);
+    hb_buf_append(out, s, len);
+}
+
+int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
+{
+    size_t host_len = strnlen(m->host, sizeof(m->host));
+    size_t job_len = strnlen(m->job_id, sizeof(m->job_id));
+    size_t len;
+    uint32_t i;
+    int rc;
+
+    if (host_len == sizeof(m->host) || job_len == sizeof(m->job_id) ||
+        !welcome_is_valid(m))
+        return -HVD_EINVAL;
+    len = 6 * 4 + 2 + host_len + 2 + job_len + WORKER_SECRET_BYTES + 4 + 4 +
+          4 * (size_t)m->local_count;
+    rc = frame_begin(out, WORKER_WELCOME, len);
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, m->rank);
+    hb_buf_put_u32(out, m->size);
+    hb_buf_put_u32(out, m->local_rank);
+    hb_buf_put_u32(out, m->local_size);
+    hb_buf_put_u32(out, m->cross_rank);
+    hb_buf_put_u32(out, m->cross_size);
+    put_string(out, m->host, host_len);
+    put_string(out, m->job_id, job_len);
+    hb_buf_append(out, m->secret, sizeof(m->secret));
+    hb_buf_put_u32(out, m->cpus);
+    hb_buf_put_u32(out, m->local_count);
+    for (i = 0; i < m->local_count; i++)
+        hb_buf_put_u32(out, m->local_ranks[i]);
+    return 0;
+}
+
+static void read_string(struct hb_reader *r, char *out, size_t size)
+{
+    size_t len = hb_read_u16(r);
+    const char *p = hb_read_bytes(r, len);
+
+    if (!p || len >= size || memchr(p, '\0', len)) {
+        r->bad = 1;
+        return;
+    }
+    memcpy(out, p, len);
+    out[len] = '\0';
+}
+
+static void read_secret(struct hb_reader *r, unsigned char *out)
+{
+    const void *p = hb_read_bytes(r, WORKER_SECRET_BYTES);
+
+    if (p)
+        memcpy(out, p, WORKER_SECRET_BYTES);
+}
+
+int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
+{
+    struct worker_welcome got;
+    struct hb_reader r;
+    uint32_t i;
+
+    memset(&got, 0, sizeof(got));
+    hb_reader_init(&r, p, len);
+    got.rank = hb_read_u32(&r);
+    got.size = hb_read_u32(&r);
+    got.local_rank = hb_read_u32(&r);
+    got.local_size = hb_read_u32(&r);
+    got.cross_rank = hb_read_u32(&r);
+    got.cross_size = hb_read_u32(&r);
+    read_string(&r, got.host, sizeof(got.host));
+    read_string(&r, got.job_id, sizeof(got.job_id));
+    read_secret(&r, got.secret);
+    got.cpus = hb_read_u32(&r);
+    got.local_count = hb_read_u32(&r);
+    if (got.local_count > WORKER_LOCAL_MAX)
+        return -HVD_EPROTO;
+    for (i = 0; i < got.local_count; i++)
+        got.local_ranks[i] = hb_read_u32(&r);
+    if (finish(&r) < 0 || !welcome_is_valid(&got))
+        return -HVD_EPROTO;
+    *m = got;
+    return 0;
+}
+
+int worker_encode_refused(struct hb_buf *out, const char *text)
+{
+    return frame_encode(out, WORKER_REFUSED, text,
+                        strnlen(text, WORKER_TEXT_MAX - 1));
+}
+
+int worker_decode_refused(const void *p, size_t len, char *text,
+                          size_t text_size)
+{
+    if (len >= WORKER_TEXT_MAX || text_size == 0 ||
+        (len && memchr(p, '\0', len)))
+        return -HVD_EPROTO;
+    if (len >= text_size)
+        len = text_size - 1;
+    if (len)
+        memcpy(text, p, len);
+    text[len] = '\0';
+    return 0;
+}
+
+int worker_encode_join(struct hb_buf *out, const struct worker_join *m)
+{
+    int rc = frame_begin(out, WORKER_JOIN, 12);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, m->epoch);
+    hb_buf_put_u64(out, m->segment_bytes);
+    return 0;
+}
+
+/* JOIN and SEGMENT look alike. */
+static int decode_epoch_and_bytes(const void *p, size_t len, uint32_t *epoch,
+                                  uint64_t *bytes)
+{
+    struct hb_reader r;
+    uint32_t e;
+    uint64_t b;
+
+    hb_reader_init(&r, p, len);
+    e = hb_read_u32(&r);
+    b = hb_read_u64(&r);
+    if (finish(&r) < 0 || e == 0)
+        return -HVD_EPROTO;
+    *epoch = e;
+    *bytes = b;
+    return 0;
+}
+
+int worker_decode_join(const void *p, size_t len, struct worker_join *m)
+{
+    return decode_epoch_and_bytes(p, len, &m->epoch, &m->segment_bytes);
+}
+
+int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m)
+{
+    int rc = frame_begin(out, WORKER_SEGMENT, 12);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, m->epoch);
+    hb_buf_put_u64(out, m->segment_bytes);
+    return 0;
+}
+
+int worker_decode_segment(const void *p, size_t len, struct worker_segment *m)
+{
+    return decode_epoch_and_bytes(p, len, &m->epoch, &m->segment_bytes);
+}
+
+int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m)
+{
+    size_t text_len = strnlen(m->text, sizeof(m->text) - 1);
+    int rc = frame_begin(out, WORKER_ABORT, 4 + text_len);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, m->rank);
+    hb_buf_append(out, m->text, text_len);
+    return 0;
+}
+
+int worker_decode_abort(const void *p, size_t len, struct worker_abort *m)
+{
+    char text[WORKER_TEXT_MAX];
+    struct hb_reader r;
+    uint32_t rank;
+
+    hb_reader_init(&r, p, len);
+    rank = hb_read_u32(&r);
+    if (r.bad || rank > INT32_MAX ||
+        worker_decode_refused(r.p, r.left, text, sizeof(text)) < 0)
+        return -HVD_EPROTO;
+    m->rank = rank;
+    memcpy(m->text, text, sizeof(text));
+    return 0;
+}
+
+int worker_encode_leave(struct hb_buf *out, uint32_t epoch)
+{
+    int rc = frame_begin(out, WORKER_LEAVE, 4);
+
+    if (rc < 0)
+        return rc;
+    return hb_buf_put_u32(out, epoch);
+}
+
+int worker_decode_leave(const void *p, size_t len, uint32_t *epoch)
+{
+    struct hb_reader r;
+    uint32_t e;
+
+    hb_reader_init(&r, p, len);
+    e = hb_read_u32(&r);
+    if (finish(&r) < 0 || e == 0)
+        return -HVD_EPROTO;
+    *epoch = e;
+    return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a worker (libhvd) and its agent say to each other.
+ *
+ * Transport: a Unix stream socket in the abstract namespace, named in
+ * HVD_RENDEZVOUS as `unix:@NAME` (`unix:/path` is accepted too).  NAME is
+ * random, so it cannot be squatted, and no file is left behind however
+ * the job ends; both sides check the peer's uid with SO_PEERCRED.  The
+ * socket stays open from hvd_init to hvd_shutdown: its end tells the
+ * agent that the worker left, and the worker that the agent is gone.
+ *
+ *     worker -> HELLO     u32 abi, u32 rank, u32 pid
+ *     agent  -> WELCOME   or REFUSED with a line
+ *     worker -> JOIN      u32 epoch, u64 segment bytes wanted
+ *     agent  -> SEGMENT   once every local rank has joined that epoch;
+ *                         the memfd travels as SCM_RIGHTS with the
+ *                         frame's first byte
+ *     agent  -> ABORT     u32 culprit rank, text: at any time
+ *     worker -> LEAVE     u32 epoch; an orderly shutdown, then closes
+ *
+ * Everything is binary, because libhvd parses no JSON.  Epochs count the
+ * hvd_init calls of a rank from 1: ranks of one world join the same one.
+ * Pure: encoders append to a buffer, decoders read a payload.
+ */
+#ifndef HVD_PROTOCOL_WORKER_H
+#define HVD_PROTOCOL_WORKER_H
+
+#include "lib/protocol/frame.h"
+
+enum worker_type {
+    WORKER_HELLO = 64,
+    WORKER_JOIN = 65,
+    WORKER_LEAVE = 66,
+    WORKER_WELCOME = 96,
+    WORKER_REFUSED = 97, /* text */
+    WORKER_SEGMENT = 98,
+    WORKER_ABORT = 99,
+};
+
+enum {
+    WORKER_ABI = 1,
+    WORKER_PAYLOAD_MAX = 64 << 10,
+    WORKER_SECRET_BYTES = 32,
+    WORKER_LOCAL_MAX = 1024,
+    WORKER_TEXT_MAX = 256, /* bytes of a line, with its final 0 */
+};
+
+struct worker_hello {
+    uint32_t abi, rank, pid;
+};
+
+struct worker_welcome {
+    uint32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+    char host[256]; /* this host's name in the plan */
+    char job_id[64];
+    unsigned char secret[WORKER_SECRET_BYTES];
+    uint32_t cpus;        /* cores the local ranks share (affinity count) */
+    uint32_t local_count; /* entries of local_ranks, = local_size */
+    uint32_t local_ranks[WORKER_LOCAL_MAX]; /* world rank of each local rank */
+};
+
+struct worker_join {
+    uint32_t epoch;
+    uint64_t segment_bytes; /* every local rank must ask for the same */
+};
+
+struct worker_segment {
+    uint32_t epoch;
+    uint64_t segment_bytes;
+};
+
+struct worker_abort {
+    uint32_t rank;
+    char text[WORKER_TEXT_MAX]; /* "rank 3 on host a: killed by signal 9 (...)"
+                                 */
+};
+
+/* 0, -HVD_ENOMEM, or -HVD_EINVAL for a message that its decoder would
+ * refuse.  Texts are cut to WORKER_TEXT_MAX. */
+int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m);
+int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m);
+int worker_encode_refused(struct hb_buf *out, const char *text);
+int worker_encode_join(struct hb_buf *out, const struct worker_join *m);
+int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m);
+int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m);
+int worker_encode_leave(struct hb_buf *out, uint32_t epoch);
+
+/* 0 or -HVD_EPROTO, and then *m is untouched; lengths must match exactly,
+ * ranges are checked, texts are bounded and hold no 0 byte.  A REFUSED
+ * text is cut to text_size. */
+int worker_decode_hello(const void *p, size_t len, struct worker_hello *m);
+int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m);
+int worker_decode_refused(const void *p, size_t len, char *text,
+                          size_t text_size);
+int worker_decode_join(const void *p, size_t len, struct worker_join *m);
+int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);
+int worker_decode_abort(const void *p, size_t len, struct worker_abort *m);
+int worker_decode_leave(const void *p, size_t len, uint32_t *epoch);
+
+#endif
