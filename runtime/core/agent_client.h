@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker's end of the conversation with its agent (lib/protocol/
+ * worker.h).  Used by one thread at a time; every wait ends at a deadline.
+ */
+#ifndef HVD_CORE_AGENT_CLIENT_H
+#define HVD_CORE_AGENT_CLIENT_H
+
+#include "lib/base/buf.h"
+#include "lib/base/error.h"
+#include "lib/protocol/worker.h"
+
+#include <stdint.h>
+
+struct hvd__agent {
+    int fd; /* -1: not connected */
+    struct hb_buf in;
+    int memfd; /* received and not yet given away, or -1 */
+};
+
+/* clang-format off */
+#define HVD__AGENT_INIT { -1, HB_BUF_INIT, -1 }
+/* clang-format on */
+
+/*
+ * Connects to `unix:@NAME` or `unix:/path`, checks that the other side
+ * runs as this user, says hello and gets the welcome.
+ *
+ * deadline_ns is on hb_now_ns's clock.  0, or with err set -HVD_EINVAL (the
+ * address), -HVD_ESYSTEM, -HVD_EPERM (another user's socket, or refused),
+ * -HVD_ETIMEOUT, -HVD_ECLOSED, -HVD_EPROTO, -HVD_ENOMEM.  On failure the
+ * connection is closed.
+ */
+int hvd__agent_open(struct hvd__agent *a, const char *address, uint32_t rank,
+                    uint64_t deadline_ns, struct worker_welcome *w,
+                    struct hb_error *err);
+
+/* Joins an epoch, waits until all local ranks have, and gives away the
+ * descriptor of its segment.  Fails as above, and with -HVD_EPEER when a
+ * rank dies meanwhile. */
+int hvd__agent_join(struct hvd__agent *a, uint32_t epoch,
+                    uint64_t segment_bytes, uint64_t deadline_ns, int *memfd,
+                    struct hb_error *err);
+
+/* Without blocking: 0 while the agent is there; -HVD_EPEER or -HVD_ECLOSED
+ * with err set when it told of a death or is gone itself. */
+int hvd__agent_check(struct hvd__agent *a, struct hb_error *err);
+
+/* Says that this rank leaves; not told if the agent does not take it. */
+void hvd__agent_leave(struct hvd__agent *a, uint32_t epoch);
+
+void hvd__agent_close(struct hvd__agent *a); /* idempotent */
+
+#endif

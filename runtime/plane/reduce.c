@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reduction kernels: the choice of a SIMD tier, and how one reduction is
+ * cut into passes.
+ *
+ * The tiers are separate objects, each compiled for its instruction set
+ * from one template (reduce_vec.h, reduce_dtype.h), and chosen here when
+ * first used.
+ */
+#include "runtime/plane/reduce.h"
+
+#include "lib/base/env.h"
+#include "runtime/plane/reduce_tier.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <emmintrin.h>
+#endif
+
+/* A block's accumulators stay in the first-level cache beside the inputs.
+ * Twice a block, so that the last one never is shorter than a vector. */
+enum { BLOCK_BYTES = 4096, BLOCK_ROOM = 2 * BLOCK_BYTES };
+/* Streaming less than this costs more than the cache it saves. */
+enum { STREAM_MIN_BYTES = 4096 };
+
+static const char *const tier_names[] = {
+    [HVD__SIMD_PORTABLE] = "portable",
+    [HVD__SIMD_AVX2] = "avx2",
+    [HVD__SIMD_AVX512] = "avx512",
+};
+enum { NTIERS = sizeof(tier_names) / sizeof(tier_names[0]) };
+
+#ifdef __x86_64__
+static const struct hvd__tier *const tiers[NTIERS] = {
+    [HVD__SIMD_PORTABLE] = &hvd__tier_portable,
+    [HVD__SIMD_AVX2] = &hvd__tier_avx2,
+    [HVD__SIMD_AVX512] = &hvd__tier_avx512,
+};
+
+/* clang 14 has no name for it in __builtin_cpu_supports. */
+static int cpu_has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static int cpu_has(int tier)
+{
+    switch (tier) {
+    case HVD__SIMD_PORTABLE:
+        return 1;
+    case HVD__SIMD_AVX2:
+        return __builtin_cpu_supports("avx2") && cpu_has_f16c();
+    case HVD__SIMD_AVX512:
+        return __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+    default:
+        return 0;
+    }
+}
+
+static void stream_fence(void)
+{
+    _mm_sfence();
+}
+#else
+static const struct hvd__tier *const tiers[NTIERS] = {
+    [HVD__SIMD_PORTABLE] = &hvd__tier_portable,
+};
+
+static int cpu_has(int tier)
+{
+    return tier == HVD__SIMD_PORTABLE;
+}
+
+static void stream_fence(void)
+{
+}
+#endif
+
+static int choose_tier(void)
+{
+    const char *asked = hb_knob("SIMD");
+    int best = NTIERS - 1;
+
+    for (int t = 0; asked && t < NTIERS; t++)
+        if (strcmp(asked, tier_names[t]) == 0 && cpu_has(t))
+            return t;
+    while (!cpu_has(best))
+        best--;
+    return best;
+}
+
+/* Two threads that come first at once choose the same. */
+static enum hvd__simd current_tier(void)
+{
+    static _Atomic int chosen = -1;
+    int tier = atomic_load(&chosen);
+
+    if (tier < 0) {
+        tier = choose_tier();
+        atomic_store(&chosen, tier);
+    }
+    return (enum hvd__simd)tier;
+}
+
+hvd__reduce_fn *hvd__reduce_get_tier(enum hvd_dtype dtype, enum hvd_op op,
+                                     enum hvd__simd tier)
+{
+    if ((unsigned)dtype >= HVD__NDTYPES || (unsigned)op >= HVD__NOPS ||
+        (unsigned)tier >= NTIERS || !cpu_has((int)tier))
+        return NULL;
+    if (op == HVD_AVERAGE)
+        return dtype == HVD_BOOL ? NULL
+                                 : tiers[tier]->kernels[dtype][HVD_SUM].entry;
+    return tiers[tier]->kernels[dtype][op].entry;
+}
+
+hvd__reduce_fn *hvd__reduce_get(enum hvd_dtype dtype, enum hvd_op op)
+{
+    return hvd__reduce_get_tier(dtype, op, current_tier());
+}
+
+/* Blocks: several passes over the same piece when there are more inputs
+ * than one takes, and a cached piece to stream from when dst is not to be
+ * in the cache. */
+static void run_blocks(const struct hvd__kernel *kernel, hvd__pass_fn *fn,
+                       const struct hvd__pass *whole,
+                       const struct hvd__tier *stream)
+{
+    _Alignas(64) char carry[BLOCK_ROOM], stage[BLOCK_ROOM];
+    size_t block = BLOCK_BYTES / kernel->lane_bytes;
+    struct hvd__pass pass = *whole;
+
+    for (size_t n, at = 0; at < whole->count; at += n) {
+        char *dst = (char *)whole->dst + at * kernel->elem_bytes;
+
+        n = whole->count - at < 2 * block ? whole->count - at : block;
+        pass.from = at;
+        pass.count = n;
+        pass.dst = stream ? stage : dst;
+        for (int k = 0; k < whole->nsrc; k += pass.nsrc) {
+            int left = whole->nsrc - k;
+
+            pass.srcs = whole->srcs + k;
+            pass.nsrc = left < HVD__PASS_SRCS ? left : HVD__PASS_SRCS;
+            pass.carry_in = k ? carry : NULL;
+            pass.carry_out = left > HVD__PASS_SRCS ? carry : NULL;
+            fn(&pass);
+        }
+        if (stream)
+            stream->copy_stream(dst, stage, n * kernel->elem_bytes);
+    }
+    if (stream)
+        stream_fence();
+}
+
+static int is_float(enum hvd_dtype dtype)
+{
+    return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 ||
+           dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
+}
+
+void hvd__reduce_run(const struct hvd__tier *tier, enum hvd_dtype dtype,
+                     enum hvd_op op, void *dst, const void *const *srcs,
+                     int nsrc, size_t count,
+                     const struct hvd__reduce_args *args)
+{
+    const struct hvd__kernel *kernel = &tier->kernels[dtype][op];
+    const struct hvd__kernel *portable = &hvd__tier_portable.kernels[dtype][op];
+    struct hvd__pass pass = {.dst = dst,
+                             .srcs = srcs,
+                             .nsrc = nsrc,
+                             .count = count,
+                             .pre = args->pre,
+                             .post = args->post,
+                             .divisor = args->divisor};
+    int scaled = pass.pre != 1.0 || pass.post != 1.0 || pass.divisor != 1;
+    hvd__pass_fn *fn;
+
+    if (count == 0)
+        return;
+    if (count < kernel->lanes)
+        kernel = portable;
+    fn = scaled ? kernel->scaled : kernel->plain;
+    if (!fn)
+        fn = portable->scaled;
+    /* The same result, without a division, for a power of two. */
+    if (is_float(dtype) && pass.post == 1.0 &&
+        (pass.divisor & (pass.divisor - 1)) == 0) {
+        pass.post = 1.0 / pass.divisor;
+        pass.divisor = 1;
+    }
+    if (args->stream && count * kernel->elem_bytes >= STREAM_MIN_BYTES)
+        run_blocks(kernel, fn, &pass, tier);
+    else if (nsrc > HVD__PASS_SRCS)
+        run_blocks(kernel, fn, &pass, NULL);
+    else
+        fn(&pass);
+}
+
+void hvd__copy(void *dst, const void *src, size_t bytes, int stream)
+{
+    if (!stream || bytes < STREAM_MIN_BYTES) {
+        if (bytes)
+            memcpy(dst, src, bytes);
+        return;
+    }
+    tiers[current_tier()]->copy_stream(dst, src, bytes);
+    stream_fence();
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a SIMD tier (reduce_portable.c, reduce_avx2.c, reduce_avx512.c)
+ * gives to reduce.c: one kernel per dtype and op, and a copy.
+ *
+ * A pass folds up to HVD__PASS_SRCS inputs in registers.  More inputs
+ * take several passes over a block whose partial results stay in the
+ * first-level cache, at accumulator width, so that nothing is rounded in
+ * between.
+ */
+#ifndef HVD_PLANE_REDUCE_TIER_H
+#define HVD_PLANE_REDUCE_TIER_H
+
+#include "runtime/plane/reduce.h"
+
+#include <stddef.h>
+
+enum { HVD__NDTYPES = HVD_BFLOAT16 + 1, HVD__NOPS = HVD_BOR + 1 };
+enum { HVD__PASS_SRCS = 8 };
+
+struct hvd__pass {
+    void *dst;               /* unused when carry_out is set */
+    const void *const *srcs; /* read from element `from` on */
+    int nsrc;                /* 1..HVD__PASS_SRCS */
+    size_t from, count;      /* elements */
+    const void *carry_in;    /* partial results of earlier passes, or NULL */
+    void *carry_out;         /* where to leave them, or NULL: finish */
+    double pre, post;
+    int divisor;
+};
+
+typedef void hvd__pass_fn(const struct hvd__pass *pass);
+
+struct hvd__kernel {
+    hvd__reduce_fn *entry; /* NULL: dtype and op have no reduction */
+    hvd__pass_fn *plain;   /* factors and divisor are 1 */
+    hvd__pass_fn *scaled;  /* NULL: the portable one serves */
+    size_t lanes;          /* elements of a vector: a pass's least count,
+                              except for the portable tier's: 1 */
+    size_t elem_bytes, lane_bytes; /* in memory, in accumulators */
+};
+
+struct hvd__tier {
+    const struct hvd__kernel (*kernels)[HVD__NOPS];
+    /* Stores past the cache; not ordered until a fence. */
+    void (*copy_stream)(void *dst, const void *src, size_t bytes);
+};
+
+extern const struct hvd__tier hvd__tier_portable;
+extern const struct hvd__tier hvd__tier_avx2;
+extern const struct hvd__tier hvd__tier_avx512;
+
+/* Runs the passes of one reduction; what every entry calls. */
+void hvd__reduce_run(const struct hvd__tier *tier, enum hvd_dtype dtype,
+                     enum hvd_op op, void *dst, const void *const *srcs,
+                     int nsrc, size_t count,
+                     const struct hvd__reduce_args *args);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the shared-memory plane.
+ *
+ * The segment after its head: one struct shm_shared, one struct shm_rank
+ * per local rank, then the data regions.  Everything of a rank is written
+ * by that rank only.
+ *
+ * Every operation has a number `seq`, counted alike on all ranks, and
+ * begins with a header: each rank writes its line[seq & 1] (small payloads
+ * ride in it) and then the line's seq.  An operation ends only after all
+ * headers of it were seen, so a rank that publishes header s + 1 is done
+ * with everything of operation s, and header s + 2, which needs all of
+ * s + 1, may reuse the line, the descriptor and the region of s: two of
+ * each, chosen by parity, and no closing barrier.
+ *
+ * Larger operations go on in rounds.  `filled` and `drained` only ever
+ * grow; all ranks advance the private `base` of both by the number of
+ * rounds, whether or not they published each value.  What they mean is
+ * said where they are used (shm_allreduce.c, shm_gather.c).
+ *
+ * The payload is plain memory: its writer stores seq or a counter with
+ * release afterwards, its readers load that with acquire before.
+ */
+#ifndef HVD_PLANE_SHM_IMPL_H
+#define HVD_PLANE_SHM_IMPL_H
+
+#include "runtime/plane/shm.h"
+
+#include <stdatomic.h>
+
+enum {
+    SHM_LINE_BYTES = SEGMENT_LINE_BYTES,
+    SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 16,
+    SHM_SLOT_BYTES = 128 << 10,
+    SHM_SLOTS = 4, /* the ring of a region */
+    SHM_REGION_BYTES = SHM_SLOTS * SHM_SLOT_BYTES,
+};
+
+struct shm_line {
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t seq;
+    uint64_t signature;
+    unsigned char payload[SHM_PAYLOAD_BYTES];
+};
+
+struct shm_counter {
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t value;
+};
+
+struct shm_descriptor {
+    _Alignas(SEGMENT_LINE_BYTES) struct hvd__descriptor d;
+};
+
+struct shm_rank {
+    struct shm_line line[2];
+    struct shm_counter filled, drained;
+    /* Seldom written: whom it sleeps for, and whether it has left. */
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleeps_for;
+    _Atomic uint32_t left;
+    struct shm_descriptor descriptor[2];
+};
+
+struct shm_shared {
+    /* Ranks that sleep or are about to: what a publisher looks at.  A rank
+     * that dies asleep leaves it too high, which costs time only. */
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleepers;
+};
+
+/* Where waiting stands: shm_wait.c. */
+struct shm_wait {
+    const _Atomic uint64_t *word; /* what is waited for ... */
+    uint64_t target;              /* ... to reach this value ... */
+    int peer;                     /* ... by this local rank */
+    uint64_t since_ns;            /* 0: the clock was not read yet */
+    int armed;                    /* `sleeping` is set, for armed_for */
+    int armed_for;
+    uint32_t armed_word;
+    int spins; /* looks at a word before giving up the pass */
+    int have_membarrier;
+};
+
+/* The operation in progress. */
+struct shm_run {
+    int matched; /* all headers seen and equal */
+    int peer;    /* ranks below it have reached the present target */
+    int stage;
+    size_t round, rounds;
+    int streamed; /* store past the cache */
+    /* allreduce in rounds */
+    size_t block_elems;
+    /* gather */
+    const unsigned char *send;
+    int deliver;    /* recvbuf is wanted and large enough */
+    int own_placed; /* this rank's part is in recvbuf */
+    size_t offset[HVD__SHM_LOCAL_MAX + 1]; /* bytes before each rank's */
+};
+
+struct hvd__shm {
+    struct hvd__plane plane;
+    struct segment_head *head;
+    struct shm_shared *shared;
+    struct shm_rank *ranks;
+    unsigned char *data;
+    int n, me;
+    uint64_t seq;  /* of the operation in progress, or of the last one */
+    uint64_t base; /* of filled and drained */
+    struct shm_wait wait;
+    struct shm_run run;
+    /* Once an operation was given up because a peer is gone, this rank is
+     * out of step and must publish no more: the next header would go over
+     * one that a slower rank still needs.  Every later operation fails
+     * with the same. */
+    struct hb_error broken;
+    struct hvd__shm_config config;
+    uint32_t world_ranks[HVD__SHM_LOCAL_MAX];
+    char host[64];
+};
+
+static inline int shm_parity(const struct hvd__shm *p)
+{
+    return (int)(p->seq & 1);
+}
+
+/* The region of a rank for the operation in progress. */
+static inline unsigned char *shm_region(const struct hvd__shm *p, int rank)
+{
+    size_t index = (size_t)rank * 2 + (size_t)shm_parity(p);
+
+    return p->data + index * SHM_REGION_BYTES;
+}
+
+static inline unsigned char *shm_slot(const struct hvd__shm *p, int rank,
+                                      size_t round)
+{
+    return shm_region(p, rank) + round % SHM_SLOTS * SHM_SLOT_BYTES;
+}
+
+static inline struct shm_line *shm_line(const struct hvd__shm *p, int rank)
+{
+    return &p->ranks[rank].line[shm_parity(p)];
+}
+
+/* ---- shm_wait.c ---- */
+
+void shm_wait_init(struct hvd__shm *p);
+void shm_wake_sleepers(struct hvd__shm *p);
+void shm_pause(struct hvd__plane *plane);
+void shm_interrupt(struct hvd__plane *plane);
+/* Ends a wait: a rank that runs is not to be woken. */
+void shm_disarm(struct hvd__shm *p);
+/* 1 when `word` of `peer` has reached target; 0 to come again; negative
+ * when it never will, with err set. */
+int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                uint64_t target, struct hb_error *err);
+/* The death of a rank, as an error: negative, or 0 when all live. */
+int shm_check_abort(struct hvd__shm *p, struct hb_error *err);
+
+/* Makes what this rank wrote before visible under `word`, and wakes those
+ * who sleep for it. */
+static inline void shm_publish(struct hvd__shm *p, _Atomic uint64_t *word,
+                               uint64_t value)
+{
+    /* Release: pairs with the acquire in shm_reached. */
+    atomic_store_explicit(word, value, memory_order_release);
+    /* The store may still be in this core's buffer when the load below is
+     * done; the sleeper's membarrier (shm_wait.c) closes that window, so
+     * that no fence is paid for here. */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&p->shared->sleepers, memory_order_relaxed))
+        shm_wake_sleepers(p);
+}
+
+/* All ranks, from run.peer on; resets run.peer when all have arrived. */
+enum shm_word { SHM_FILLED, SHM_DRAINED };
+int shm_all_reached(struct hvd__shm *p, enum shm_word which, uint64_t target,
+                    struct hb_error *err);
+
+/* ---- the collectives ----
+ * stage: what goes before the header (no waiting); advance: after all
+ * headers matched, as progress. */
+
+void shm_allreduce_stage(struct hvd__shm *p, const struct hvd__op *op);
+int shm_allreduce_advance(struct hvd__shm *p, struct hvd__op *op);
+void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op);
+int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op);
+
+#endif

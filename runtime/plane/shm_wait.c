@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting on the shared-memory plane: spin, then yield, then sleep.
+ *
+ * Waking a sleeper costs tens of microseconds on some machines, so a rank
+ * first looks again and again, giving way to others that could use its
+ * core in between.  A sleeper sets `sleeping` in the segment's head and looks
+ * again before FUTEX_WAIT; a publisher makes a system call only for ranks that
+ * sleep for it.
+ *
+ * The publisher's store and its look at `sleepers` may pass each other in
+ * its store buffer.  Instead of a fence in every publication, the sleeper
+ * issues membarrier(GLOBAL_EXPEDITED) between its announcement and its
+ * last look: that is a full barrier on every core that runs a registered
+ * process.  Without that system call a sleep is cut to 1 ms.
+ */
+#include "runtime/plane/shm_impl.h"
+
+#include "lib/base/clock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    /* Looks at a word before the core is offered to others: a few
+     * microseconds, or half of one where ranks share cores.  A yield that
+     * finds nobody costs little more, so longer spinning would gain
+     * nothing on a free core and lose a lot on a busy one. */
+    SPINS_OWN_CORE = 128,
+    SPINS_SHARED_CORE = 32,
+    YIELD_NS = 300 * 1000,
+    SLEEP_MS = 1000, /* then the agent is asked whether it lives */
+    SLEEP_MS_NO_BARRIER = 1,
+};
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static int membarrier(int command)
+{
+    return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+void shm_wait_init(struct hvd__shm *p)
+{
+    struct shm_wait *w = &p->wait;
+
+    w->spins = p->n <= p->config.cpus ? SPINS_OWN_CORE : SPINS_SHARED_CORE;
+    w->have_membarrier =
+        membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+}
+
+void shm_wake_sleepers(struct hvd__shm *p)
+{
+    for (int r = 0; r < p->n; r++) {
+        const struct shm_rank *peer = &p->ranks[r];
+
+        if (r != p->me &&
+            atomic_load_explicit(&peer->sleeps_for, memory_order_relaxed) ==
+                (uint32_t)p->me)
+            segment_wake(p->head, (uint32_t)r);
+    }
+}
+
+void shm_interrupt(struct hvd__plane *plane)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+
+    segment_wake(p->head, (uint32_t)p->me);
+}
+
+static void arm(struct hvd__shm *p)
+{
+    struct shm_wait *w = &p->wait;
+    struct segment_wake *wake = &p->head->wake[p->me];
+
+    shm_disarm(p);
+    w->armed = 1;
+    w->armed_for = w->peer;
+    w->armed_word = atomic_load(&wake->word);
+    atomic_store(&p->ranks[p->me].sleeps_for, (uint32_t)w->peer);
+    atomic_store(&wake->sleeping, 1);
+    atomic_fetch_add(&p->shared->sleepers, 1);
+    if (w->have_membarrier)
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+}
+
+void shm_disarm(struct hvd__shm *p)
+{
+    if (!p->wait.armed)
+        return;
+    p->wait.armed = 0;
+    atomic_store(&p->head->wake[p->me].sleeping, 0);
+    atomic_fetch_sub(&p->shared->sleepers, 1);
+}
+
+static void sleep_armed(struct hvd__shm *p)
+{
+    struct segment_wake *wake = &p->head->wake[p->me];
+    long ms = p->wait.have_membarrier ? SLEEP_MS : SLEEP_MS_NO_BARRIER;
+    struct timespec limit = {ms / 1000, ms % 1000 * 1000000};
+
+    syscall(SYS_futex, &wake->word, FUTEX_WAIT, p->wait.armed_word, &limit,
+            NULL, 0);
+    shm_disarm(p);
+}
+
+void shm_pause(struct hvd__plane *plane)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+    struct shm_wait *w = &p->wait;
+    uint64_t now_ns = hb_now_ns();
+
+    if (!w->since_ns)
+        w->since_ns = now_ns;
+    if (now_ns - w->since_ns < YIELD_NS)
+        sched_yield();
+    else if (!w->armed || w->armed_for != w->peer)
+        arm(p);
+    else
+        sleep_armed(p);
+}
+
+int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
+{
+    /* Acquire: pairs with segment_abort's release of abort_text. */
+    uint64_t word =
+        atomic_load_explicit(&p->head->abort_word, memory_order_acquire);
+    uint32_t status = (uint32_t)(word >> 32);
+
+    if (status != HVD_EPEER && status != HVD_ESHUTDOWN)
+        return 0;
+    if (err) {
+        err->rank = (int)(uint32_t)word - 1;
+        memcpy(err->host, p->host, sizeof(err->host));
+    }
+    return hb_error_set(err, (enum hvd_status)status, "%.*s", SEGMENT_TEXT_MAX,
+                        p->head->abort_text);
+}
+
+/* The first to miss a rank that has shut down tells the others, who else
+ * might blame each other for leaving because of it. */
+static int missed(struct hvd__shm *p, int peer, struct hb_error *err)
+{
+    uint32_t rank = p->world_ranks[peer];
+    char text[SEGMENT_TEXT_MAX];
+
+    snprintf(text, sizeof(text), "rank %u on host %s has shut down", rank,
+             p->host);
+    segment_abort(p->head, (uint32_t)p->n, rank, HVD_ESHUTDOWN, text);
+    return shm_check_abort(p, err);
+}
+
+static int out_of_reach(struct hvd__shm *p, int peer,
+                        const _Atomic uint64_t *word, uint64_t target,
+                        struct hb_error *err)
+{
+    struct shm_wait *w = &p->wait;
+    int rc;
+
+    if (w->word != word || w->target != target) {
+        w->word = word;
+        w->target = target;
+        w->peer = peer;
+        w->since_ns = 0;
+        shm_disarm(p);
+    }
+    rc = shm_check_abort(p, err);
+    if (rc < 0)
+        return rc;
+    /* What it published before it left counts: look again after. */
+    if (atomic_load(&p->ranks[peer].left) && atomic_load(word) < target)
+        return missed(p, peer, err);
+    if (w->armed && p->config.agent_lost)
+        return p->config.agent_lost(p->config.agent_arg, err);
+    return 0;
+}
+
+int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                uint64_t target, struct hb_error *err)
+{
+    for (int i = 0; i < p->wait.spins; i++) {
+        /* Acquire: pairs with the release in shm_publish. */
+        if (atomic_load_explicit(word, memory_order_acquire) >= target)
+            return 1;
+        cpu_relax();
+    }
+    return out_of_reach(p, peer, word, target, err);
+}
+
+int shm_all_reached(struct hvd__shm *p, enum shm_word which, uint64_t target,
+                    struct hb_error *err)
+{
+    struct shm_run *run = &p->run;
+
+    for (; run->peer < p->n; run->peer++) {
+        struct shm_rank *r = &p->ranks[run->peer];
+        int rc;
+
+        if (run->peer == p->me)
+            continue;
+        rc = shm_reached(p, run->peer,
+                         which == SHM_FILLED ? &r->filled.value
+                                             : &r->drained.value,
+                         target, err);
+        if (rc <= 0)
+            return rc;
+    }
+    run->peer = 0;
+    return 1;
+}
