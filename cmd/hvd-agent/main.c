@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hvd-agent: runs the ranks of a job on this host.
+ *
+ * hvdrun starts it, here or over ssh, and speaks the control protocol with
+ * it on its stdin and stdout; nobody calls it by hand.  It forks once: the
+ * parent is the guardian, which sleeps and cleans up whatever happens to
+ * the agent (lib/agent/guardian.h), the child the agent.
+ */
+#include "lib/agent/agent.h"
+#include "lib/agent/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { EXIT_TROUBLE = 125, EXIT_USAGE = 2 };
+
+static int trouble(const char *what)
+{
+    dprintf(2, "hvd-agent: %s: %s\n", what, strerror(errno));
+    return EXIT_TROUBLE;
+}
+
+/* 0, 1 and 2 must be open, or pipes of workers would land there. */
+static void fill_stdio(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= 2);
+    if (fd > 2)
+        close(fd);
+    /* Whatever else was inherited is none of ours, nor the workers'. */
+    syscall(SYS_close_range, 3u, ~0u, 0u);
+}
+
+/* Default dispositions, and everything blocked but what a fault raises. */
+static void set_signals(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                 SIGABRT, SIGTRAP, SIGSYS};
+    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    sigset_t set;
+
+    for (int s = 1; s < NSIG; s++)
+        sigaction(s, &dfl, NULL);
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&set, faults[i]);
+    sigprocmask(SIG_SETMASK, &set, NULL);
+}
+
+static int run_agent(uv_loop_t *loop, struct guardian_shared *shared)
+{
+    struct agent_config config = {
+        .loop = loop,
+        .in_fd = 0,
+        .out_fd = 1,
+        .grace_ms = &shared->grace_ms,
+    };
+    struct hb_error err = HB_ERROR_INIT;
+    struct rlimit more;
+    struct agent *agent;
+
+    getrlimit(RLIMIT_NOFILE, &config.nofile);
+    more = config.nofile;
+    more.rlim_cur = more.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &more);
+    if (agent_start(&config, &agent, &err) < 0) {
+        dprintf(2, "hvd-agent: %s\n", err.text);
+        return EXIT_TROUBLE;
+    }
+    uv_run(loop, UV_RUN_DEFAULT);
+    return agent_finish(agent);
+}
+
+/* SIGTERM, not SIGKILL, when the guardian dies: the agent then ends the
+ * job itself. */
+static int agent_main(pid_t guardian, struct guardian_shared *shared)
+{
+    uv_loop_t loop;
+    int rc;
+
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
+        prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return trouble("prctl");
+    if (getppid() != guardian)
+        return EXIT_TROUBLE;
+    rc = uv_loop_init(&loop);
+    if (rc < 0) {
+        errno = -rc;
+        return trouble("event loop");
+    }
+    rc = run_agent(&loop, shared);
+    uv_loop_close(&loop);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct guardian_shared *shared;
+    struct cgroup cgroup;
+    pid_t guardian, agent;
+
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("hvd-agent %s\n", HVD_VERSION);
+        return 0;
+    }
+    if (argc > 1) {
+        dprintf(2, "hvd-agent: takes no arguments but --version; hvdrun "
+                   "starts it\n");
+        return EXIT_USAGE;
+    }
+    fill_stdio();
+    set_signals();
+    (void)setsid(); /* fails when it leads a group: as good */
+    shared = guardian_share();
+    if (!shared)
+        return trouble("shared memory");
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return trouble("prctl");
+    guardian = getpid();
+    cgroup_open(&cgroup, "");
+    agent = cgroup_fork(&cgroup);
+    if (agent < 0)
+        return trouble("fork");
+    if (agent == 0)
+        return agent_main(guardian, shared);
+    close(1);
+    return guardian_run(agent, 0, shared, &cgroup);
+}

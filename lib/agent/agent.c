@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's control: orders in, the state machine, the end of the job.
+ * See agent.h; launch.c starts ranks, death.c sees them end.
+ */
+#include "lib/agent/agent_impl.h"
+
+#include "lib/agent/tree.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static void on_timer(uv_timer_t *timer);
+
+/* ---- What the states do ---- */
+
+static void start_timer(struct agent *a, uint64_t ms)
+{
+    uv_timer_start(&a->timer, on_timer, ms, 0);
+}
+
+/* The groups of live ranks get TERM as groups; what left them, or lost its
+ * rank, is found by walking.  CONT, so that stopped ones can act on it. */
+static void do_term(struct agent *a)
+{
+    pid_t *groups = hb_xcalloc((size_t)a->job.rank_count, sizeof(*groups));
+    struct tree tree = TREE_INIT;
+    size_t count = 0;
+
+    for (int i = 0; i < a->job.rank_count; i++)
+        if (a->ranks[i].pidfd >= 0)
+            groups[count++] = a->ranks[i].pid;
+    agent_signal_ranks(a, SIGTERM);
+    for (size_t i = 0; i < count; i++)
+        kill(-groups[i], SIGCONT);
+    if (tree_read(getpid(), &tree) == 0) {
+        tree_signal(&tree, SIGTERM, groups, count);
+        tree_signal(&tree, SIGCONT, groups, count);
+    }
+    tree_free(&tree);
+    hb_free(groups);
+    start_timer(a, (uint64_t)a->job.grace_ms);
+}
+
+/* Names what is left; the report must not wait for it for ever. */
+static void give_up(struct agent *a)
+{
+    struct tree tree = TREE_INIT;
+
+    if (tree_read(getpid(), &tree) == 0)
+        for (size_t i = 0; i < tree.count; i++)
+            if (tree.procs[i].state != 'Z')
+                hb_log(&a->log, HB_LOG_WARNING,
+                       "pid %d (%s) does not die of SIGKILL (state %c)",
+                       (int)tree.procs[i].pid, tree.procs[i].name,
+                       tree.procs[i].state);
+    tree_free(&tree);
+    agent_post(a, AGENT_STUCK);
+}
+
+/* The first round spares the walk: mostly the ranks are all there is. */
+static void do_kill(struct agent *a)
+{
+    uint64_t now = hb_now_ns();
+
+    agent_signal_ranks(a, SIGKILL);
+    if (a->kill_wait_ms == 0) {
+        a->kill_wait_ms = AGENT_KILL_FIRST_MS;
+        a->kill_since_ns = now;
+    } else {
+        tree_kill_round();
+        if (a->kill_wait_ms < AGENT_KILL_MOST_MS)
+            a->kill_wait_ms *= 2;
+    }
+    start_timer(a, a->kill_wait_ms);
+    agent_reap_orphans(a);
+    agent_check_empty(a);
+    if ((now - a->kill_since_ns) / 1000000 > AGENT_KILL_GIVE_UP_MS)
+        give_up(a);
+}
+
+static void do_drain(struct agent *a)
+{
+    uv_timer_stop(&a->timer);
+    if (a->gone) {
+        agent_post(a, AGENT_HANGUP);
+        return;
+    }
+    if (a->pump_open && a->failure.text)
+        pump_discard(&a->pump);
+    else if (a->pump_open)
+        pump_finish(&a->pump);
+    if (!a->pump_open || a->pump.open_outputs == 0)
+        agent_post(a, AGENT_DRAINED);
+}
+
+static void do_report(struct agent *a)
+{
+    if (a->pump_open)
+        pump_discard(&a->pump);
+    if (a->failure.text)
+        control_encode_failed(&a->link.out, &a->failure);
+    else
+        frame_encode(&a->link.out, CONTROL_DONE, NULL, 0);
+    link_flush(&a->link);
+}
+
+static void do_exit(struct agent *a)
+{
+    if (a->closed)
+        return;
+    a->closed = 1;
+    a->rc = a->gone;
+    link_close(&a->link);
+    if (a->pump_open)
+        pump_close(&a->pump);
+    if (a->endpoint_open)
+        endpoint_close(&a->endpoint);
+    uv_close((uv_handle_t *)&a->death_poll, NULL);
+    uv_close((uv_handle_t *)&a->signal_poll, NULL);
+    uv_close((uv_handle_t *)&a->timer, NULL);
+}
+
+static void act(struct agent *a, enum agent_action action)
+{
+    switch (action) {
+    case AGENT_NOTHING:
+        break;
+    case AGENT_DO_LINGER:
+        start_timer(a, AGENT_LINGER_MS);
+        break;
+    case AGENT_DO_TERM:
+        do_term(a);
+        break;
+    case AGENT_DO_KILL:
+        do_kill(a);
+        break;
+    case AGENT_DO_DRAIN:
+        do_drain(a);
+        break;
+    case AGENT_DO_REPORT:
+        do_report(a);
+        break;
+    case AGENT_DO_EXIT:
+        do_exit(a);
+        break;
+    }
+}
+
+/* ---- The state machine ---- */
+
+static void step(struct agent *a, enum agent_event event)
+{
+    enum agent_action action;
+    enum agent_state next = agent_next(a->state, event, &action);
+    uint64_t now;
+
+    if (next != a->state) {
+        now = hb_now_ns();
+        hb_log(&a->log, HB_LOG_DEBUG, "%s -> %s: %s, after %.3f s",
+               agent_state_name(a->state), agent_state_name(next),
+               agent_event_name(event), (double)(now - a->since_ns) / 1e9);
+        a->state = next;
+        a->since_ns = now;
+    }
+    act(a, action);
+}
+
+/* Actions cause events: they are handled one after the other, never inside
+ * each other.  A full queue holds events that are being acted on already;
+ * one more of them changes nothing. */
+void agent_post(struct agent *a, enum agent_event event)
+{
+    if (a->event_count < AGENT_EVENTS_MAX)
+        a->events[a->event_count++] = event;
+    if (a->stepping)
+        return;
+    a->stepping = 1;
+    while (a->event_count > 0) {
+        event = a->events[0];
+        a->event_count--;
+        memmove(a->events, a->events + 1,
+                (size_t)a->event_count * sizeof(a->events[0]));
+        step(a, event);
+    }
+    a->stepping = 0;
+}
+
+void agent_check_empty(struct agent *a)
+{
+    if (a->live > 0 || a->state == AGENT_WAITING || a->state >= AGENT_DRAINING)
+        return;
+    if (!tree_has_children())
+        agent_post(a, AGENT_EMPTY);
+    else if (a->state == AGENT_RUNNING)
+        agent_post(a, a->failed ? AGENT_RANKS_BAD : AGENT_RANKS_OK);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    agent_post(timer->data, AGENT_TIMEOUT);
+}
+
+/* ---- Signals to the agent itself ---- */
+
+static void on_signal(uv_poll_t *poll, int status, int events)
+{
+    struct agent *a = poll->data;
+    struct signalfd_siginfo info;
+    int ended = 0;
+
+    (void)status;
+    (void)events;
+    while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD) {
+            ended = 1;
+            continue;
+        }
+        hb_log(&a->log, HB_LOG_WARNING,
+               "the agent got signal %u from pid %u: ending the job",
+               info.ssi_signo, info.ssi_pid);
+        agent_post(a, AGENT_KILL);
+    }
+    if (ended) {
+        agent_reap_orphans(a);
+        agent_check_empty(a);
+    }
+}
+
+static int watch_signals(struct agent *a, struct hb_error *err)
+{
+    sigset_t set;
+    int rc;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->signal_fd < 0)
+        return hb_error_sys(err, errno, "signalfd");
+    rc = uv_poll_init(a->config.loop, &a->signal_poll, a->signal_fd);
+    if (rc < 0) {
+        close(a->signal_fd);
+        return hb_error_sys(err, -rc, "signalfd");
+    }
+    a->signal_poll.data = a;
+    uv_poll_start(&a->signal_poll, UV_READABLE, on_signal);
+    return 0;
+}
+
+/* ---- Output ---- */
+
+static void on_output(void *arg, int slot, int stream, const void *bytes,
+                      size_t len)
+{
+    struct agent *a = arg;
+
+    if (a->gone)
+        return;
+    control_encode_output(&a->link.out, a->job.ranks[slot].rank, stream, bytes,
+                          len);
+    if (link_full(&a->link))
+        link_flush(&a->link);
+    if (link_full(&a->link))
+        pump_hold(&a->pump, 1);
+}
+
+static void on_stdin_taken(void *arg, int slot, uint32_t bytes)
+{
+    struct agent *a = arg;
+
+    if (!a->gone)
+        control_encode_stdin_ack(&a->link.out, a->job.ranks[slot].rank, bytes);
+}
+
+static void on_all_ended(void *arg)
+{
+    struct agent *a = arg;
+
+    if (a->state == AGENT_DRAINING)
+        agent_post(a, AGENT_DRAINED);
+}
+
+const struct pump_events agent_pump_events = {
+    .on_output = on_output,
+    .on_stdin_taken = on_stdin_taken,
+    .on_all_ended = on_all_ended,
+};
+
+/* ---- Orders ---- */
+
+static int on_launch(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
+{
+    int rc;
+
+    if (a->state != AGENT_WAITING || a->job_held)
+        return hb_error_set(err, HVD_EPROTO, "a second LAUNCH");
+    rc = control_decode_launch(f->payload, f->len, &a->job, err);
+    if (rc < 0)
+        return rc;
+    a->job_held = 1;
+    if (a->config.grace_ms)
+        atomic_store(a->config.grace_ms, (uint32_t)a->job.grace_ms);
+    if (agent_launch(a) < 0) {
+        agent_post(a, AGENT_LAUNCH_FAILED);
+        return 0;
+    }
+    agent_post(a, AGENT_LAUNCHED);
+    return 0;
+}
+
+static int on_stdin(struct agent *a, const struct frame *f,
+                    struct hb_error *err)
+{
+    struct control_bytes m;
+    int rc = control_decode_stdin(f->payload, f->len, &m, err);
+
+    if (rc < 0)
+        return rc;
+    for (int i = 0; a->pump_open && i < a->job.rank_count; i++)
+        if (a->job.ranks[i].rank == m.rank) {
+            rc = pump_stdin(&a->pump, i, m.bytes, m.len);
+            return rc < 0 ? hb_error_set(err, HVD_EPROTO,
+                                         "more stdin than the window")
+                          : 0;
+        }
+    return a->pump_open ? hb_error_set(err, HVD_EPROTO,
+                                       "stdin for rank %d, not here", m.rank)
+                        : 0;
+}
+
+static int on_u32(struct agent *a, const struct frame *f, struct hb_error *err)
+{
+    uint32_t v;
+    int rc = control_decode_u32(f->payload, f->len, &v, err);
+
+    if (rc < 0)
+        return rc;
+    if (f->type == CONTROL_OUTPUT_ACK) {
+        if (a->pump_open)
+            pump_ack(&a->pump, v);
+    } else if (f->type == CONTROL_SIGNAL) {
+        if (v < 1 || v >= 64)
+            return hb_error_set(err, HVD_EPROTO, "signal %u", v);
+        agent_signal_ranks(a, (int)v);
+    } else if (v == 0) {
+        agent_post(a, AGENT_KILL_NOW);
+    } else {
+        if (a->state < AGENT_TERMINATING)
+            a->job.grace_ms = (int)(v < INT32_MAX ? v : INT32_MAX);
+        agent_post(a, AGENT_KILL);
+    }
+    return 0;
+}
+
+static int on_abort(struct agent *a, const struct frame *f,
+                    struct hb_error *err)
+{
+    char text[SEGMENT_TEXT_MAX];
+    int rank, rc;
+
+    rc = control_decode_abort(f->payload, f->len, &rank, text, sizeof(text),
+                              err);
+    if (rc < 0)
+        return rc;
+    if (a->endpoint_open)
+        endpoint_abort(&a->endpoint, (uint32_t)rank, text);
+    return 0;
+}
+
+static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct agent *a = arg;
+
+    switch (f->type) {
+    case CONTROL_LAUNCH:
+        return on_launch(a, f, err);
+    case CONTROL_STDIN:
+        return on_stdin(a, f, err);
+    case CONTROL_OUTPUT_ACK:
+    case CONTROL_SIGNAL:
+    case CONTROL_KILL:
+        return on_u32(a, f, err);
+    case CONTROL_ABORT:
+        return on_abort(a, f, err);
+    default:
+        return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
+                            f->type);
+    }
+}
+
+/* ---- The connection ---- */
+
+static void on_link_end(void *arg, const struct hb_error *err)
+{
+    struct agent *a = arg;
+
+    /* Nobody hears a log line any more; stderr may still be somebody's. */
+    if (err)
+        dprintf(2, "hvd-agent: control connection: %s\n", err->text);
+    a->gone = 1;
+    if (a->pump_open)
+        pump_sink(&a->pump);
+    agent_post(a, AGENT_HANGUP);
+}
+
+static void on_link_flushed(void *arg)
+{
+    struct agent *a = arg;
+
+    if (a->pump_open)
+        pump_hold(&a->pump, 0);
+    if (a->state == AGENT_REPORTING)
+        agent_post(a, AGENT_FLUSHED);
+}
+
+static void send_log(void *arg, enum hb_log_level level, const char *line)
+{
+    struct agent *a = arg;
+
+    if (!a->gone)
+        control_encode_log(&a->link.out, (int)level, line);
+}
+
+static void say_hello(struct agent *a)
+{
+    char version[] = HVD_VERSION, host[256] = "";
+    struct utsname u;
+    cpu_set_t set;
+    struct control_hello m = {.version = version, .host = host};
+
+    uname(&u);
+    gethostname(host, sizeof(host) - 1);
+    m.cpu = u.machine;
+    m.pid = getpid();
+    m.cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    control_encode_hello(&a->link.out, &m);
+    link_flush(&a->link);
+}
+
+/* ---- Start and finish ---- */
+
+int agent_start(const struct agent_config *config, struct agent **out,
+                struct hb_error *err)
+{
+    static const struct link_events events = {
+        .on_frame = on_frame,
+        .on_end = on_link_end,
+        .on_flushed = on_link_flushed,
+    };
+    struct agent *a = hb_xcalloc(1, sizeof(*a));
+    int rc;
+
+    a->config = *config;
+    a->port_fd = -1;
+    a->since_ns = hb_now_ns();
+    a->log = (struct hb_log){
+        .program = NULL,
+        .level = HB_LOG_INFO,
+        .sink = send_log,
+        .sink_arg = a,
+    };
+    uv_timer_init(config->loop, &a->timer);
+    a->timer.data = a;
+    rc = watch_signals(a, err);
+    if (rc == 0)
+        rc = agent_watch_deaths(a, err);
+    if (rc == 0)
+        rc = link_init(&a->link, config->loop, config->in_fd, config->out_fd,
+                       &events, a, err);
+    if (rc < 0) {
+        hb_free(a); /* the process ends */
+        return rc;
+    }
+    say_hello(a);
+    *out = a;
+    return 0;
+}
+
+int agent_finish(struct agent *a)
+{
+    int rc = a->rc;
+
+    link_fini(&a->link);
+    if (a->pump_open)
+        pump_free_memory(&a->pump);
+    if (a->endpoint_open)
+        endpoint_fini(&a->endpoint);
+    if (a->cause_open)
+        cause_fini(&a->cause);
+    if (a->port_fd >= 0)
+        close(a->port_fd);
+    close(a->death_fd);
+    close(a->signal_fd);
+    if (a->job_held)
+        control_launch_fini(&a->job);
+    hb_free(a->failure.text);
+    hb_free(a->tmpdir);
+    hb_free(a->ranks);
+    hb_free(a);
+    return rc;
+}

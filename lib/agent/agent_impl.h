@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's insides, shared by agent.c, launch.c and death.c only. */
+#ifndef HVD_AGENT_AGENT_IMPL_H
+#define HVD_AGENT_AGENT_IMPL_H
+
+#include "lib/agent/agent.h"
+#include "lib/agent/cause.h"
+#include "lib/agent/endpoint.h"
+#include "lib/agent/link.h"
+#include "lib/agent/pump.h"
+#include "lib/agent/state.h"
+
+#include "lib/base/log.h"
+#include "lib/protocol/control.h"
+
+enum {
+    AGENT_LINGER_MS = 250,    /* for what outlives ranks that ended well */
+    AGENT_KILL_FIRST_MS = 4,  /* from one round of SIGKILL to the next, */
+    AGENT_KILL_MOST_MS = 128, /* doubled each time up to this */
+    AGENT_KILL_GIVE_UP_MS = 5000,
+    AGENT_EVENTS_MAX = 16,
+};
+
+struct agent_rank {
+    pid_t pid;
+    int pidfd;     /* -1 once it has ended */
+    uint64_t sent; /* bit n: we sent signal n */
+    siginfo_t info;
+    int cpu_used_up; /* the hard limit on CPU time, which is SIGKILL too */
+    uint64_t when_ns;
+};
+
+struct agent {
+    struct agent_config config;
+    struct hb_log log;
+    struct link link;
+    struct pump pump;
+    struct endpoint endpoint;
+    struct cause cause;
+    int pump_open, endpoint_open, cause_open;
+
+    struct control_launch job;
+    int job_held;
+    char *tmpdir;
+    struct agent_rank *ranks;
+    int live, failed; /* ranks */
+    int port_fd;
+
+    int death_fd; /* epoll of the ranks' pidfds, in order of death */
+    int signal_fd;
+    uv_poll_t death_poll, signal_poll;
+    uv_timer_t timer;
+
+    enum agent_state state;
+    enum agent_event events[AGENT_EVENTS_MAX]; /* posted, not yet handled */
+    int event_count, stepping;
+    uint64_t since_ns, kill_since_ns;
+    uint64_t kill_wait_ms;
+    int gone; /* hvdrun */
+    int closed, rc;
+    struct control_failed failure; /* of the launch; text NULL: none */
+};
+
+/* Handles the event now, or right after the one being handled. */
+void agent_post(struct agent *a, enum agent_event event);
+/* Posts AGENT_EMPTY or how the ranks ended, if either is the case now. */
+void agent_check_empty(struct agent *a);
+
+/* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
+int agent_launch(struct agent *a);
+
+/* death.c */
+int agent_watch_deaths(struct agent *a, struct hb_error *err);
+int agent_watch_rank(struct agent *a, int slot, struct hb_error *err);
+void agent_reap_orphans(struct agent *a);
+void agent_signal_ranks(struct agent *a, int signo);
+
+extern const struct pump_events agent_pump_events;
+
+#endif

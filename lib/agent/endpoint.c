@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker endpoint's sockets; see endpoint.h.  What JOIN and LEAVE mean
+ * is in epoch.c. */
+#include "lib/agent/endpoint_impl.h"
+
+#include "lib/agent/segment_fd.h"
+
+#include "lib/base/alloc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    FRAME_MAX_FROM_WORKER = 64,
+    SPARE_CONNECTIONS = 8,
+    BACKLOG = 1024,
+    READ_BYTES = 1024,
+};
+
+static void conn_close(struct endpoint_conn *c);
+
+/* ---- HELLO ---- */
+
+static int slot_of_rank(const struct endpoint *e, uint32_t rank)
+{
+    for (int i = 0; i < e->job->rank_count; i++)
+        if ((uint32_t)e->job->ranks[i].rank == rank)
+            return i;
+    return -1;
+}
+
+static void send_welcome(struct endpoint_conn *c)
+{
+    const struct endpoint *e = c->endpoint;
+    const struct control_rank *r = &e->job->ranks[c->slot];
+    struct worker_welcome *m = hb_xcalloc(1, sizeof(*m));
+    struct hb_buf out = HB_BUF_INIT;
+
+    m->rank = (uint32_t)r->rank;
+    m->size = (uint32_t)e->job->size;
+    m->local_rank = (uint32_t)r->local_rank;
+    m->local_size = (uint32_t)r->local_size;
+    m->cross_rank = (uint32_t)r->cross_rank;
+    m->cross_size = (uint32_t)r->cross_size;
+    snprintf(m->host, sizeof(m->host), "%s", e->job->host);
+    snprintf(m->job_id, sizeof(m->job_id), "%s", e->job->job_id);
+    memcpy(m->secret, e->job->secret, sizeof(m->secret));
+    m->cpus = (uint32_t)e->cpus;
+    m->local_count = (uint32_t)e->job->rank_count;
+    for (int i = 0; i < e->job->rank_count; i++)
+        m->local_ranks[i] = (uint32_t)e->job->ranks[i].rank;
+    if (worker_encode_welcome(&out, m) == 0)
+        conn_send(c, &out, -1);
+    explicit_bzero(m->secret, sizeof(m->secret));
+    hb_buf_free(&out);
+    hb_free(m);
+}
+
+static void on_hello(struct endpoint_conn *c, const struct worker_hello *m)
+{
+    struct endpoint *e = c->endpoint;
+    int slot = slot_of_rank(e, m->rank);
+    char text[WORKER_TEXT_MAX];
+
+    /* The end of the one before may be seen later than this greeting. */
+    if (slot >= 0 && e->slots[slot].conn && e->slots[slot].conn->left)
+        conn_close(e->slots[slot].conn);
+    if (m->abi != WORKER_ABI)
+        snprintf(text, sizeof(text),
+                 "libhvd speaks version %u, the agent version %d; use the "
+                 "same release of both",
+                 m->abi, WORKER_ABI);
+    else if (slot < 0)
+        snprintf(text, sizeof(text), "rank %u does not belong to host %.100s",
+                 m->rank, e->job->host);
+    else if (e->slots[slot].gone)
+        snprintf(text, sizeof(text), "rank %u has ended already", m->rank);
+    else if (e->slots[slot].conn || e->slots[slot].lost)
+        snprintf(text, sizeof(text),
+                 "rank %u is taken by pid %d; does its program start "
+                 "another one that calls hvd_init?",
+                 m->rank, (int)e->slots[slot].pid);
+    else {
+        c->slot = slot;
+        e->slots[slot].conn = c;
+        /* A rank may run one program after another; each counts its own
+         * epochs. */
+        if (e->slots[slot].pid != c->pid)
+            e->slots[slot].left_epoch = 0;
+        e->slots[slot].pid = c->pid;
+        send_welcome(c);
+        return;
+    }
+    conn_refuse(c, text);
+}
+
+/* ---- Connections ---- */
+
+static void on_conn_closed(uv_handle_t *handle)
+{
+    struct endpoint_conn *c = handle->data;
+
+    hb_buf_free(&c->in);
+    hb_free(c);
+}
+
+static void conn_close(struct endpoint_conn *c)
+{
+    struct endpoint *e = c->endpoint;
+
+    if (c->fd < 0)
+        return;
+    uv_poll_stop(&c->poll);
+    close(c->fd);
+    c->fd = -1;
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    e->conn_count--;
+    uv_close((uv_handle_t *)&c->poll, on_conn_closed);
+    if (c->slot >= 0)
+        epoch_conn_ended(e, c->slot);
+}
+
+/* All or nothing: a few hundred bytes always fit into the socket of a peer
+ * that reads. */
+void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes, int pass_fd)
+{
+    struct iovec iov = {hb_buf_data(bytes), hb_buf_len(bytes)};
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
+
+    if (c->fd < 0)
+        return;
+    if (pass_fd >= 0) {
+        struct cmsghdr *cmsg;
+
+        msg.msg_control = control.space;
+        msg.msg_controllen = sizeof(control.space);
+        cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(cmsg), &pass_fd, sizeof(int));
+    }
+    do
+        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)iov.iov_len)
+        conn_close(c);
+}
+
+void conn_refuse(struct endpoint_conn *c, const char *text)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    hb_log(c->endpoint->log, HB_LOG_DEBUG,
+           "worker connection of pid %d refused: %s", (int)c->pid, text);
+    if (worker_encode_refused(&out, text) == 0)
+        conn_send(c, &out, -1);
+    hb_buf_free(&out);
+    conn_close(c);
+}
+
+/* 0, or -HVD_EPROTO for a frame that cannot come now. */
+static int conn_frame(struct endpoint_conn *c, const struct frame *f)
+{
+    struct worker_hello hello;
+    struct worker_join join;
+    uint32_t epoch;
+
+    if (f->type == WORKER_HELLO && c->slot < 0 &&
+        worker_decode_hello(f->payload, f->len, &hello) == 0)
+        on_hello(c, &hello);
+    else if (f->type == WORKER_JOIN && c->slot >= 0 &&
+             worker_decode_join(f->payload, f->len, &join) == 0)
+        epoch_join(c, &join);
+    else if (f->type == WORKER_LEAVE && c->slot >= 0 &&
+             worker_decode_leave(f->payload, f->len, &epoch) == 0)
+        epoch_leave(c, epoch);
+    else
+        return -HVD_EPROTO;
+    return 0;
+}
+
+int conn_read(struct endpoint_conn *c)
+{
+    char bytes[READ_BYTES];
+    struct frame f;
+    ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    int rc = 0;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0 || hb_buf_append(&c->in, bytes, (size_t)n) < 0) {
+        conn_close(c);
+        return 1;
+    }
+    while (c->fd >= 0 &&
+           (rc = frame_decode(&c->in, FRAME_MAX_FROM_WORKER, &f, NULL)) > 0) {
+        rc = conn_frame(c, &f);
+        if (rc < 0)
+            break;
+        frame_done(&c->in, &f);
+    }
+    if (rc < 0 && c->fd >= 0)
+        conn_refuse(c, "these bytes are not libhvd's protocol");
+    return 1;
+}
+
+static void on_conn_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    conn_read(poll->data);
+}
+
+static int peer_allowed(int fd, pid_t *pid)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return 0;
+    *pid = cred.pid;
+    return cred.uid == geteuid() || cred.uid == 0;
+}
+
+static void conn_new(struct endpoint *e, int fd, pid_t pid)
+{
+    struct endpoint_conn *c = hb_xcalloc(1, sizeof(*c));
+
+    if (uv_poll_init(e->loop, &c->poll, fd) < 0) {
+        close(fd);
+        hb_free(c);
+        return;
+    }
+    c->endpoint = e;
+    c->fd = fd;
+    c->pid = pid;
+    c->slot = -1;
+    c->poll.data = c;
+    c->next = e->conns;
+    c->link = &e->conns;
+    if (c->next)
+        c->next->link = &c->next;
+    e->conns = c;
+    e->conn_count++;
+    uv_poll_start(&c->poll, UV_READABLE, on_conn_readable);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct endpoint *e = poll->data;
+    int most = 2 * e->job->rank_count + SPARE_CONNECTIONS, fd;
+
+    (void)status;
+    (void)events;
+    while ((fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
+           0) {
+        pid_t pid = 0;
+
+        if (peer_allowed(fd, &pid) && e->conn_count < most)
+            conn_new(e, fd, pid);
+        else
+            close(fd);
+    }
+}
+
+/* ---- Opening and closing ---- */
+
+static int listen_on(const char *name, struct hb_error *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    size_t len = strlen(name);
+    int fd, e;
+
+    memcpy(addr.sun_path + 1, name, len);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return hb_error_sys(err, errno, "worker socket");
+    if (bind(fd, (struct sockaddr *)&addr,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)) <
+            0 ||
+        listen(fd, BACKLOG) < 0) {
+        e = errno;
+        close(fd);
+        return hb_error_sys(err, e, "worker socket");
+    }
+    return fd;
+}
+
+static int random_name(char *name, size_t size, struct hb_error *err)
+{
+    unsigned char bytes[16];
+    size_t used;
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return hb_error_sys(err, errno, "random name");
+    used = (size_t)snprintf(name, size, "unix:@hvd-");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        used += (size_t)snprintf(name + used, size - used, "%02x", bytes[i]);
+    return 0;
+}
+
+int endpoint_init(struct endpoint *e, uv_loop_t *loop,
+                  const struct control_launch *job, int cpus,
+                  const struct hb_log *log, struct hb_error *err)
+{
+    int rc;
+
+    memset(e, 0, sizeof(*e));
+    e->loop = loop;
+    e->log = log;
+    e->job = job;
+    e->cpus = cpus;
+    rc = random_name(e->name, sizeof(e->name), err);
+    if (rc < 0)
+        return rc;
+    e->fd = listen_on(e->name + strlen("unix:@"), err);
+    if (e->fd < 0)
+        return e->fd;
+    rc = uv_poll_init(loop, &e->poll, e->fd);
+    if (rc < 0) {
+        close(e->fd);
+        return hb_error_sys(err, -rc, "worker socket");
+    }
+    uv_timer_init(loop, &e->lost_timer);
+    e->poll.data = e->lost_timer.data = e;
+    e->slots = hb_xcalloc((size_t)job->rank_count, sizeof(*e->slots));
+    uv_poll_start(&e->poll, UV_READABLE, on_connection);
+    return 0;
+}
+
+void endpoint_close(struct endpoint *e)
+{
+    if (!e->slots || e->fd < 0)
+        return;
+    while (e->conns)
+        conn_close(e->conns);
+    uv_poll_stop(&e->poll);
+    close(e->fd);
+    e->fd = -1;
+    uv_close((uv_handle_t *)&e->poll, NULL);
+    uv_close((uv_handle_t *)&e->lost_timer, NULL);
+}
+
+void endpoint_fini(struct endpoint *e)
+{
+    for (int i = 0; e->slots && i < e->job->rank_count; i++)
+        hb_free(e->slots[i].gone);
+    hb_free(e->slots);
+    hb_free(e->aborted);
+    if (e->slots)
+        segment_fd_unmap(e->head, (uint32_t)e->job->rank_count);
+    e->slots = NULL;
+    e->head = NULL;
+}

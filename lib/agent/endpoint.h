@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker endpoint: where libhvd meets its agent (worker.h).
+ *
+ * An abstract Unix socket with a random name; only our own uid (or root)
+ * is listened to.  When all local ranks have joined the same epoch they
+ * get the shared segment; when one of them dies, the others learn it from
+ * the segment and from their sockets before anything else happens.
+ *
+ * What a worker may do to the agent is bounded: frames are tiny, there
+ * are at most two connections per rank (and a few), and a peer that does
+ * not read what it is sent is dropped, so nothing is ever queued.
+ *
+ * SIGPIPE must be blocked or ignored by the owner.
+ */
+#ifndef HVD_AGENT_ENDPOINT_H
+#define HVD_AGENT_ENDPOINT_H
+
+#include "lib/base/error.h"
+#include "lib/base/log.h"
+#include "lib/protocol/control.h"
+#include "lib/protocol/segment.h"
+
+#include <uv.h>
+
+enum {
+    /* A connection that ends without LEAVE is blamed on the rank's death
+     * if that is seen within this time, else on the connection. */
+    ENDPOINT_LOST_MS = 50,
+};
+
+struct endpoint_conn;
+
+struct endpoint_slot {
+    struct endpoint_conn *conn; /* NULL: not connected */
+    uint32_t epoch;             /* joined and not left; 0: none */
+    uint32_t left_epoch;        /* last one it left */
+    uint64_t bytes;             /* segment wanted */
+    int waiting;                /* joined, no segment yet */
+    int lost;                   /* connection ended without LEAVE */
+    pid_t pid;                  /* the peer's, for messages */
+    char *gone;                 /* why it has ended; NULL while alive */
+};
+
+struct endpoint {
+    uv_loop_t *loop;
+    const struct hb_log *log;
+    const struct control_launch *job;
+    int cpus;
+    int fd;
+    char name[64]; /* unix:@... for HVD_RENDEZVOUS */
+    uv_poll_t poll;
+    uv_timer_t lost_timer;
+    struct endpoint_slot *slots; /* by local rank */
+    struct endpoint_conn *conns; /* list of all */
+    int conn_count;
+    struct segment_head *head; /* of the epoch in use, or NULL */
+    char *aborted;             /* a rank elsewhere died: why */
+    uint32_t abort_rank;
+};
+
+/* Opens the socket.  `job` must outlive the endpoint. */
+int endpoint_init(struct endpoint *e, uv_loop_t *loop,
+                  const struct control_launch *job, int cpus,
+                  const struct hb_log *log, struct hb_error *err);
+/* Closes everything; the loop must run once more before endpoint_fini. */
+void endpoint_close(struct endpoint *e);
+void endpoint_fini(struct endpoint *e);
+
+/* A rank's process has ended; `why` is the line for its peers.  Aborts the
+ * epoch it was in and whoever waits for it. */
+void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why);
+/* A rank on another host died. */
+void endpoint_abort(struct endpoint *e, uint32_t rank, const char *why);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUs from /proc and /dev; see gpu.h. */
+#include "lib/agent/gpu.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/buf.h"
+#include "lib/base/env.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { NUMBER_MAX = 999999 };
+
+static void add(struct gpu_list *l, int minor, const char *uuid)
+{
+    struct gpu *g;
+
+    if (l->count == GPU_MAX)
+        return;
+    l->items =
+        hb_xrealloc_array(l->items, (size_t)l->count + 1, sizeof(*l->items));
+    g = &l->items[l->count];
+    g->ordinal = l->count++;
+    g->minor = minor;
+    snprintf(g->uuid, sizeof(g->uuid), "%s", uuid);
+}
+
+/* A minor number or an index: digits up to the end; -1 otherwise. */
+static int number(const char *s)
+{
+    int64_t v = -1;
+
+    (void)hb_parse_i64(s, 0, NUMBER_MAX, &v, NULL);
+    return (int)v;
+}
+
+/* "Label: \t value" of an information file, cut into value. */
+static int field(const char *text, const char *label, char *value, size_t size)
+{
+    const char *p = strstr(text, label);
+    size_t len;
+
+    if (!p)
+        return 0;
+    p += strlen(label);
+    p += strspn(p, " \t");
+    len = strcspn(p, " \t\n");
+    if (len == 0 || len >= size)
+        return 0;
+    memcpy(value, p, len);
+    value[len] = '\0';
+    return 1;
+}
+
+static void read_information(const char *path, struct gpu_list *l)
+{
+    char text[4096], uuid[96] = "", minor[16] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return;
+    text[n] = '\0';
+    field(text, "GPU UUID:", uuid, sizeof(uuid));
+    if (strncmp(uuid, "GPU-", 4) != 0 || strchr(uuid, '?'))
+        uuid[0] = '\0';
+    if (field(text, "Device Minor:", minor, sizeof(minor)))
+        add(l, number(minor), uuid);
+}
+
+static void read_driver(const char *root, struct gpu_list *l)
+{
+    char path[PATH_MAX];
+    struct dirent *e;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
+    dir = opendir(path);
+    if (!dir)
+        return;
+    while ((e = readdir(dir))) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path),
+                 "%s/proc/driver/nvidia/gpus/%s/information", root, e->d_name);
+        read_information(path, l);
+    }
+    closedir(dir);
+}
+
+static void read_nodes(const char *root, struct gpu_list *l)
+{
+    char path[PATH_MAX];
+    struct dirent *e;
+    DIR *dir;
+
+    /* One look for hosts without any, instead of a walk over /dev. */
+    snprintf(path, sizeof(path), "%s/dev/nvidiactl", root);
+    if (access(path, F_OK) < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/dev", root);
+    dir = opendir(path);
+    if (!dir)
+        return;
+    while ((e = readdir(dir)))
+        if (strncmp(e->d_name, "nvidia", 6) == 0 && number(e->d_name + 6) >= 0)
+            add(l, number(e->d_name + 6), "");
+    closedir(dir);
+}
+
+static int by_minor(const void *a, const void *b)
+{
+    const struct gpu *x = a, *y = b;
+
+    return (x->minor > y->minor) - (x->minor < y->minor);
+}
+
+static const struct gpu *match(const struct gpu_list *all, const char *name)
+{
+    const struct gpu *found = NULL;
+    int index = number(name);
+
+    if (index >= 0)
+        return index < all->count ? &all->items[index] : NULL;
+    if (strncasecmp(name, "GPU-", 4) != 0)
+        return NULL;
+    for (int i = 0; i < all->count; i++) {
+        if (strncasecmp(all->items[i].uuid, name, strlen(name)) != 0)
+            continue;
+        if (found)
+            return NULL;
+        found = &all->items[i];
+    }
+    return found;
+}
+
+static void select_visible(struct gpu_list *all, const char *visible)
+{
+    struct gpu_list chosen = {NULL, 0};
+    char *copy = hb_xstrdup(visible), *rest = copy, *name;
+
+    while ((name = strsep(&rest, ","))) {
+        const struct gpu *g;
+
+        name += strspn(name, " ");
+        name[strcspn(name, " ")] = '\0';
+        g = match(all, name);
+        if (g)
+            add(&chosen, g->minor, g->uuid);
+        else if (strncmp(name, "MIG-", 4) == 0)
+            add(&chosen, -1, name);
+        else
+            break;
+    }
+    hb_free(copy);
+    hb_free(all->items);
+    *all = chosen;
+}
+
+void gpu_list_read(const char *root, const char *visible, struct gpu_list *out)
+{
+    struct gpu_list l = {NULL, 0};
+
+    read_driver(root, &l);
+    if (l.count == 0)
+        read_nodes(root, &l);
+    if (l.count > 0)
+        qsort(l.items, (size_t)l.count, sizeof(*l.items), by_minor);
+    for (int i = 0; i < l.count; i++)
+        l.items[i].ordinal = i;
+    if (visible && l.count > 0)
+        select_visible(&l, visible);
+    *out = l;
+}
+
+void gpu_list_fini(struct gpu_list *l)
+{
+    hb_free(l->items);
+    l->items = NULL;
+    l->count = 0;
+}
+
+char *gpu_visible(const struct gpu_list *l, int local_rank, int per_rank)
+{
+    struct hb_buf b = HB_BUF_INIT;
+
+    if ((long)(local_rank + 1) * per_rank > l->count)
+        return NULL;
+    for (int i = 0; i < per_rank; i++) {
+        const struct gpu *g = &l->items[local_rank * per_rank + i];
+
+        if (i)
+            hb_buf_putc(&b, ',');
+        if (g->uuid[0])
+            hb_buf_puts(&b, g->uuid);
+        else
+            hb_buf_printf(&b, "%d", g->minor);
+    }
+    return hb_buf_detach(&b);
+}
+
+int gpu_check(const struct gpu_list *l, int ranks, int per_rank,
+              struct hb_error *err)
+{
+    if ((long)ranks * per_rank <= l->count)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL,
+                        "%d ranks with %d GPU%s each need %ld GPUs, this "
+                        "host has %d",
+                        ranks, per_rank, per_rank == 1 ? "" : "s",
+                        (long)ranks * per_rank, l->count);
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From LAUNCH to running ranks: all of them or none.
+ *
+ * Everything that can be checked is checked before the first rank runs:
+ * the directory, the program, the GPUs.  What fails later (no more
+ * processes, no memory) kills the ranks that run already.
+ */
+#include "lib/agent/agent_impl.h"
+
+#include "lib/agent/cpus.h"
+#include "lib/agent/gpu.h"
+#include "lib/agent/port.h"
+#include "lib/agent/program.h"
+#include "lib/agent/spawn.h"
+
+#include "lib/base/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_LAUNCHER = 125, OWN_VARIABLES = 4 };
+
+struct launch {
+    struct agent *agent;
+    char *program; /* of ranks without a PATH of their own */
+    struct gpu_list gpus;
+    struct cpus_set *sets; /* by slot; NULL: no binding */
+    int port;              /* 0: MASTER_PORT is given */
+    sigset_t reset;
+    struct spawn_limit nofile;
+    int limit_differs;
+};
+
+static int fail(struct agent *a, int exit_code, const struct hb_error *err)
+{
+    a->failure.exit_code = exit_code;
+    a->failure.text = hb_xstrdup(err->text);
+    return err->status;
+}
+
+/* ---- Environment ---- */
+
+static int same_name(const char *a, const char *b)
+{
+    for (; *a == *b && *a && *a != '='; a++, b++)
+        ;
+    return *a == *b && *a == '=';
+}
+
+static int listed(char *const *items, size_t count, const char *entry)
+{
+    for (size_t i = 0; i < count; i++)
+        if (same_name(items[i], entry))
+            return 1;
+    return 0;
+}
+
+/* What only the agent knows. */
+static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
+{
+    const struct control_launch *job = &l->agent->job;
+    char *visible;
+
+    hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
+    if (l->port)
+        hb_strv_addf(own, "MASTER_PORT=%d", l->port);
+    if (l->gpus.count == 0)
+        return;
+    hb_strv_addf(own, "HVD_GPU=%d",
+                 job->bind_gpu ? 0 : slot * job->gpus_per_rank % l->gpus.count);
+    if (!job->bind_gpu)
+        return;
+    visible = gpu_visible(&l->gpus, slot, job->gpus_per_rank);
+    if (visible)
+        hb_strv_addf(own, "CUDA_VISIBLE_DEVICES=%s", visible);
+    hb_free(visible);
+}
+
+/* own wins over the rank's, the rank's over the common; the strings stay
+ * where they are. */
+static char **merge_env(const struct control_launch *job, int slot,
+                        const struct hb_strv *own)
+{
+    const struct hb_strv *rank = &job->ranks[slot].env;
+    char **env =
+        hb_xcalloc(job->env.count + rank->count + own->count + 1, sizeof(*env));
+    size_t n = 0, fixed;
+
+    for (size_t i = 0; i < own->count; i++)
+        env[n++] = own->items[i];
+    for (size_t i = 0; i < rank->count; i++)
+        if (!listed(own->items, own->count, rank->items[i]))
+            env[n++] = rank->items[i];
+    fixed = n;
+    for (size_t i = 0; i < job->env.count; i++)
+        if (!listed(env, fixed, job->env.items[i]))
+            env[n++] = job->env.items[i];
+    return env;
+}
+
+/* ---- Preparation ---- */
+
+static int check_job(const struct control_launch *job, struct hb_error *err)
+{
+    if (job->rank_count < 1 || job->argv.count < 1)
+        return hb_error_set(err, HVD_EINVAL, "nothing to run");
+    if (job->cwd[0] != '/')
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s: the working directory must be absolute",
+                            job->cwd);
+    if (access(job->cwd, X_OK) < 0)
+        return hb_error_sys(err, errno, "cannot enter directory %s", job->cwd);
+    return 0;
+}
+
+static int resolve(struct launch *l, const char *path, char **program,
+                   struct hb_error *err)
+{
+    const struct control_launch *job = &l->agent->job;
+    int exit_code = EXIT_LAUNCHER;
+    int rc = program_resolve(job->argv.items[0], path, job->cwd, program,
+                             &exit_code, err);
+
+    return rc < 0 ? fail(l->agent, exit_code, err) : 0;
+}
+
+/* Ranks may have a PATH of their own: each must find its program. */
+static int resolve_all(struct launch *l, struct hb_error *err)
+{
+    const struct control_launch *job = &l->agent->job;
+    int rc = resolve(l, hb_env_get(&job->env, "PATH"), &l->program, err);
+
+    for (int i = 0; i < job->rank_count && rc == 0; i++) {
+        const char *path = hb_env_get(&job->ranks[i].env, "PATH");
+        char *program = NULL;
+
+        if (path)
+            rc = resolve(l, path, &program, err);
+        hb_free(program);
+    }
+    return rc;
+}
+
+static int place_gpus(struct launch *l, struct hb_error *err)
+{
+    const struct control_launch *job = &l->agent->job;
+
+    gpu_list_read("", hb_env_get(&job->env, "CUDA_VISIBLE_DEVICES"), &l->gpus);
+    if (!job->bind_gpu)
+        return 0;
+    return gpu_check(&l->gpus, job->rank_count, job->gpus_per_rank, err);
+}
+
+static int place_cpus(struct launch *l, const struct cpus_set *allowed)
+{
+    const struct control_launch *job = &l->agent->job;
+    struct cpus cpus;
+
+    if (job->bind == CONTROL_BIND_NONE)
+        return 0;
+    l->sets = hb_xcalloc((size_t)job->rank_count, sizeof(*l->sets));
+    cpus_read("/sys", allowed, &cpus);
+    cpus_plan(&cpus, job->bind, job->rank_count, l->sets);
+    cpus_fini(&cpus);
+    return 0;
+}
+
+static int place_port(struct launch *l, struct hb_error *err)
+{
+    const struct control_launch *job = &l->agent->job;
+
+    if (job->ranks[0].rank != 0 || hb_env_get(&job->env, "MASTER_PORT") ||
+        hb_env_get(&job->ranks[0].env, "MASTER_PORT"))
+        return 0;
+    return port_reserve(&l->agent->port_fd, &l->port, err);
+}
+
+static int open_parts(struct launch *l, struct hb_error *err)
+{
+    struct agent *a = l->agent;
+    struct cpus_set allowed = {NULL, 0};
+    int rc = cpus_allowed(&allowed, err);
+
+    if (rc == 0)
+        rc = pump_init(&a->pump, a->config.loop, a->job.rank_count,
+                       &agent_pump_events, a, err);
+    a->pump_open = rc == 0;
+    if (rc == 0)
+        rc = endpoint_init(&a->endpoint, a->config.loop, &a->job, allowed.count,
+                           &a->log, err);
+    a->endpoint_open = a->pump_open && rc == 0;
+    if (rc == 0)
+        rc = place_port(l, err);
+    if (rc == 0)
+        rc = place_gpus(l, err);
+    if (rc == 0)
+        rc = place_cpus(l, &allowed);
+    cpus_set_fini(&allowed);
+    return rc < 0 ? fail(a, EXIT_LAUNCHER, err) : 0;
+}
+
+/* ---- Spawning ---- */
+
+static int spawn_failed(struct launch *l, int slot, const char *program,
+                        enum spawn_stage stage, struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    int exit_code = EXIT_LAUNCHER, rank = l->agent->job.ranks[slot].rank;
+
+    if (stage == SPAWN_STAGE_EXEC)
+        program_exec_error(program, err->sys_errno, &exit_code, &why);
+    else if (stage == SPAWN_STAGE_CLONE && err->sys_errno == EAGAIN)
+        hb_error_set(&why, HVD_ESYSTEM,
+                     "cannot start rank %d: the limit on processes is "
+                     "reached (see ulimit -u, and pids.max of the cgroup)",
+                     rank);
+    else
+        hb_error_set(&why, HVD_ESYSTEM, "cannot start rank %d: %s", rank,
+                     err->text);
+    return fail(l->agent, exit_code, &why);
+}
+
+static int spawn_one(struct launch *l, int slot, const char *program,
+                     char **env, int fds[3])
+{
+    struct agent *a = l->agent;
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_options o = {
+        .path = program,
+        .argv = a->job.argv.items,
+        .envp = env,
+        .cwd = a->job.cwd,
+        .stdio = {fds[0], fds[1], fds[2]},
+        .limits = &l->nofile,
+        .limit_count = l->limit_differs ? 1 : 0,
+        .reset = &l->reset,
+    };
+    struct spawn_child child;
+    enum spawn_stage stage;
+    cpu_set_t *mask = NULL;
+    int rc;
+
+    if (l->sets && l->sets[slot].count > 0)
+        o.affinity = mask = cpus_mask(&l->sets[slot], &o.affinity_bytes);
+    rc = spawn_process(&o, &child, &stage, &err);
+    if (mask)
+        CPU_FREE(mask);
+    if (rc < 0)
+        return spawn_failed(l, slot, program, stage, &err);
+    a->ranks[slot].pid = child.pid;
+    a->ranks[slot].pidfd = child.pidfd;
+    if (agent_watch_rank(a, slot, &err) < 0)
+        return fail(a, EXIT_LAUNCHER, &err);
+    return 0;
+}
+
+static int start_rank(struct launch *l, int slot)
+{
+    struct agent *a = l->agent;
+    struct hb_strv own = HB_STRV_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    const char *path = hb_env_get(&a->job.ranks[slot].env, "PATH");
+    char *program = NULL, **env = NULL;
+    int fds[3], rc;
+
+    rc = pump_open(&a->pump, slot, a->job.ranks[slot].stdin_open, fds, &err);
+    if (rc < 0) {
+        hb_error_context(&err, "rank %d", a->job.ranks[slot].rank);
+        return fail(a, EXIT_LAUNCHER, &err);
+    }
+    own_variables(l, slot, &own);
+    env = merge_env(&a->job, slot, &own);
+    rc = path ? resolve(l, path, &program, &err) : 0;
+    if (rc == 0)
+        rc = spawn_one(l, slot, program ? program : l->program, env, fds);
+    pump_close_child(&a->pump, fds);
+    hb_free(program);
+    hb_free(env);
+    hb_strv_free(&own);
+    return rc;
+}
+
+static void report_started(struct agent *a)
+{
+    struct control_started m = {.count = a->job.rank_count};
+
+    m.pids = hb_xcalloc((size_t)m.count, sizeof(*m.pids));
+    for (int i = 0; i < m.count; i++)
+        m.pids[i] = a->ranks[i].pid;
+    control_encode_started(&a->link.out, &m);
+    hb_free(m.pids);
+}
+
+/* The ranks have it; the agent needs it no more. */
+static void forget_environment(struct agent *a)
+{
+    const char *tmpdir = hb_env_get(&a->job.env, "TMPDIR");
+
+    a->tmpdir = tmpdir ? hb_xstrdup(tmpdir) : NULL;
+    hb_strv_free(&a->job.env);
+    for (int i = 0; i < a->job.rank_count; i++)
+        hb_strv_free(&a->job.ranks[i].env);
+}
+
+static void launch_init(struct launch *l, struct agent *a)
+{
+    struct rlimit now;
+
+    memset(l, 0, sizeof(*l));
+    l->agent = a;
+    spawn_signals_to_reset(&l->reset);
+    l->nofile.resource = RLIMIT_NOFILE;
+    l->nofile.limit = a->config.nofile;
+    l->limit_differs = getrlimit(RLIMIT_NOFILE, &now) == 0 &&
+                       now.rlim_cur != a->config.nofile.rlim_cur;
+    a->ranks = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*a->ranks));
+    for (int i = 0; i < a->job.rank_count; i++)
+        a->ranks[i].pidfd = -1;
+}
+
+static void launch_fini(struct launch *l)
+{
+    for (int i = 0; l->sets && i < l->agent->job.rank_count; i++)
+        cpus_set_fini(&l->sets[i]);
+    hb_free(l->sets);
+    gpu_list_fini(&l->gpus);
+    hb_free(l->program);
+}
+
+int agent_launch(struct agent *a)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct launch l;
+    int rc;
+
+    launch_init(&l, a);
+    rc = check_job(&a->job, &err);
+    if (rc < 0)
+        rc = fail(a, EXIT_LAUNCHER, &err);
+    if (rc == 0)
+        rc = resolve_all(&l, &err);
+    if (rc == 0)
+        rc = open_parts(&l, &err);
+    for (int i = 0; i < a->job.rank_count && rc == 0; i++)
+        rc = start_rank(&l, i);
+    if (rc == 0) {
+        report_started(a);
+        link_flush(&a->link);
+        cause_init(&a->cause, "");
+        a->cause_open = 1;
+    }
+    forget_environment(a);
+    launch_fini(&l);
+    return rc;
+}
