@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job's state machine: one table, no I/O.
+ *
+ *     CONNECTING  waiting for every agent's HELLO
+ *     LAUNCHING   LAUNCH sent, waiting for every STARTED
+ *     RUNNING     all ranks run
+ *     ENDING      KILL sent (TERM, grace, KILL on the hosts)
+ *     DRAINING    nothing runs; connections close, output is written out
+ *     DONE
+ *
+ * job_step says what an event means in a state: the next state and the one
+ * action that the caller takes.  Why the job ends, and with which exit
+ * code, is not the table's business: the first cause is kept by the job.
+ */
+#ifndef HVD_JOB_STATE_H
+#define HVD_JOB_STATE_H
+
+enum job_state {
+    JOB_CONNECTING,
+    JOB_LAUNCHING,
+    JOB_RUNNING,
+    JOB_ENDING,
+    JOB_DRAINING,
+    JOB_DONE,
+    JOB_STATE_COUNT
+};
+
+enum job_event {
+    JOB_EV_CONNECTED,    /* every agent has said HELLO */
+    JOB_EV_STARTED,      /* every agent has said STARTED */
+    JOB_EV_FAILED,       /* a rank failed, or could not be launched */
+    JOB_EV_AGENT_LOST,   /* a connection ended early or made no sense */
+    JOB_EV_TIMEOUT,      /* --start-timeout or --timeout */
+    JOB_EV_SIGNAL,       /* the first signal that asks for an end */
+    JOB_EV_SIGNAL_AGAIN, /* a further one */
+    JOB_EV_READER_GONE,  /* nobody reads hvdrun's output any more */
+    JOB_EV_OVERDUE,      /* the hosts took longer than the grace time */
+    JOB_EV_GONE,         /* on no host is anything left of the job */
+    JOB_EV_DRAINED,      /* connections closed, output written */
+    JOB_EVENT_COUNT
+};
+
+enum job_action {
+    JOB_ACT_NONE,
+    JOB_ACT_LAUNCH,  /* send LAUNCH to every agent */
+    JOB_ACT_RUN,     /* ranks run: open stdin, start --timeout */
+    JOB_ACT_END,     /* send KILL with the grace time */
+    JOB_ACT_KILL,    /* send KILL without one */
+    JOB_ACT_DRAIN,   /* close the connections */
+    JOB_ACT_DISCARD, /* give up on output that cannot be written */
+    JOB_ACT_FINISH,  /* report to the caller */
+};
+
+struct job_transition {
+    enum job_state next;
+    enum job_action action;
+};
+
+struct job_transition job_step(enum job_state state, enum job_event event);
+
+/* Lower-case names for the log; never NULL. */
+const char *job_state_name(enum job_state state);
+const char *job_event_name(enum job_event event);
+
+#endif

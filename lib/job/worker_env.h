@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The workers' environment.  Pure: the caller passes hvdrun's own in.
+ *
+ * Later sources win: hvdrun's environment (without what belongs to another
+ * job or to one process only), PYTHONUNBUFFERED=1, the knobs of hvdrun's
+ * flags, -x and --env-file, and per rank what hvdrun computes.  A rank
+ * variable (worker_env_is_computed) therefore never reaches a worker from
+ * anywhere but hvdrun, so an hvdrun inside an hvdrun works.  Values are
+ * taken as bytes: quotes, newlines and any length are kept.
+ */
+#ifndef HVD_JOB_WORKER_ENV_H
+#define HVD_JOB_WORKER_ENV_H
+
+#include "lib/base/error.h"
+#include "lib/base/strv.h"
+#include "lib/hosts/plan.h"
+
+struct worker_env_config {
+    char *const *inherited;        /* hvdrun's environ */
+    int no_env;                    /* keep only PATH, HOME, LANG, ... */
+    const struct hb_strv *knobs;   /* NAME=VALUE, both spellings; or NULL */
+    const struct hb_strv *set_env; /* -x, NAME=VALUE, in order; or NULL */
+};
+
+/* What all workers share.  `out` must be empty.  0 or -HVD_ENOMEM. */
+int worker_env_common(const struct worker_env_config *config,
+                      struct hb_strv *out, struct hb_error *err);
+
+/* What one rank gets on top of `common`, replacing what is there.  `out`
+ * must be empty.  0 or -HVD_ENOMEM. */
+int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
+                    const struct hb_strv *common, struct hb_strv *out,
+                    struct hb_error *err);
+
+/* 1 when hvdrun decides this variable and -x cannot: HVD_RANK, RANK,
+ * HOROVOD_SIZE, HVD_RENDEZVOUS, ...  The name ends at `=` or NUL. */
+int worker_env_is_computed(const char *name);
+
+#endif
