@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cells are made first and printed when the widths are known.  CPUs and
+ * GPUs come from the functions that the agent uses, so the table shows
+ * what a run would do.
+ */
+#include "cmd/hvdrun/dryrun.h"
+
+#include "lib/agent/program.h"
+#include "lib/base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COLUMNS = 5 };
+
+struct table {
+    struct hb_strv cells; /* COLUMNS a row */
+    size_t widths[COLUMNS];
+};
+
+static int put_cell(struct table *t, const char *text)
+{
+    size_t column = t->cells.count % COLUMNS;
+
+    if (strlen(text) > t->widths[column])
+        t->widths[column] = strlen(text);
+    return hb_strv_add(&t->cells, text);
+}
+
+static int put_number(struct table *t, int n)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", n);
+    return put_cell(t, text);
+}
+
+static int put_cpus(struct table *t, const struct cpus_set *set)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int rc = cpus_format(set, &text);
+
+    if (!rc)
+        rc = put_cell(t, hb_buf_data(&text));
+    hb_buf_free(&text);
+    return rc;
+}
+
+/* Device numbers, /dev/nvidia<N>.  Bound ranks have their own or none;
+ * others share, as HVD_GPU tells them. */
+static int put_gpus(struct table *t, const struct dryrun *d, int local_rank)
+{
+    const struct gpu_list *gpus = d->gpus;
+    struct hb_buf text = HB_BUF_INIT;
+    int each = d->options->gpus_per_rank, rc = 0;
+    long first = (long)local_rank * each;
+    int none =
+        !gpus->count || (d->options->bind_gpu && first + each > gpus->count);
+
+    for (long i = first; !rc && !none && i < first + each; i++)
+        rc = hb_buf_printf(&text, "%s%d", i > first ? "," : "",
+                           gpus->items[i % gpus->count].minor);
+    if (!rc)
+        rc = put_cell(t, none ? "-" : hb_buf_data(&text));
+    hb_buf_free(&text);
+    return rc;
+}
+
+static int put_host(struct table *t, const struct dryrun *d,
+                    const struct plan_host *host)
+{
+    struct cpus_set *sets = hb_xcalloc((size_t)host->count, sizeof(*sets));
+    int rc = 0;
+
+    cpus_plan(d->cpus, d->options->bind, host->count, sets);
+    for (int i = 0; !rc && i < host->count; i++) {
+        rc = put_number(t, host->first_rank + i);
+        if (!rc)
+            rc = put_cell(t, host->entry->name);
+        if (!rc)
+            rc = put_number(t, i);
+        if (!rc)
+            rc = put_cpus(t, &sets[i]);
+        if (!rc)
+            rc = put_gpus(t, d, i);
+    }
+    for (int i = 0; i < host->count; i++)
+        cpus_set_fini(&sets[i]);
+    hb_free(sets);
+    return rc;
+}
+
+static int print_table(const struct table *t, struct hb_buf *out)
+{
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < t->cells.count; i++) {
+        size_t column = i % COLUMNS;
+        int last = column == COLUMNS - 1;
+
+        rc = last ? hb_buf_printf(out, "%s\n", t->cells.items[i])
+                  : hb_buf_printf(out, "%-*s  ", (int)t->widths[column],
+                                  t->cells.items[i]);
+    }
+    return rc;
+}
+
+static int format_table(const struct dryrun *d, struct hb_buf *out)
+{
+    static const char *const titles[COLUMNS] = {"rank", "host", "local rank",
+                                                "cpus", "gpu"};
+    struct table t = {HB_STRV_INIT, {0}};
+    int rc = 0;
+
+    for (int i = 0; !rc && i < COLUMNS; i++)
+        rc = put_cell(&t, titles[i]);
+    for (int i = 0; !rc && i < d->plan->host_count; i++)
+        rc = put_host(&t, d, &d->plan->hosts[i]);
+    if (!rc)
+        rc = print_table(&t, out);
+    hb_strv_free(&t.cells);
+    return rc;
+}
+
+static int is_plain(const char *s)
+{
+    return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789_@%+=:,./-")];
+}
+
+/* As a shell would have to be given it. */
+static int put_word(struct hb_buf *out, const char *s)
+{
+    int rc;
+
+    if (is_plain(s))
+        return hb_buf_puts(out, s);
+    rc = hb_buf_putc(out, '\'');
+    for (; !rc && *s; s++)
+        rc = *s == '\'' ? hb_buf_puts(out, "'\\''") : hb_buf_putc(out, *s);
+    return rc < 0 ? rc : hb_buf_putc(out, '\'');
+}
+
+static int format_command(const struct dryrun *d, struct hb_buf *out)
+{
+    const struct hb_strv *command = &d->options->command;
+    int rc = hb_buf_puts(out, "\ncommand:");
+
+    for (size_t i = 0; !rc && i < command->count; i++) {
+        rc = hb_buf_putc(out, ' ');
+        if (!rc)
+            rc = put_word(out, command->items[i]);
+    }
+    return rc < 0 ? rc : hb_buf_printf(out, "\ndirectory: %s\n", d->cwd);
+}
+
+static int format_failures(const struct dryrun *d, struct hb_buf *out)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char *path = NULL;
+    int code = 0, rc = 0;
+
+    if (program_resolve(d->options->command.items[0],
+                        hb_env_get(d->env, "PATH"), d->cwd, &path, &code,
+                        &err) < 0)
+        rc = hb_buf_printf(out, "would fail: %s (exit code %d)\n", err.text,
+                           code);
+    hb_free(path);
+    for (int i = 0; !rc && d->options->bind_gpu && i < d->plan->host_count;
+         i++) {
+        hb_error_clear(&err);
+        if (gpu_check(d->gpus, d->plan->hosts[i].count,
+                      d->options->gpus_per_rank, &err) < 0)
+            rc = hb_buf_printf(out, "would fail: %s: %s\n",
+                               d->plan->hosts[i].entry->name, err.text);
+    }
+    return rc;
+}
+
+int dryrun_format(const struct dryrun *d, struct hb_buf *out)
+{
+    int rc = format_table(d, out);
+
+    if (!rc)
+        rc = format_command(d, out);
+    return rc < 0 ? rc : format_failures(d, out);
+}
+
+int dryrun_here(const struct options *options, const struct plan *plan,
+                const struct hb_strv *env, const char *cwd, struct hb_buf *out,
+                struct hb_error *err)
+{
+    struct cpus_set allowed = {NULL, 0};
+    struct cpus cpus = {NULL, 0, 0, 0};
+    struct gpu_list gpus = {NULL, 0};
+    const struct dryrun d = {options, plan, env, cwd, &cpus, &gpus};
+    int rc = cpus_allowed(&allowed, err);
+
+    if (rc < 0)
+        return rc;
+    cpus_read("/sys", &allowed, &cpus);
+    gpu_list_read("", hb_env_get(env, "CUDA_VISIBLE_DEVICES"), &gpus);
+    rc = dryrun_format(&d, out);
+    if (rc < 0)
+        hb_error_set(err, HVD_ENOMEM, "out of memory");
+    gpu_list_fini(&gpus);
+    cpus_fini(&cpus);
+    cpus_set_fini(&allowed);
+    return rc;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hvdrun: starts the ranks of a distributed program and ends them.
+ *
+ * Here: descriptors 0 to 2, the options, and what they ask for.  Exit
+ * codes: the job's (lib/job/job.h), 2 for wrong use, 125 when hvdrun
+ * itself failed.
+ */
+#include "cmd/hvdrun/check_build.h"
+#include "cmd/hvdrun/run.h"
+#include "lib/base/alloc.h"
+#include "lib/job/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A descriptor that was closed by the caller must not become a socket. */
+static int open_missing(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return 0;
+}
+
+static int print(char *text, const struct hb_log *log)
+{
+    int rc = 0;
+
+    if (fputs(text, stdout) < 0 || fflush(stdout) != 0) {
+        hb_log(log, HB_LOG_ERROR, "write to stdout: %s", strerror(errno));
+        rc = JOB_EXIT_LAUNCHER;
+    }
+    hb_free(text);
+    return rc;
+}
+
+static int print_check_build(const struct hb_log *log)
+{
+    char *dir = run_program_dir();
+    char *text = check_build_text(dir);
+
+    hb_free(dir);
+    return print(text, log);
+}
+
+static void log_remarks(const struct options *o, const struct hb_log *log)
+{
+    for (size_t i = 0; i < o->warnings.count; i++)
+        hb_log(log, HB_LOG_WARNING, "%s", o->warnings.items[i]);
+    for (size_t i = 0; i < o->notes.count; i++)
+        hb_log(log, HB_LOG_INFO, "%s", o->notes.items[i]);
+}
+
+static int dispatch(const struct options *o, const struct hb_log *log)
+{
+    switch (o->action) {
+    case OPTIONS_HELP:
+        return print(options_help(), log);
+    case OPTIONS_HELP_ALL:
+        return print(options_help_all(), log);
+    case OPTIONS_VERSION:
+        return print(hb_xstrdup("hvdrun " HVD_VERSION "\n"), log);
+    case OPTIONS_CHECK_BUILD:
+        return print_check_build(log);
+    case OPTIONS_DRY_RUN:
+        return run_dry(o, log);
+    case OPTIONS_RUN:
+        break;
+    }
+    return run_job(o, log);
+}
+
+int main(int argc, char *argv[])
+{
+    struct hb_log log = {.program = "hvdrun", .level = HB_LOG_WARNING};
+    struct hb_error err = HB_ERROR_INIT;
+    struct options o;
+    int rc;
+
+    if (open_missing() < 0)
+        return JOB_EXIT_LAUNCHER;
+    options_init(&o);
+    if (options_parse(&o, argc, argv, &err) < 0) {
+        hb_log(&log, HB_LOG_ERROR, "%s", err.text);
+        options_fini(&o);
+        return EXIT_USAGE;
+    }
+    log.level = o.log_level;
+    log.flags = o.log_timestamp ? HB_LOG_TIMESTAMP : 0;
+    log_remarks(&o, &log);
+    rc = dispatch(&o, &log);
+    options_fini(&o);
+    return rc;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of hvdrun's options, and the settings that argv and the
+ * config file are turned into before any of them takes effect.
+ *
+ * Scanning (options.c) only recognises: it gives a list of settings, each
+ * an option, its value as text, and where it was written.  The config file
+ * gives such a list too.  Applying (options_apply.c) checks the values and
+ * carries them out, file first, so that flags win wherever they stand and
+ * nothing is read twice.
+ */
+#ifndef HVDRUN_OPTIONS_TABLE_H
+#define HVDRUN_OPTIONS_TABLE_H
+
+#include "cmd/hvdrun/options.h"
+
+enum {
+    OPTION_NAMES_MAX = 4,
+    OPTIONS_TIME_MAX_MS = INT32_MAX, /* 24 days */
+};
+
+enum option_group {
+    GROUP_JOB,
+    GROUP_ENV,
+    GROUP_OUTPUT,
+    GROUP_TIME,
+    GROUP_PLACE,
+    GROUP_TUNE,
+    GROUP_AUTOTUNE,
+    GROUP_TRACE,
+    GROUP_INFO,
+    GROUP_COMPAT, /* accepted for horovodrun's sake */
+    GROUP_COUNT
+};
+
+enum option_arg {
+    ARG_NONE, /* a switch */
+    ARG_STRING,
+    ARG_INT,      /* min to max */
+    ARG_INT_LIST, /* comma-separated, each min to max */
+    ARG_NUMBER,   /* min to max */
+    ARG_DURATION, /* min to max in ms; a bare number is in seconds */
+    ARG_CHOICE,   /* one word of `choices` */
+};
+
+enum option_target {
+    TO_INT,     /* int field; a switch stores `number` */
+    TO_MS,      /* int64_t field */
+    TO_STRING,  /* char * field */
+    TO_KNOB,    /* HVD_<env> and HOROVOD_<env> */
+    TO_ENV,     /* exactly <env> */
+    TO_CALL,    /* call() */
+    TO_NOTHING, /* accepted, told at info: nothing to do here */
+    TO_REFUSED, /* recognised, not supported by this version */
+};
+
+enum {
+    OPTION_HIDDEN = 1u << 0,  /* only in --help-all and the manual */
+    OPTION_NO_FILE = 1u << 1, /* not in a config file */
+    OPTION_LIST = 1u << 2,    /* a list in the file is several settings */
+    OPTION_STOP = 1u << 3,    /* parsing ends here: --help, --version */
+    OPTION_JOIN = 1u << 4,    /* ... or one, with commas */
+};
+
+struct setting;
+struct applier;
+
+struct option {
+    const char *names[OPTION_NAMES_MAX]; /* the first is the long name */
+    const char *metavar;
+    const char *choices; /* ARG_CHOICE: words, one blank between */
+    const char *env;
+    const char *value; /* what a switch of TO_KNOB or TO_ENV means */
+    int number;        /* and one of TO_INT or TO_CALL */
+    const char *help;  /* one line */
+    int (*call)(struct applier *a, const struct setting *s,
+                struct hb_error *err);
+    int64_t min, max;
+    int64_t scale; /* TO_KNOB of an ARG_INT: multiplied, 0 means 1 */
+    size_t field;  /* offset in struct options */
+    enum option_group group;
+    enum option_arg arg;
+    enum option_target target;
+    unsigned flags;
+};
+
+extern const struct option options_table[];
+extern const size_t options_table_count;
+const char *option_group_title(enum option_group group);
+
+/* The option that has this exact name (with its dashes), or NULL. */
+const struct option *option_find(const char *name, size_t len);
+
+/* One option as it was given. */
+struct setting {
+    const struct option *option;
+    char *where; /* "--wdir", or "job.yaml:3: wdir" */
+    char *value; /* NULL for a switch */
+};
+
+struct settings {
+    struct setting *items;
+    size_t count, cap;
+};
+
+void settings_free(struct settings *s);
+void settings_add(struct settings *s, const struct option *option,
+                  const char *where, const char *value, size_t value_len);
+
+struct applier {
+    struct options *options;
+    int from_flags; /* else from the config file */
+    /* who gave -H / --hostfile: 0 nobody, 1 the file, 2 the flags */
+    int hosts_from, hostfile_from;
+    int log_level_given;
+};
+
+int settings_apply(struct applier *a, const struct settings *s,
+                   struct hb_error *err);
+
+/* The setters that the table names. */
+int apply_hosts(struct applier *a, const struct setting *s,
+                struct hb_error *err);
+int apply_env(struct applier *a, const struct setting *s, struct hb_error *err);
+int apply_env_file(struct applier *a, const struct setting *s,
+                   struct hb_error *err);
+int apply_wdir(struct applier *a, const struct setting *s,
+               struct hb_error *err);
+int apply_stdin(struct applier *a, const struct setting *s,
+                struct hb_error *err);
+int apply_bind(struct applier *a, const struct setting *s,
+               struct hb_error *err);
+int apply_log_level(struct applier *a, const struct setting *s,
+                    struct hb_error *err);
+int apply_log_time(struct applier *a, const struct setting *s,
+                   struct hb_error *err);
+int apply_action(struct applier *a, const struct setting *s,
+                 struct hb_error *err);
+
+#endif

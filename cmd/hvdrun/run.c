@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From parsed options to a finished job: hosts, plan, agent, environment,
+ * signals, loop.
+ *
+ * Order matters for speed: the agent is started first, and what only its
+ * LAUNCH message needs (the environments) is prepared while it starts.
+ *
+ * Signals that were ignored when hvdrun was started (nohup; a background
+ * job of a shell without job control) stay ignored, here and in the ranks.
+ */
+#include "cmd/hvdrun/run.h"
+
+#include "cmd/hvdrun/dryrun.h"
+#include "lib/base/alloc.h"
+#include "lib/job/job.h"
+#include "lib/job/worker_env.h"
+#include "lib/job/xbuf.h"
+#include "lib/transport/localname.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <uv.h>
+
+static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGTSTP, SIGWINCH, SIGCONT};
+
+enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
+
+struct run {
+    const struct options *options;
+    struct hb_log log; /* through the job, while there is one */
+    struct hostlist hosts;
+    struct plan plan;
+    char *agent_path;
+    char *cwd;
+    struct job_config config;
+    uv_loop_t loop;
+    uv_signal_t handlers[SIGNALS];
+    struct job *job;
+    int done;
+    int exit_code;
+};
+
+/* ---- Hosts and plan ---- */
+
+/* -np alone: this machine, by name, with as many slots. */
+static int hosts_here(struct run *run, const char *hostname,
+                      struct hb_error *err)
+{
+    char *text = hb_xasprintf("%s:%d", hostname, run->options->num_proc);
+    int rc = hostlist_parse(text, &run->hosts, NULL);
+
+    hb_free(text);
+    if (rc == 0)
+        return 0;
+    /* A host name that is no valid host name. */
+    text = hb_xasprintf("localhost:%d", run->options->num_proc);
+    rc = hostlist_parse(text, &run->hosts, err);
+    hb_free(text);
+    return rc;
+}
+
+static int make_plan(struct run *run, const char *hostname,
+                     struct hb_error *err)
+{
+    const struct options *o = run->options;
+    int rc;
+
+    if (o->hosts)
+        rc = hostlist_parse(o->hosts, &run->hosts, err);
+    else if (o->hostfile)
+        rc = hostlist_read_file(o->hostfile, &run->hosts, err);
+    else
+        rc = hosts_here(run, hostname, err);
+    if (rc < 0)
+        return rc;
+    return plan_make(&run->hosts, o->num_proc, &run->plan, err);
+}
+
+static int check_hosts(const struct run *run, const char *hostname,
+                       struct hb_error *err)
+{
+    for (int i = 0; i < run->plan.host_count; i++) {
+        const char *name = run->plan.hosts[i].entry->name;
+        if (!transport_name_is_local(name, hostname))
+            return hb_error_set(err, HVD_EUNSUPPORTED,
+                                "host %s: only this machine (%s) can be "
+                                "reached by this version; use its name, "
+                                "localhost, or -np alone",
+                                name, hostname);
+    }
+    return 0;
+}
+
+static int run_plan(struct run *run, struct hb_error *err)
+{
+    char hostname[HOST_NAME_MAX + 1] = "localhost";
+    int rc;
+
+    gethostname(hostname, sizeof(hostname) - 1);
+    rc = make_plan(run, hostname, err);
+    if (rc == 0 && run->options->stdin_rank >= run->plan.size)
+        rc = hb_error_set(err, HVD_EINVAL,
+                          "--stdin %d: there are only ranks 0 to %d",
+                          run->options->stdin_rank, run->plan.size - 1);
+    return rc == 0 ? check_hosts(run, hostname, err) : rc;
+}
+
+/* ---- Paths ---- */
+
+char *run_program_dir(void)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char *slash;
+
+    if (n < 0)
+        return hb_xstrdup(".");
+    path[n] = '\0';
+    slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    return hb_xstrdup(path);
+}
+
+/* Beside hvdrun, as in the build tree; else where make install puts it.
+ * A program that is nowhere is reported when it is started. */
+static char *find_agent(const char *option)
+{
+    static const char *const places[] = {"hvd-agent", "../libexec/hvd-agent",
+                                         "../libexec/hvd/hvd-agent"};
+    char *dir, *path = NULL;
+
+    if (option)
+        return hb_xstrdup(option);
+    dir = run_program_dir();
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        path = hb_xasprintf("%s/%s", dir, places[i]);
+        if (access(path, X_OK) == 0)
+            break;
+        hb_free(path);
+        path = NULL;
+    }
+    if (!path)
+        path = hb_xasprintf("%s/%s", dir, places[0]);
+    hb_free(dir);
+    return path;
+}
+
+static char *find_cwd(const struct options *o)
+{
+    char path[PATH_MAX];
+
+    if (o->wdir)
+        return hb_xstrdup(o->wdir);
+    return hb_xstrdup(getcwd(path, sizeof(path)) ? path : "/");
+}
+
+/* ---- The job's description ---- */
+
+static int fill_random(struct job_config *config, struct hb_error *err)
+{
+    unsigned char random[sizeof(config->secret) + 16];
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return hb_error_sys(err, errno, "random bytes for the job");
+    memcpy(config->secret, random, sizeof(config->secret));
+    for (size_t i = 0; i < 16; i++)
+        snprintf(config->job_id + 2 * i, 3, "%02x",
+                 random[sizeof(config->secret) + i]);
+    explicit_bzero(random, sizeof(random));
+    return 0;
+}
+
+static unsigned want_color(const struct options *o)
+{
+    const char *term = NULL;
+    struct hb_strv env = {environ, 0, 0};
+    const char *no_color;
+    unsigned color;
+
+    while (environ[env.count])
+        env.count++;
+    no_color = hb_env_get(&env, "NO_COLOR");
+    term = hb_env_get(&env, "TERM");
+    if (!o->tag || (no_color && *no_color) || !term ||
+        strcmp(term, "dumb") == 0)
+        return 0;
+    color = isatty(1) ? 1u : 0u;
+    return color | (isatty(2) ? 2u : 0u);
+}
+
+static int fill_config(struct run *run, struct hb_error *err)
+{
+    const struct options *o = run->options;
+
+    run->agent_path = find_agent(o->agent_path);
+    run->cwd = find_cwd(o);
+    run->config = (struct job_config){
+        .loop = &run->loop,
+        .log = &run->log,
+        .plan = &run->plan,
+        .agent_path = run->agent_path,
+        .argv = o->command,
+        .cwd = run->cwd,
+        .bind = o->bind,
+        .gpus_per_rank = o->gpus_per_rank,
+        .bind_gpu = o->bind_gpu,
+        .grace_ms = o->grace_ms < INT_MAX ? (int)o->grace_ms : INT_MAX,
+        .start_timeout_ms = o->start_timeout_ms,
+        .timeout_ms = o->timeout_ms,
+        .stdin_rank = o->stdin_rank,
+        .tag = o->tag,
+        .timestamp = o->timestamp,
+        .color = want_color(o),
+        .output_dir = o->output_filename,
+    };
+    return fill_random(&run->config, err);
+}
+
+static int common_env(const struct options *o, struct hb_strv *env,
+                      struct hb_error *err)
+{
+    struct worker_env_config config = {
+        .inherited = environ,
+        .no_env = o->no_env,
+        .knobs = &o->knobs,
+        .set_env = &o->set_env,
+    };
+
+    return worker_env_common(&config, env, err);
+}
+
+/* Out of memory is its only failure. */
+static void fill_env(struct run *run)
+{
+    struct job_config *config = &run->config;
+
+    hb_must(common_env(run->options, &config->env, NULL));
+    config->rank_env =
+        hb_xcalloc((size_t)run->plan.size, sizeof(*config->rank_env));
+    for (int rank = 0; rank < run->plan.size; rank++)
+        hb_must(worker_env_rank(&run->plan, rank, config->job_id, &config->env,
+                                &config->rank_env[rank], NULL));
+}
+
+static void run_fini(struct run *run)
+{
+    struct job_config *config = &run->config;
+
+    job_free(run->job);
+    for (int i = 0; config->rank_env && i < run->plan.size; i++)
+        hb_strv_free(&config->rank_env[i]);
+    hb_free(config->rank_env);
+    hb_strv_free(&config->env);
+    explicit_bzero(config->secret, sizeof(config->secret));
+    hb_free(run->agent_path);
+    hb_free(run->cwd);
+    plan_free(&run->plan);
+    hostlist_free(&run->hosts);
+}
+
+/* ---- Signals ---- */
+
+static void on_signal(uv_signal_t *handle, int signo)
+{
+    struct run *run = handle->data;
+
+    if (run->done)
+        return;
+    job_signal(run->job, signo);
+    if (signo != SIGTSTP)
+        return;
+    /* The default action stops this process here; it goes on with SIGCONT,
+     * or at once where no shell could ever continue it. */
+    uv_signal_stop(handle);
+    raise(SIGTSTP);
+    uv_signal_start(handle, on_signal, SIGTSTP);
+    job_signal(run->job, SIGCONT);
+}
+
+static void watch_signals(struct run *run)
+{
+    for (int i = 0; i < SIGNALS; i++) {
+        struct sigaction old;
+
+        uv_signal_init(&run->loop, &run->handlers[i]);
+        run->handlers[i].data = run;
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            uv_signal_start(&run->handlers[i], on_signal, signals[i]);
+    }
+}
+
+/* ---- Running ---- */
+
+static void on_log(void *arg, enum hb_log_level level, const char *line)
+{
+    struct run *run = arg;
+
+    (void)level;
+    job_print(run->job, line);
+}
+
+static void on_done(void *arg, int exit_code)
+{
+    struct run *run = arg;
+
+    run->done = 1;
+    run->log.sink = NULL;
+    run->exit_code = exit_code;
+    for (int i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&run->handlers[i], NULL);
+}
+
+static int run_loop(struct run *run, struct hb_error *err)
+{
+    int rc = uv_loop_init(&run->loop);
+
+    if (rc < 0)
+        return hb_error_sys(err, -rc, "start the event loop");
+    rc = job_start(&run->config, on_done, run, &run->job, err);
+    if (rc == 0) {
+        run->log.sink = on_log;
+        run->log.sink_arg = run;
+        watch_signals(run);
+        fill_env(run);
+        uv_run(&run->loop, UV_RUN_DEFAULT);
+    }
+    uv_loop_close(&run->loop);
+    return rc;
+}
+
+int run_job(const struct options *o, const struct hb_log *log)
+{
+    struct run run = {.options = o, .log = *log};
+    struct hb_error err = HB_ERROR_INIT;
+    int rc;
+
+    /* A closed pipe is told by the write, for each stream. */
+    signal(SIGPIPE, SIG_IGN);
+    rc = run_plan(&run, &err);
+    if (rc == 0)
+        rc = fill_config(&run, &err);
+    if (rc == 0)
+        rc = run_loop(&run, &err);
+    if (rc < 0) {
+        hb_log(log, HB_LOG_ERROR, "%s", err.text);
+        run.exit_code = EXIT_USAGE;
+    }
+    run_fini(&run);
+    return run.exit_code;
+}
+
+static int print_plan(struct run *run, struct hb_error *err)
+{
+    struct hb_strv env = HB_STRV_INIT;
+    struct hb_buf text = HB_BUF_INIT;
+    int rc = common_env(run->options, &env, err);
+
+    run->cwd = find_cwd(run->options);
+    if (rc == 0)
+        rc = dryrun_here(run->options, &run->plan, &env, run->cwd, &text, err);
+    if (rc == 0 &&
+        (fputs(hb_buf_data(&text), stdout) < 0 || fflush(stdout) != 0))
+        rc = hb_error_sys(err, errno, "write to stdout");
+    hb_buf_free(&text);
+    hb_strv_free(&env);
+    return rc;
+}
+
+int run_dry(const struct options *o, const struct hb_log *log)
+{
+    struct run run = {.options = o, .log = *log};
+    struct hb_error err = HB_ERROR_INIT;
+    int rc = run_plan(&run, &err);
+
+    if (rc == 0)
+        rc = print_plan(&run, &err);
+    if (rc < 0)
+        hb_log(log, HB_LOG_ERROR, "%s", err.text);
+    run_fini(&run);
+    return rc < 0 ? EXIT_USAGE : 0;
+}
