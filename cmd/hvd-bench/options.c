@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of hvd-bench: one table, one parser per kind of value. */
+#include "cmd/hvd-bench/options.h"
+
+#include "lib/base/env.h"
+#include "lib/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char bench_help[] =
+    "usage: hvdrun -np N hvd-bench COLLECTIVE [OPTION...]\n"
+    "       hvdrun -np N hvd-bench idle SECONDS\n"
+    "\n"
+    "COLLECTIVE is allreduce, broadcast, allgather or barrier.\n"
+    "\n"
+    "  --sizes LIST     bytes: 8,1K,4M or ranges FIRST:LAST[:xFACTOR]\n"
+    "                   (default 8,1K:64M:x4)\n"
+    "  --dtype TYPE     uint8 int8 uint16 int16 int32 int64 float16\n"
+    "                   bfloat16 float32 float64 bool (default float32)\n"
+    "  --op OP          sum average min max product band bor (default sum)\n"
+    "  --iters N        timed iterations per size (default: by --seconds)\n"
+    "  --warmup N       iterations before them (default: 2 blocks)\n"
+    "  --seconds S      time to measure each size for (default 0.5)\n"
+    "  --plane PLANE    shm, or auto (default)\n"
+    "  --in-place       sendbuf is recvbuf\n"
+    "  --async N        N operations in flight instead of blocking calls\n"
+    "  --no-check       do not check the results\n"
+    "  --pin            pin each rank to one of the CPUs it may use\n"
+    "  --json           one JSON object per line\n"
+    "  --help, --version\n";
+
+static const char *const what_names[] = {
+    [BENCH_ALLREDUCE] = "allreduce", [BENCH_BROADCAST] = "broadcast",
+    [BENCH_ALLGATHER] = "allgather", [BENCH_BARRIER] = "barrier",
+    [BENCH_IDLE] = "idle",
+};
+enum { NWHATS = sizeof(what_names) / sizeof(what_names[0]) };
+
+const char *bench_what_name(enum bench_what what)
+{
+    return what_names[what];
+}
+
+/* ---- Values ---------------------------------------------------------- */
+
+/* The index of s among names, of which "" is none, or negative. */
+static int parse_name(const char *s, const char *kind, const char *const *names,
+                      size_t count, struct hb_error *err)
+{
+    const char *near;
+
+    for (size_t i = 0; i < count; i++)
+        if (*names[i] && strcmp(s, names[i]) == 0)
+            return (int)i;
+    near = hb_text_nearest(s, names, count);
+    return hb_error_set(err, HVD_EINVAL, "'%.64s' is no %s%s%s%s", s, kind,
+                        near ? "; did you mean " : "", near ? near : "",
+                        near ? "?" : "; see hvd-bench --help");
+}
+
+static int parse_dtype(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    const char *names[HVD_BFLOAT16 + 1];
+    int found;
+
+    for (int t = 0; t <= HVD_BFLOAT16; t++)
+        names[t] = hvd_dtype_name((enum hvd_dtype)t);
+    found = parse_name(s, "dtype", names, HVD_BFLOAT16 + 1, err);
+    if (found >= 0)
+        o->dtype = (enum hvd_dtype)found;
+    return found < 0 ? found : 0;
+}
+
+static int parse_op(struct bench_options *o, const char *s,
+                    struct hb_error *err)
+{
+    const char *names[HVD_BOR + 1];
+    int found;
+
+    for (int op = 0; op <= HVD_BOR; op++)
+        names[op] = hvd_op_name((enum hvd_op)op);
+    names[HVD_MIN - 1] = ""; /* 2 is no op */
+    found = parse_name(s, "op", names, HVD_BOR + 1, err);
+    if (found >= 0)
+        o->op = (enum hvd_op)found;
+    return found < 0 ? found : 0;
+}
+
+static int add_size(struct bench_options *o, uint64_t bytes,
+                    struct hb_error *err)
+{
+    if (o->nsizes == BENCH_SIZES_MAX)
+        return hb_error_set(err, HVD_EINVAL, "more than %d sizes",
+                            BENCH_SIZES_MAX);
+    if (bytes == 0 || bytes > UINT64_C(1) << 40)
+        return hb_error_set(err, HVD_EINVAL,
+                            "%llu bytes is out of range; give 1 to 1T",
+                            (unsigned long long)bytes);
+    o->sizes[o->nsizes++] = bytes;
+    return 0;
+}
+
+/* SIZE or FIRST:LAST[:xFACTOR]. */
+static int parse_range(struct bench_options *o, char *item,
+                       struct hb_error *err)
+{
+    char *last_text = strchr(item, ':'), *factor_text = NULL;
+    uint64_t first, last;
+    int64_t factor = 2;
+    int rc;
+
+    if (last_text) {
+        *last_text++ = '\0';
+        factor_text = strchr(last_text, ':');
+    }
+    if (factor_text)
+        *factor_text++ = '\0';
+    rc = hb_parse_size(item, &first, err);
+    if (rc < 0 || !last_text)
+        return rc < 0 ? rc : add_size(o, first, err);
+    rc = hb_parse_size(last_text, &last, err);
+    if (rc == 0 && factor_text)
+        rc = *factor_text == 'x'
+                 ? hb_parse_i64(factor_text + 1, 2, 1 << 20, &factor, err)
+                 : hb_error_set(err, HVD_EINVAL,
+                                "'%.64s' is no factor; give x2 or more",
+                                factor_text);
+    if (rc == 0 && last < first)
+        rc = hb_error_set(err, HVD_EINVAL, "the range ends before it begins");
+    for (; rc == 0 && first <= last; first *= (uint64_t)factor)
+        rc = add_size(o, first, err);
+    return rc;
+}
+
+static int parse_sizes(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    char list[1024], *next = list, *item;
+    int rc = 0;
+
+    if (strlen(s) >= sizeof(list))
+        return hb_error_set(err, HVD_EINVAL, "the list is too long");
+    memcpy(list, s, strlen(s) + 1);
+    o->nsizes = 0;
+    while (rc == 0 && (item = strsep(&next, ",")))
+        rc = parse_range(o, item, err);
+    return rc;
+}
+
+static int parse_iters(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    return hb_parse_i64(s, 1, 1000000000, &o->iters, err);
+}
+
+static int parse_warmup(struct bench_options *o, const char *s,
+                        struct hb_error *err)
+{
+    return hb_parse_i64(s, 0, 1000000000, &o->warmup, err);
+}
+
+static int parse_seconds(struct bench_options *o, const char *s,
+                         struct hb_error *err)
+{
+    return hb_parse_duration_ms(s, &o->measure_ms, err);
+}
+
+/* What a host's ranks can use today is shared memory. */
+static int parse_plane(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    static const char *const planes[] = {"auto", "shm"};
+    int found = parse_name(s, "plane of this build", planes, 2, err);
+
+    (void)o;
+    return found < 0 ? found : 0;
+}
+
+static int parse_async(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    int64_t n = 0;
+    int rc = hb_parse_i64(s, 1, BENCH_ASYNC_MAX, &n, err);
+
+    if (rc == 0)
+        o->async = (int)n;
+    return rc;
+}
+
+/* ---- The table ------------------------------------------------------- */
+
+typedef int parse_fn(struct bench_options *o, const char *s,
+                     struct hb_error *err);
+
+static const struct {
+    const char *name;
+    parse_fn *parse; /* of the value; NULL: a flag */
+    size_t flag;     /* the int in struct bench_options, and ... */
+    int value;       /* ... what the flag sets it to */
+} table[] = {
+    {"--sizes", parse_sizes, 0, 0},
+    {"--dtype", parse_dtype, 0, 0},
+    {"--op", parse_op, 0, 0},
+    {"--iters", parse_iters, 0, 0},
+    {"--warmup", parse_warmup, 0, 0},
+    {"--seconds", parse_seconds, 0, 0},
+    {"--plane", parse_plane, 0, 0},
+    {"--async", parse_async, 0, 0},
+    {"--in-place", NULL, offsetof(struct bench_options, in_place), 1},
+    {"--no-check", NULL, offsetof(struct bench_options, check), 0},
+    {"--pin", NULL, offsetof(struct bench_options, pin), 1},
+    {"--json", NULL, offsetof(struct bench_options, json), 1},
+    {"--help", NULL, offsetof(struct bench_options, help), 1},
+    {"--version", NULL, offsetof(struct bench_options, version), 1},
+};
+enum { NOPTIONS = sizeof(table) / sizeof(table[0]) };
+
+static int find_option(const char *arg, size_t len, struct hb_error *err)
+{
+    const char *names[NOPTIONS];
+    char name[64];
+
+    for (int i = 0; i < NOPTIONS; i++)
+        names[i] = table[i].name;
+    snprintf(name, sizeof(name), "%.*s", (int)len, arg);
+    return parse_name(name, "option of hvd-bench", names, NOPTIONS, err);
+}
+
+/* One option, "--name value" or "--name=value"; *argv moves past it. */
+static int take_option(struct bench_options *o, char *const **argv,
+                       struct hb_error *err)
+{
+    const char *arg = *(*argv)++;
+    size_t len = strcspn(arg, "=");
+    const char *value = arg[len] ? arg + len + 1 : NULL;
+    int i = find_option(arg, len, err), rc;
+
+    if (i < 0)
+        return i;
+    if (!table[i].parse) {
+        if (value)
+            return hb_error_set(err, HVD_EINVAL, "%s takes no value",
+                                table[i].name);
+        *(int *)((char *)o + table[i].flag) = table[i].value;
+        return 0;
+    }
+    if (!value && **argv)
+        value = *(*argv)++;
+    if (!value)
+        return hb_error_set(err, HVD_EINVAL, "%s needs a value", table[i].name);
+    rc = table[i].parse(o, value, err);
+    return rc < 0 ? hb_error_context(err, "%s", table[i].name) : 0;
+}
+
+static int take_word(struct bench_options *o, const char *word, int nth,
+                     struct hb_error *err)
+{
+    int found;
+
+    if (nth == 0) {
+        found = parse_name(word, "collective", what_names, NWHATS, err);
+        if (found >= 0)
+            o->what = (enum bench_what)found;
+        return found < 0 ? found : 0;
+    }
+    if (nth == 1 && o->what == BENCH_IDLE)
+        return hb_parse_duration_ms(word, &o->idle_ms, err);
+    return hb_error_set(err, HVD_EINVAL, "'%.64s' is one word too many", word);
+}
+
+/* What only makes sense together. */
+static int check_combination(const struct bench_options *o,
+                             struct hb_error *err)
+{
+    size_t elem = hvd_dtype_size(o->dtype);
+    int is_float = o->dtype == HVD_FLOAT16 || o->dtype == HVD_BFLOAT16 ||
+                   o->dtype == HVD_FLOAT32 || o->dtype == HVD_FLOAT64;
+
+    if (o->in_place && o->what != BENCH_ALLREDUCE && o->what != BENCH_BROADCAST)
+        return hb_error_set(err, HVD_EINVAL, "%s has no --in-place",
+                            what_names[o->what]);
+    if (o->what == BENCH_ALLREDUCE &&
+        ((is_float && (o->op == HVD_BAND || o->op == HVD_BOR)) ||
+         (o->dtype == HVD_BOOL && o->op == HVD_AVERAGE)))
+        return hb_error_set(err, HVD_EINVAL, "op %s is not defined for %s",
+                            hvd_op_name(o->op), hvd_dtype_name(o->dtype));
+    for (size_t i = 0; i < o->nsizes; i++)
+        if (o->sizes[i] < elem)
+            return hb_error_set(err, HVD_EINVAL,
+                                "--sizes: %zu is less than one %s", o->sizes[i],
+                                hvd_dtype_name(o->dtype));
+    return 0;
+}
+
+int bench_options_parse(struct bench_options *o, char *const *argv,
+                        struct hb_error *err)
+{
+    int words = 0, rc = 0;
+
+    *o = (struct bench_options){.dtype = HVD_FLOAT32,
+                                .op = HVD_SUM,
+                                .warmup = -1,
+                                .measure_ms = 500,
+                                .idle_ms = -1,
+                                .check = 1};
+    rc = parse_sizes(o, "8,1K:64M:x4", err);
+    while (rc == 0 && *argv)
+        rc = **argv == '-' ? take_option(o, &argv, err)
+                           : take_word(o, *argv++, words++, err);
+    if (rc < 0 || o->help || o->version)
+        return rc;
+    if (words == 0)
+        return hb_error_set(err, HVD_EINVAL,
+                            "no collective; see hvd-bench --help");
+    if (o->what == BENCH_IDLE && o->idle_ms < 0)
+        return hb_error_set(err, HVD_EINVAL, "idle needs SECONDS");
+    return check_combination(o, err);
+}
