@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the examples share: giving up, a table read from a CSV file, random
+ * numbers, and a small fully connected network.  Plain C; only the first
+ * two parts know that there are other ranks.
+ */
+#ifndef EXAMPLES_COMMON_H
+#define EXAMPLES_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- Giving up ------------------------------------------------------ */
+
+extern const char *program; /* set by main; in front of every message */
+
+/* Ends this rank with exit code 1 and one line if an hvd call failed. */
+void must(int status, const char *what);
+
+/* A mistake that every rank sees alike: rank 0 says it in one line, then
+ * all ranks leave together with exit code 2. */
+_Noreturn void refuse(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+
+void *must_alloc(size_t count, size_t size);
+
+/* The numbers of an option, checked; refuse() on rubbish. */
+long parse_count(const char *option, const char *text, long min, long max);
+double parse_rate(const char *option, const char *text, double max);
+
+/* ---- Tables --------------------------------------------------------- */
+
+struct table {
+    int rows, cols; /* the last column is the label */
+    float *cells;   /* row after row */
+};
+
+/*
+ * Rank 0 reads the file and broadcasts it, so only its host needs one.
+ * path NULL means the file `name` in the folder data/ beside the program.
+ * The first header_lines lines are skipped.
+ */
+void table_load(struct table *t, const char *path, const char *name,
+                int header_lines, int cols);
+const float *table_row(const struct table *t, int row);
+int table_label(const struct table *t, int row);
+void table_free(struct table *t);
+
+/* ---- Random numbers ------------------------------------------------- */
+
+uint64_t random_next(uint64_t *state);
+double random_uniform(uint64_t *state); /* in [0, 1) */
+void random_shuffle(uint64_t *state, int *items, int count);
+
+/* ---- A network ------------------------------------------------------ */
+
+enum { MLP_LAYERS_MAX = 8 };
+
+struct layer {
+    int in, out;
+    size_t count;         /* parameters: in * out weights, out biases */
+    float *param;         /* w[in][out], then b[out] */
+    float *grad;          /* the same shape: summed over the rows */
+    float *velocity;      /* momentum */
+    float *value, *delta; /* [rows][out]: output; d loss / d output */
+};
+
+/* Layers of relu(x w + b); the last one without relu. */
+struct mlp {
+    int layers;
+    struct layer layer[MLP_LAYERS_MAX];
+    size_t count;                   /* parameters of all layers */
+    float *param, *grad, *velocity; /* of all layers, one after another */
+};
+
+/* widths: layers + 1 numbers, from the input's to the output's. */
+void mlp_init(struct mlp *m, const int *widths, int layers, int rows_max,
+              uint64_t seed);
+void mlp_free(struct mlp *m);
+
+/* The last layer's output, [rows][out]. */
+float *mlp_forward(struct mlp *m, const float *x, int rows);
+/* The last layer's delta, for the caller to fill before going backward. */
+float *mlp_delta(struct mlp *m);
+/* From layer l's delta: its grad, and the delta of the layer below. */
+void mlp_backward(struct mlp *m, int l, const float *x, int rows);
+/* One step of gradient descent with momentum. */
+void layer_step(struct layer *y, float rate, float momentum);
+
+#endif
