@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything that comes over a connection.  The first byte picks the
+ * decoder, a letter as below; the rest is the stream or the payload.  A
+ * message that is accepted is encoded again: the binary ones must give
+ * the same bytes, the JSON ones must be accepted again.
+ */
+#include "lib/protocol/control.h"
+#include "lib/protocol/worker.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { TEXT_BYTES = 64 };
+
+/* The frame in b carries exactly these bytes. */
+static void check_same_payload(const struct hb_buf *b, const void *p,
+                               size_t len)
+{
+    struct frame f;
+
+    FUZZ_CHECK(frame_decode(b, FRAME_PAYLOAD_MAX, &f, NULL) == 1);
+    FUZZ_CHECK(f.len == len && (len == 0 || !memcmp(f.payload, p, len)));
+}
+
+/* A stream that arrives in pieces of `step` bytes. */
+static void fuzz_stream(const char *p, size_t len, size_t step)
+{
+    struct hb_buf in = HB_BUF_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct frame f;
+    size_t at, piece;
+    int rc = 0;
+
+    for (at = 0; at < len && rc >= 0; at += piece) {
+        piece = len - at < step ? len - at : step;
+        FUZZ_CHECK(hb_buf_append(&in, p + at, piece) == 0);
+        while ((rc = frame_decode(&in, 1000, &f, &err)) == 1) {
+            FUZZ_CHECK(f.len <= 1000);
+            frame_done(&in, &f);
+        }
+        fuzz_check_error(rc, &err);
+    }
+    hb_buf_free(&in);
+}
+
+/* What was noise and what is left are what came, in order. */
+static void fuzz_sync(const char *p, size_t len, size_t step)
+{
+    struct hb_buf in = HB_BUF_INIT, noise = HB_BUF_INIT;
+    size_t at = 0, piece, skipped;
+    int rc = 0;
+
+    while (at < len && rc == 0) {
+        piece = len - at < step ? len - at : step;
+        FUZZ_CHECK(hb_buf_append(&in, p + at, piece) == 0);
+        at += piece;
+        rc = frame_sync(&in, &noise, 100);
+    }
+    skipped = hb_buf_len(&noise);
+    FUZZ_CHECK(skipped <= 100 && skipped + hb_buf_len(&in) == at);
+    FUZZ_CHECK(at == 0 || !memcmp(hb_buf_data(&noise), p, skipped));
+    FUZZ_CHECK(at == skipped ||
+               !memcmp(hb_buf_data(&in), p + skipped, at - skipped));
+    if (rc == 1)
+        FUZZ_CHECK(!memcmp(hb_buf_data(&in), "hvD1", 4));
+    hb_buf_free(&in);
+    hb_buf_free(&noise);
+}
+
+static void fuzz_welcome(const char *p, size_t len)
+{
+    static struct worker_welcome m;
+    struct hb_buf b = HB_BUF_INIT;
+
+    if (worker_decode_welcome(p, len, &m) == 0) {
+        FUZZ_CHECK(worker_encode_welcome(&b, &m) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
+/* The short ones; lengths and contents tell them apart well enough to try
+ * all of them on every payload. */
+static void fuzz_worker(const char *p, size_t len)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    struct worker_hello hello;
+    struct worker_join join;
+    struct worker_segment seg;
+    struct worker_abort abort_message;
+    char text[WORKER_TEXT_MAX];
+    uint32_t epoch;
+
+    if (worker_decode_hello(p, len, &hello) == 0) {
+        FUZZ_CHECK(worker_encode_hello(&b, &hello) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_join(p, len, &join) == 0) {
+        FUZZ_CHECK(worker_encode_join(&b, &join) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_segment(p, len, &seg) == 0) {
+        FUZZ_CHECK(worker_encode_segment(&b, &seg) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_abort(p, len, &abort_message) == 0) {
+        FUZZ_CHECK(worker_encode_abort(&b, &abort_message) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_refused(p, len, text, sizeof(text)) == 0) {
+        FUZZ_CHECK(worker_encode_refused(&b, text) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_leave(p, len, &epoch) == 0) {
+        FUZZ_CHECK(worker_encode_leave(&b, epoch) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
+static void fuzz_output(const char *p, size_t len)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf b = HB_BUF_INIT;
+    struct control_bytes m;
+    int rc = control_decode_output(p, len, &m, &err);
+
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(
+            control_encode_output(&b, m.rank, m.stream, m.bytes, m.len) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    hb_error_clear(&err);
+    rc = control_decode_stdin(p, len, &m, &err);
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(control_encode_stdin(&b, m.rank, m.bytes, m.len) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
+static void fuzz_numbers(const char *p, size_t len)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    char text[TEXT_BYTES];
+    uint32_t v;
+    int n;
+
+    if (control_decode_stdin_ack(p, len, &n, &v, NULL) == 0) {
+        FUZZ_CHECK(control_encode_stdin_ack(&b, n, v) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_u32(p, len, &v, NULL) == 0) {
+        FUZZ_CHECK(control_encode_u32(&b, CONTROL_KILL, v) == 0);
+        check_same_payload(&b, p, len);
+    }
+    if (control_decode_log(p, len, &n, text, sizeof(text), NULL) == 0)
+        FUZZ_CHECK(strlen(text) == (len - 1 < 63 ? len - 1 : 63));
+    if (control_decode_abort(p, len, &n, text, sizeof(text), NULL) == 0)
+        FUZZ_CHECK(strlen(text) == (len - 4 < 63 ? len - 4 : 63));
+    hb_buf_free(&b);
+}
+
+/* For each JSON message: decode, encode, decode. */
+#define FUZZ_JSON(name)                                                     \
+    static void fuzz_##name(const char *p, size_t len)                      \
+    {                                                                       \
+        struct hb_error err = HB_ERROR_INIT;                                \
+        struct hb_buf b = HB_BUF_INIT;                                      \
+        struct control_##name m;                                            \
+        struct frame f;                                                     \
+        int rc = control_decode_##name(p, len, &m, &err);                   \
+                                                                            \
+        fuzz_check_error(rc, &err);                                         \
+        if (rc == 0) {                                                      \
+            FUZZ_CHECK(control_encode_##name(&b, &m) == 0);                 \
+            control_##name##_fini(&m);                                      \
+            FUZZ_CHECK(frame_decode(&b, FRAME_PAYLOAD_MAX, &f, NULL) == 1); \
+            FUZZ_CHECK(control_decode_##name(f.payload, f.len, &m, NULL) == \
+                       0);                                                  \
+        }                                                                   \
+        control_##name##_fini(&m);                                          \
+        hb_buf_free(&b);                                                    \
+    }
+
+FUZZ_JSON(hello)
+FUZZ_JSON(launch)
+FUZZ_JSON(started)
+FUZZ_JSON(exited)
+FUZZ_JSON(failed)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct {
+        char letter;
+        void (*decode)(const char *p, size_t len);
+    } decoders[] = {
+        {'w', fuzz_welcome}, {'k', fuzz_worker}, {'o', fuzz_output},
+        {'n', fuzz_numbers}, {'h', fuzz_hello},  {'l', fuzz_launch},
+        {'s', fuzz_started}, {'e', fuzz_exited}, {'f', fuzz_failed},
+    };
+    char *p;
+    size_t i;
+
+    if (size < 1)
+        return 0;
+    p = fuzz_copy(data + 1, size - 1);
+    if (data[0] == 'F')
+        fuzz_stream(p, size - 1, 7);
+    if (data[0] == 'S')
+        fuzz_sync(p, size - 1, 5);
+    for (i = 0; i < sizeof(decoders) / sizeof(decoders[0]); i++) {
+        if (data[0] == decoders[i].letter)
+            decoders[i].decode(p, size - 1);
+    }
+    free(p);
+    return 0;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank of libhvd for the system tests: `coll VERB ARGS...`.  Lines that
+ * a test reads go to stdout as `rank R: ...`; the exit code is 0 when the
+ * verb's own checks hold, 1 when they do not, 99 on misuse.
+ */
+#include "lib/base/clock.h"
+#include "lib/base/env.h"
+#include "runtime/hvd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static long number(const char *s)
+{
+    int64_t v;
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (hb_parse_i64(s, -1, INT32_MAX, &v, &err) < 0) {
+        fprintf(stderr, "coll: '%s': %s\n", s, err.text);
+        exit(99);
+    }
+    return (long)v;
+}
+
+static void check(int ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "rank %d: wrong: %s (%s)\n", hvd_rank(), what,
+            hvd_error_message());
+    exit(1);
+}
+
+static void tell(int status)
+{
+    printf("rank %d: %s: %s\n", hvd_rank(), hvd_status_text(status),
+           status ? hvd_error_message() : "");
+    fflush(stdout);
+}
+
+/* The sum of rank + 1 over count floats, checked. */
+static int sum(size_t count)
+{
+    float *x = malloc((count + 1) * sizeof(*x));
+    float want = (float)(hvd_size() * (hvd_size() + 1) / 2);
+    int rc;
+
+    check(x != NULL, "memory");
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(hvd_rank() + 1);
+    rc = hvd_allreduce(x, x, count, HVD_FLOAT32, HVD_SUM, NULL);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        check(x[i] == want, "allreduce");
+    free(x);
+    return rc;
+}
+
+static void init(void)
+{
+    if (hvd_init()) {
+        fprintf(stderr, "hvd_init: %s\n", hvd_error_message());
+        exit(1);
+    }
+}
+
+/* topo: where this rank is. */
+static int verb_topo(char **args)
+{
+    (void)args;
+    init();
+    printf("rank %d/%d local %d/%d cross %d/%d\n", hvd_rank(), hvd_size(),
+           hvd_local_rank(), hvd_local_size(), hvd_cross_rank(),
+           hvd_cross_size());
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+/* sum COUNT TIMES */
+static int verb_sum(char **args)
+{
+    init();
+    for (long i = number(args[1]); i > 0; i--)
+        check(sum((size_t)number(args[0])) == 0, "status");
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+/* again TIMES: init, work, shutdown, over again. */
+static int verb_again(char **args)
+{
+    check(!hvd_is_initialized(), "initialized before hvd_init");
+    check(sum(1) == -HVD_ENOTINIT, "a call before hvd_init");
+    for (long i = number(args[0]); i > 0; i--) {
+        init();
+        check(hvd_is_initialized(), "not initialized");
+        check(sum(1000) == 0, "status");
+        check(hvd_shutdown() == 0, "shutdown");
+        check(!hvd_is_initialized(), "initialized after hvd_shutdown");
+    }
+    check(sum(1) == -HVD_ENOTINIT, "a call after hvd_shutdown");
+    return 0;
+}
+
+/* One collective of some kind, big enough to be in the middle of. */
+static int one(const char *kind)
+{
+    static float x[1 << 18];
+    hvd_request *req;
+    int rc;
+
+    if (!strcmp(kind, "barrier"))
+        return hvd_barrier(NULL);
+    if (!strcmp(kind, "broadcast"))
+        return hvd_broadcast(x, x, 1 << 18, HVD_FLOAT32, 0, NULL);
+    if (!strcmp(kind, "allgather")) {
+        static float all[64 * 1024];
+
+        return hvd_allgather(x, 1024, all, 64 * 1024, NULL, HVD_FLOAT32, NULL);
+    }
+    if (!strcmp(kind, "small"))
+        return hvd_allreduce(x, x, 2, HVD_FLOAT32, HVD_MAX, NULL);
+    if (!strcmp(kind, "async")) {
+        rc = hvd_allreduce_async("grad", x, x, 1 << 18, HVD_FLOAT32, HVD_MAX,
+                                 NULL, &req);
+        return rc ? rc : hvd_wait(req);
+    }
+    return hvd_allreduce(x, x, 1 << 18, HVD_FLOAT32, HVD_MAX, NULL);
+}
+
+static uint64_t *shared_word(const char *path)
+{
+    int fd = open(path, O_CREAT | O_RDWR, 0644);
+    void *p;
+
+    check(fd >= 0 && ftruncate(fd, 8) == 0, path);
+    p = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    check(p != MAP_FAILED, "mmap");
+    close(fd);
+    return p;
+}
+
+static void leave(const char *how)
+{
+    if (!strcmp(how, "kill"))
+        raise(SIGKILL);
+    if (!strcmp(how, "segv"))
+        raise(SIGSEGV);
+    if (!strcmp(how, "shutdown")) {
+        check(hvd_shutdown() == 0, "shutdown");
+        exit(0);
+    }
+    exit((int)number(how));
+}
+
+/* lose KIND HOW RANK AFTER FILE: runs collectives of a kind; after AFTER
+ * of them rank RANK leaves by kill, segv, shutdown or an exit code, and
+ * the others print their error and its delay. */
+static int verb_lose(char **args)
+{
+    long victim = number(args[2]), after = number(args[3]);
+    volatile uint64_t *when = shared_word(args[4]);
+    int rc;
+
+    init();
+    /* hvdrun ends the job as soon as it knows; this is about libhvd */
+    signal(SIGTERM, SIG_IGN);
+    for (long i = 0;; i++) {
+        if (i == after && hvd_rank() == victim) {
+            /* let the others enter */
+            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+            *when = hb_now_ns();
+            leave(args[1]);
+        }
+        rc = one(args[0]);
+        if (rc)
+            break;
+        check(i <= after, "a collective succeeded without the dead rank");
+    }
+    printf("rank %d: %s: %s: after %llu ms\n", hvd_rank(), hvd_status_text(rc),
+           hvd_error_message(),
+           (unsigned long long)((hb_now_ns() - *when) / 1000000));
+    fflush(stdout);
+    check(one(args[0]) < 0, "a later collective succeeded");
+    check(hvd_shutdown() == 0, "shutdown after an error");
+    return 0;
+}
+
+/* spin KIND FILE: collectives until killed; FILE.RANK appears once they
+ * run. */
+static int verb_spin(char **args)
+{
+    char path[4096];
+    int fd;
+
+    init();
+    check(one(args[0]) == 0, "first");
+    snprintf(path, sizeof(path), "%s.%d", args[1], hvd_rank());
+    fd = open(path, O_CREAT | O_WRONLY, 0644);
+    check(fd >= 0, path);
+    close(fd);
+    while (one(args[0]) == 0)
+        ;
+    return 1;
+}
+
+static int differ(const char *what)
+{
+    static float x[64], all[256];
+    int odd = hvd_rank() == 1;
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+
+    if (!strcmp(what, "count"))
+        return hvd_allreduce(x, x, odd ? 32 : 16, HVD_FLOAT32, HVD_SUM, NULL);
+    if (!strcmp(what, "dtype"))
+        return hvd_allreduce(x, x, 16, odd ? HVD_INT32 : HVD_FLOAT32, HVD_SUM,
+                             NULL);
+    if (!strcmp(what, "op"))
+        return hvd_allreduce(x, x, 16, HVD_FLOAT32, odd ? HVD_MAX : HVD_SUM,
+                             NULL);
+    if (!strcmp(what, "root"))
+        return hvd_broadcast(x, x, 16, HVD_FLOAT32, odd ? 1 : 0, NULL);
+    if (!strcmp(what, "scale")) {
+        opts.prescale = odd ? 0.5 : 1.0;
+        return hvd_allreduce(x, x, 16, HVD_FLOAT32, HVD_SUM, &opts);
+    }
+    if (odd)
+        return hvd_barrier(NULL);
+    return hvd_allgather(x, 16, all, 256, NULL, HVD_FLOAT32, NULL);
+}
+
+/* mismatch WHAT: rank 1 differs; all must be told, and go on. */
+static int verb_mismatch(char **args)
+{
+    int rc;
+
+    init();
+    check(sum(100) == 0, "before");
+    rc = differ(args[0]);
+    tell(rc);
+    check(rc == -HVD_EMISMATCH, "not a mismatch");
+    check(sum(100) == 0, "after");
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+static uint64_t cpu_us(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000u +
+           (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* idle SECONDS LIMIT_MS: what it costs to do nothing after hvd_init. */
+static int verb_idle(char **args)
+{
+    struct timespec t = {.tv_sec = number(args[0])};
+    uint64_t before;
+
+    init();
+    check(sum(1000) == 0, "status");
+    before = cpu_us();
+    while (nanosleep(&t, &t) && errno == EINTR)
+        ;
+    before = cpu_us() - before;
+    printf("rank %d: idle cost %llu us\n", hvd_rank(),
+           (unsigned long long)before);
+    check(before < (uint64_t)number(args[1]) * 1000, "idle cost");
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+/* wait SECONDS: rank 1 comes late; what waiting costs the others. */
+static int verb_wait(char **args)
+{
+    struct timespec t = {.tv_sec = number(args[0])};
+    uint64_t before;
+
+    init();
+    check(sum(1000) == 0, "status");
+    before = cpu_us();
+    if (hvd_rank() == 1)
+        while (nanosleep(&t, &t) && errno == EINTR)
+            ;
+    check(sum(1000) == 0, "status");
+    printf("rank %d: waiting cost %llu us\n", hvd_rank(),
+           (unsigned long long)(cpu_us() - before));
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+/* quit CODE: exits without hvd_shutdown. */
+static int verb_quit(char **args)
+{
+    init();
+    check(sum(10) == 0, "status");
+    return (int)number(args[0]);
+}
+
+static const struct verb {
+    const char *name;
+    int args;
+    int (*run)(char **args);
+} verbs[] = {
+    {"topo", 0, verb_topo},   {"sum", 2, verb_sum},
+    {"again", 1, verb_again}, {"lose", 5, verb_lose},
+    {"spin", 2, verb_spin},   {"mismatch", 1, verb_mismatch},
+    {"idle", 2, verb_idle},   {"wait", 1, verb_wait},
+    {"quit", 1, verb_quit},
+};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (argc > 1 + verbs[i].args && !strcmp(argv[1], verbs[i].name))
+            return verbs[i].run(argv + 2);
+    fprintf(stderr, "usage: coll VERB ARGS...\n");
+    return 99;
+}

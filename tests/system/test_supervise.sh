@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Failure and the end of jobs: the right culprit, the right exit code, and
+# nobody left, whoever dies and however.
+
+# Four ranks, each with children that ignore signals, hold stdout, or have
+# left session and process group.
+start_trees() {
+    local name=$1
+    shift
+    start "$name" "$HVDRUN" -np 4 "$@" "$PROG/actor" tree "$PWD/up"
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    [ "$(job_pids "$name" actor | wc -l)" -eq 20 ] ||
+        fail "$(job_pids "$name" actor | wc -l) processes instead of 20"
+}
+
+test_exit_code_and_report() {
+    expect_exit 7 "$HVDRUN" -np 4 --grace 2 sh -c '
+        [ $HVD_RANK = 2 ] || exec sleep 1000
+        echo "the last words" >&2; echo $$ >pid; exit 7'
+    absent '<stdout>' out
+    grep -v '^\[' err >report
+    grep -q 'rank 2' report
+    grep -q "$(cat pid)" report
+    grep -Eq '(exit|code|status)[a-z ]* 7' report
+    grep -q 'the last words' report
+    grep -Eq "localhost|$(hostname)" report
+    [ "$(wc -l <report)" -le 12 ]
+}
+
+test_success_is_silent() {
+    expect_exit 0 "$HVDRUN" -np 4 true
+    [ ! -s out ]
+    [ ! -s err ]
+}
+
+test_every_exit_code() {
+    local code
+    for code in 1 2 42 77 124 125 126 127 128 255; do
+        expect_exit $code "$HVDRUN" -np 2 sh -c "exit $code"
+    done
+}
+
+test_signal_deaths() {
+    local sig
+    for sig in SEGV:139 ABRT:134 KILL:137 TERM:143 PIPE:141 INT:130; do
+        expect_exit ${sig#*:} "$HVDRUN" -np 2 --grace 2 sh -c '
+            ulimit -c 0; [ $HVD_RANK = 1 ] && kill -'${sig%:*}' $$
+            exec sleep 1000'
+        grep -v '^\[' err | grep -q 'rank 1'
+        grep -v '^\[' err | grep -Eqi "SIG${sig%:*}|signal $((${sig#*:} - 128))"
+    done
+}
+
+# The rank that died first is named, although a grandchild still holds its
+# stdout when another dies.
+test_first_failure_is_the_culprit() {
+    expect_exit 7 "$HVDRUN" -np 3 --grace 3 sh -c '
+        case $HVD_RANK in
+        0) sleep 1000 & exit 7 ;;
+        1) trap "exit 9" TERM; while :; do sleep 0.05; done ;;
+        2) exec sleep 1000 ;;
+        esac'
+    grep -v '^\[' err | grep -q 'rank 0'
+}
+
+# A background child with stdout open delays neither detection nor end.
+test_grandchild_does_not_delay_the_end() {
+    expect_exit 0 "$HVDRUN" -np 2 sh -c 'sleep 1000 & echo done'
+    [ "$(grep -c 'done' out)" -eq 2 ]
+}
+
+test_daemons_are_ended_with_the_job() {
+    start_job_of_daemons() {
+        start daemons "$HVDRUN" -np 2 --grace 1 sh -c '
+            setsid sh -c "sleep 1000 & sleep 1000 &" >/dev/null 2>&1 </dev/null
+            exit 0'
+    }
+    start_job_of_daemons
+    finish daemons 0
+    wait_for 'gone daemons'
+}
+
+test_ranks_end_at_different_times() {
+    start some "$HVDRUN" -np 3 sh -c '
+        [ $HVD_RANK = 0 ] && exit 0
+        while [ ! -e go ]; do sleep 0.05; done; echo late'
+    wait_for '[ "$(job_pids some sh | wc -l)" -le 2 ]'
+    touch go
+    finish some 0
+    [ "$(grep -c late some.out)" -eq 2 ]
+}
+
+end_by_signal() {
+    local sig=$1 code=$2 t
+    start_trees tree --grace 1
+    t=$(now_ms)
+    kill "-$sig" "$pid"
+    finish tree "$code"
+    wait_for -t 10 'gone tree'
+    t=$(($(now_ms) - t))
+    [ $t -ge 900 ] || fail "no grace: ended after $t ms"
+    [ $t -le 6000 ] || fail "ended after $t ms with a grace of 1 s"
+}
+
+test_sigterm() {
+    end_by_signal TERM 143
+}
+
+test_sigint() {
+    end_by_signal INT 130
+}
+
+test_sighup() {
+    end_by_signal HUP 129
+}
+
+test_sigterm_lets_ranks_finish() {
+    start nice "$HVDRUN" -np 2 --grace 20 sh -c '
+        trap "echo saved; exit 0" TERM; touch up.$HVD_RANK
+        while :; do sleep 0.05; done'
+    wait_for '[ -e up.0 ] && [ -e up.1 ]'
+    kill -TERM "$pid"
+    finish nice 143
+    [ "$(grep -c saved nice.out)" -eq 2 ]
+}
+
+test_second_sigint_kills_at_once() {
+    local t
+    start_trees tree --grace 100
+    t=$SECONDS
+    kill -INT "$pid"
+    wait_for '[ -s tree.err ] || kill -INT "$pid"'
+    sleep 0.2
+    kill -INT "$pid" 2>/dev/null || :
+    finish tree 130
+    wait_for -t 10 'gone tree'
+    [ $((SECONDS - t)) -le 15 ]
+}
+
+test_sigkill_of_hvdrun() {
+    start_trees tree --grace 1
+    kill -KILL "$pid"
+    finish tree 137
+    wait_for -t 10 'gone tree'
+}
+
+# Both at once: what is left is the kernel's parent-death signal.
+test_sigkill_of_agent_and_guardian() {
+    start tree "$HVDRUN" -np 4 sh -c 'touch up.$HVD_RANK; exec sleep 1000'
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    # shellcheck disable=SC2046
+    kill -KILL $(job_pids tree hvd-agent)
+    finish tree
+    [ "$status" -ne 0 ]
+    wait_for -t 10 'gone tree'
+    grep -qi 'agent' tree.err
+}
+
+# The agent proper, then its guardian, which is its parent.
+agent_and_guardian() {
+    local p parent pids
+    pids=$(job_pids tree hvd-agent)
+    for p in $pids; do
+        parent=$(awk '/^PPid:/{print $2}' "/proc/$p/status")
+        if echo "$pids" | grep -qx "$parent"; then
+            echo "$p $parent"
+        fi
+    done
+}
+
+test_sigkill_of_the_agent_alone() {
+    start_trees tree --grace 1
+    # shellcheck disable=SC2046
+    set -- $(agent_and_guardian)
+    [ $# -eq 2 ] || fail "no agent under a guardian: $*"
+    kill -KILL "$1"
+    finish tree
+    [ "$status" -ne 0 ]
+    wait_for -t 10 'gone tree'
+    grep -qi 'agent' tree.err
+}
+
+test_sigkill_of_the_guardian_alone() {
+    start_trees tree --grace 1
+    # shellcheck disable=SC2046
+    set -- $(agent_and_guardian)
+    [ $# -eq 2 ] || fail "no agent under a guardian: $*"
+    kill -KILL "$2"
+    finish tree
+    [ "$status" -ne 0 ]
+    wait_for -t 10 'gone tree'
+}
+
+test_sigkill_of_hvdrun_and_agent() {
+    start_trees tree --grace 1
+    # shellcheck disable=SC2046
+    set -- $(agent_and_guardian)
+    [ $# -eq 2 ] || fail "no agent under a guardian: $*"
+    kill -KILL "$pid" "$1"
+    finish tree 137
+    wait_for -t 10 'gone tree'
+}
+
+test_stopped_agent_then_sigkill_of_hvdrun() {
+    start_trees tree --grace 1
+    # shellcheck disable=SC2046
+    set -- $(agent_and_guardian)
+    [ $# -eq 2 ] || fail "no agent under a guardian: $*"
+    kill -STOP "$1"
+    kill -KILL "$pid"
+    finish tree 137
+    wait_for -t 20 'gone tree'
+}
+
+test_failure_ends_stubborn_trees() {
+    expect_exit 5 env HVD_TEST_JOB="$HVD_TEST_TOKEN.stubborn" \
+        "$HVDRUN" -np 3 --grace 1 sh -c '
+        [ $HVD_RANK = 0 ] || exec "$PROG/actor" tree up
+        while [ ! -e up.1 ] || [ ! -e up.2 ]; do sleep 0.05; done; exit 5'
+    wait_for -t 10 'gone stubborn'
+}
+
+# Stopped processes cannot act on TERM; KILL must reach them.
+test_stopped_ranks_are_ended() {
+    start stopped "$HVDRUN" -np 2 --grace 1 sh -c '
+        touch up.$HVD_RANK; kill -STOP $$; sleep 1000'
+    wait_for '[ -e up.0 ] && [ -e up.1 ]'
+    kill -TERM "$pid"
+    finish stopped 143
+    wait_for -t 10 'gone stopped'
+}
+
+# Processes that fork on while they are being killed.
+test_moving_targets_are_ended() {
+    local end
+    for end in TERM KILL; do
+        rm -f up.*
+        start chase "$HVDRUN" -np 2 --grace 1 "$PROG/actor" chase "$PWD/up"
+        wait_for '[ "$(count_files up.?)" -eq 2 ]'
+        kill -$end "$pid"
+        finish chase
+        wait_for -t 10 'gone chase'
+        sleep 0.2
+        gone chase || fail "some came back"
+    done
+}
+
+# What ranks leave behind while the job runs does not pile up as zombies.
+test_orphans_are_reaped() {
+    start orphans "$HVDRUN" -np 1 sh -c '
+        for i in $(seq 100); do (setsid sleep 0.01 &); done
+        touch up; while [ ! -e go ]; do sleep 0.05; done'
+    wait_for '[ -e up ]'
+    wait_for '[ -z "$(ps -eo stat=,ppid= | awk "/^Z/ {print \$2}" |
+        grep -xF "$(job_pids orphans hvd-agent)")" ]'
+    touch go
+    finish orphans 0
+}
+
+test_sigkill_during_start() {
+    local i
+    for i in 0 1 2 3 4 5 6 7 8 9; do
+        start early "$HVDRUN" -np 16 --grace 1 "$PROG/actor" tree "$PWD/up"
+        # at an arbitrary moment of the start, on purpose
+        sleep "0.00$i"
+        kill -KILL "$pid"
+        finish early 137
+        wait_for -t 10 'gone early'
+    done
+}
+
+# Nobody reads the output: the ranks end all the same, and a second signal
+# ends hvdrun.
+test_sigterm_with_a_stuck_reader() {
+    mkfifo pipe
+    exec 7<>pipe
+    start stuck sh -c 'exec "$HVDRUN" -np 2 --grace 1 yes >pipe'
+    wait_for '[ "$(job_pids stuck yes | wc -l)" -eq 2 ]'
+    kill -TERM "$pid"
+    wait_for -t 10 '[ -z "$(job_pids stuck yes)$(job_pids stuck hvd-agent)" ]'
+    kill -TERM "$pid" 2>/dev/null || :
+    finish stuck 143
+    exec 7>&-
+}
+
+test_timeout() {
+    expect_exit 124 "$HVDRUN" -np 2 --timeout 1 --grace 1 sleep 1000
+    grep -Eqi 'time-?out|timed out|time limit' err
+    expect_exit 0 "$HVDRUN" -np 2 --timeout 100 true
+    expect_exit 124 "$HVDRUN" -np 2 --timeout 500ms --grace 1 sh -c \
+        'trap "" TERM; while :; do sleep 0.1; done'
+}
+
+test_killed_from_outside() {
+    start victim "$HVDRUN" -np 2 --grace 2 sh -c '
+        echo $$ >pid.$HVD_RANK.new; mv pid.$HVD_RANK.new pid.$HVD_RANK
+        exec sleep 1000'
+    wait_for '[ -e pid.0 ] && [ -e pid.1 ]'
+    kill -KILL "$(cat pid.1)"
+    finish victim 137
+    grep -v '^\[' victim.err | grep -q 'rank 1'
+    grep -v '^\[' victim.err | grep -Eq 'SIGKILL|signal 9'
+}
+
+memory_group() {
+    local own
+    need_root
+    if [ -w /sys/fs/cgroup/cgroup.procs ] &&
+        grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
+        own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+        group=/sys/fs/cgroup${own%/}/hvd-test-$$
+        mkdir "$group" 2>/dev/null || skip "cannot make a memory cgroup"
+        [ -e "$group/memory.max" ] || {
+            rmdir "$group"
+            skip "the memory controller is not delegated"
+        }
+        echo "$1" >"$group/memory.max"
+        echo 0 >"$group/memory.swap.max" 2>/dev/null || :
+    elif [ -d /sys/fs/cgroup/memory ]; then
+        own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+        group=/sys/fs/cgroup/memory${own%/}/hvd-test-$$
+        mkdir "$group" 2>/dev/null || skip "cannot make a memory cgroup"
+        echo "$1" >"$group/memory.limit_in_bytes"
+    else
+        skip "no memory cgroup"
+    fi
+}
+
+test_out_of_memory() {
+    local group
+    sanitized && skip "sanitizers need more memory"
+    memory_group $((96 << 20))
+    start oom sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" \
+        "$HVDRUN" -np 2 --grace 1 sh -c '
+        [ $HVD_RANK = 1 ] && exec "$PROG/actor" eat 512; exec sleep 1000'
+    finish oom
+    wait_for 'rmdir "$group" 2>/dev/null'
+    [ "$status" -eq 137 ] || fail "exit $status"
+    grep -v '^\[' oom.err | grep -q 'rank 1'
+    grep -v '^\[' oom.err | grep -qi 'memory' || fail "does not say why"
+}
+
+test_rank_on_a_full_disk() {
+    need_root
+    mkdir disk
+    mount -n -t tmpfs -o size=64k tmpfs disk 2>/dev/null ||
+        skip "cannot mount a small disk"
+    expect_exit 1 "$HVDRUN" -np 2 --grace 1 --wdir disk sh -c '
+        [ $HVD_RANK = 1 ] || exec sleep 1000
+        head -c 1000000 /dev/zero >model || exit 1'
+    umount -n disk
+    grep -v '^\[' err | grep 'rank 1 ' | grep -Eqi 'disk|no space|full' ||
+        fail "the report does not name the disk"
+}
+
+test_signals_are_passed_on() {
+    start usr "$HVDRUN" -np 2 sh -c '
+        trap "echo got usr1" USR1; trap "echo got usr2; exit 0" USR2
+        touch up.$HVD_RANK; while :; do sleep 0.05; done'
+    wait_for '[ -e up.0 ] && [ -e up.1 ]'
+    kill -USR1 "$pid"
+    wait_for '[ "$(grep -c "got usr1" usr.out)" -eq 2 ]'
+    kill -USR2 "$pid"
+    finish usr 0
+    [ "$(grep -c "got usr2" usr.out)" -eq 2 ]
+}
+
+# nohup hvdrun ... & must outlive its terminal.
+test_ignored_hangup_stays_ignored() {
+    start nohup sh -c 'trap "" HUP; exec "$HVDRUN" -np 1 sh -c "
+        touch up; while [ ! -e go ]; do sleep 0.05; done; echo survived"'
+    wait_for '[ -e up ]'
+    kill -HUP "$pid"
+    touch go
+    finish nohup 0
+    grep -q survived nohup.out
+}
+
+test_ctrl_c_during_start() {
+    local i
+    for i in 1 2 3 4 5 6 7 8; do
+        start early "$HVDRUN" -np 16 --grace 1 sleep 1000
+        # at an arbitrary moment of the start, on purpose
+        sleep "0.0$i"
+        kill -INT "$pid" 2>/dev/null
+        finish early 130
+        wait_for -t 10 'gone early'
+    done
+}
+
+# Ranks that end at once are not lost: Open MPI 4.1.4 hangs here.
+test_many_short_jobs() {
+    local i np=64 times=500
+    sanitized && times=5
+    for ((i = 0; i < times; i++)); do
+        "$HVDRUN" -np $np true
+    done
+}
+
+test_many_short_failures() {
+    local i times=20 got
+    for ((i = 0; i < times; i++)); do
+        got=0
+        "$HVDRUN" -np 16 --grace 2 false 2>err || got=$?
+        [ $got -eq 1 ] || fail "exit $got"
+    done
+}
+
+# Every descriptor-table limit that a user may have.
+test_few_descriptors() {
+    (
+        ulimit -n 256
+        "$HVDRUN" -np 64 true
+    )
+}
+
+# Not enough of them is an error before anything runs, or a job that works.
+test_too_few_descriptors() {
+    local got=0
+    (
+        ulimit -n 64
+        exec "$HVDRUN" -np 64 true >out 2>err
+    ) || got=$?
+    [ $got -eq 0 ] || {
+        [ $got -eq 125 ]
+        grep -qi 'descriptors\|open files' err
+        [ "$(wc -l <err)" -le 2 ]
+    }
+}
+
+test_jobs_side_by_side() {
+    local i
+    for i in 1 2 3 4 5 6; do
+        start side$i "$HVDRUN" -np 4 "$PROG/actor" lines 100 50
+    done
+    for i in 1 2 3 4 5 6; do
+        finish side$i 0
+        [ "$(wc -l <side$i.out)" -eq 400 ]
+    done
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of lib/agent share: fixture trees, and a hvdrun's end of
+ * the control connection to a real hvd-agent. */
+#ifndef TESTS_UNIT_AGENT_UTIL_H
+#define TESTS_UNIT_AGENT_UTIL_H
+
+#include "lib/base/buf.h"
+#include "lib/protocol/control.h"
+
+#include <sys/types.h>
+
+/* ---- Fixture trees below a temporary directory ---- */
+
+struct fixture {
+    char root[64];
+};
+
+void fixture_open(struct fixture *f);
+/* Writes a file, making its directories. */
+void fixture_file(struct fixture *f, const char *path, const char *text);
+void fixture_close(struct fixture *f); /* removes all of it */
+
+/* ---- An agent at the other end of a socketpair ---- */
+
+enum { PEER_RANKS_MAX = 64, PEER_WAIT_MS = 30000 };
+
+struct peer {
+    pid_t guardian;
+    int guardian_pidfd;
+    pid_t agent; /* from HELLO */
+    int fd;
+    struct hb_buf in;
+    int auto_ack; /* acknowledge output as it comes */
+
+    /* what has come so far */
+    struct hb_buf output[PEER_RANKS_MAX][2];
+    int ended[PEER_RANKS_MAX][2];
+    struct control_exited exited[PEER_RANKS_MAX]; /* in order of arrival */
+    int exited_count;
+    pid_t pids[PEER_RANKS_MAX];
+    int started, done;
+    struct control_failed failed; /* text NULL: did not fail */
+    uint32_t stdin_acked, unacked;
+    char log[4096];
+};
+
+/* Starts bin/hvd-agent of this build and takes its HELLO. */
+void peer_open(struct peer *p);
+/* Closes, waits for the guardian to exit; its status as a shell has it. */
+int peer_close(struct peer *p);
+
+/* Runs `script` with sh on `ranks` ranks.  peer_launch_init gives a launch
+ * to be changed first; peer_launch sends and releases it. */
+void peer_launch_init(struct control_launch *m, const char *script, int ranks);
+void peer_launch(struct peer *p, struct control_launch *m);
+void peer_run(struct peer *p, const char *script, int ranks);
+
+void peer_send(struct peer *p, struct hb_buf *frames); /* and clears it */
+void peer_send_u32(struct peer *p, enum control_type type, uint32_t v);
+
+/* Handles the next frame and returns its type; 0 at the end of file. */
+int peer_next(struct peer *p);
+void peer_until(struct peer *p, enum control_type type);
+/* Until this text is in the rank's stdout. */
+void peer_until_output(struct peer *p, int rank, const char *text);
+
+/* Waits for processes, not for time: until none has `pid` any more. */
+void wait_gone(pid_t pid);
+int process_lives(pid_t pid); /* exists and is no zombie */
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A scripted agent; see fake_agent.h. */
+#include "tests/unit/fake_agent.h"
+
+#include "lib/base/buf.h"
+#include "lib/protocol/control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct hb_buf wire_in = HB_BUF_INIT;
+static char my_host[64];
+
+static void wire_send(struct hb_buf *frame)
+{
+    size_t len = hb_buf_len(frame), done = 0;
+    ssize_t n = 1;
+
+    while (done < len && n > 0) {
+        n = write(1, hb_buf_data(frame) + done, len - done);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    hb_buf_free(frame);
+}
+
+/* The next frame; ends the agent at end of file. */
+static struct frame wire_next(void)
+{
+    char chunk[65536];
+    struct frame f;
+    ssize_t n;
+
+    while (frame_decode(&wire_in, FRAME_PAYLOAD_MAX, &f, NULL) == 0) {
+        n = read(0, chunk, sizeof(chunk));
+        if (n <= 0)
+            _exit(0);
+        hb_buf_append(&wire_in, chunk, (size_t)n);
+    }
+    return f;
+}
+
+/* Waits for a frame of that type, skipping acks; complains of others. */
+static void wire_wait(enum control_type type, uint32_t value)
+{
+    struct frame f = wire_next();
+    uint32_t have = 0;
+
+    while (f.type == CONTROL_OUTPUT_ACK) {
+        frame_done(&wire_in, &f);
+        f = wire_next();
+    }
+    if (f.type != type) {
+        dprintf(2, "expected %d, got %d\n", type, f.type);
+        _exit(1);
+    }
+    if (type == CONTROL_KILL || type == CONTROL_SIGNAL) {
+        control_decode_u32(f.payload, f.len, &have, NULL);
+        if (have != value)
+            dprintf(2, "expected value %u, got %u\n", value, have);
+    }
+    frame_done(&wire_in, &f);
+}
+
+static void wait_launch(void)
+{
+    struct frame f = wire_next();
+    struct control_launch m;
+
+    if (f.type != CONTROL_LAUNCH ||
+        control_decode_launch(f.payload, f.len, &m, NULL) < 0)
+        _exit(1);
+    snprintf(my_host, sizeof(my_host), "%s", m.host);
+    control_launch_fini(&m);
+    frame_done(&wire_in, &f);
+}
+
+static void send_hello(const char *version)
+{
+    struct control_hello m = {.version = (char *)version,
+                              .host = (char *)"h",
+                              .cpu = (char *)"x86_64",
+                              .pid = getpid(),
+                              .cpus = 2};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_hello(&frame, &m);
+    wire_send(&frame);
+}
+
+static void send_exited(int rank, int code, int signo, int ours)
+{
+    struct control_exited m = {
+        .rank = rank,
+        .pid = 100 + rank,
+        .exit_code = signo ? 128 + signo : code,
+        .signal = signo,
+        .cause = ours    ? CONTROL_CAUSE_HVDRUN
+                 : signo ? CONTROL_CAUSE_SIGNAL
+                         : CONTROL_CAUSE_EXIT,
+        .detail = (char *)"",
+        .stderr_tail = (char *)"",
+    };
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_exited(&frame, &m);
+    wire_send(&frame);
+}
+
+static void wait_stdin(int rank, const char *text)
+{
+    size_t want = strlen(text);
+    struct control_bytes m = {0};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    for (size_t have = 0;;) {
+        struct frame f = wire_next();
+        if (f.type != CONTROL_STDIN ||
+            control_decode_stdin(f.payload, f.len, &m, NULL) < 0 ||
+            m.rank != rank || have + m.len > want ||
+            memcmp(m.bytes, text + have, m.len) != 0)
+            dprintf(2, "wrong stdin\n");
+        have += m.len;
+        frame_done(&wire_in, &f);
+        if (have >= want)
+            break;
+    }
+    control_encode_stdin_ack(&frame, rank, (uint32_t)want);
+    wire_send(&frame);
+}
+
+static void send_simple(enum control_type type)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+    pid_t pids[2] = {100, 101};
+    struct control_started started = {pids, 2};
+
+    if (type == CONTROL_STARTED)
+        control_encode_started(&frame, &started);
+    else
+        frame_encode(&frame, (uint8_t)type, NULL, 0);
+    wire_send(&frame);
+}
+
+static void send_output(int rank, int stream, const char *text)
+{
+    struct hb_buf frame = HB_BUF_INIT, line = HB_BUF_INIT;
+
+    hb_buf_puts(&line, text);
+    if (text[0])
+        hb_buf_putc(&line, '\n');
+    control_encode_output(&frame, rank, stream, hb_buf_data(&line),
+                          hb_buf_len(&line));
+    wire_send(&frame);
+    hb_buf_free(&line);
+}
+
+static void send_failed(int code, const char *text)
+{
+    struct control_failed m = {code, (char *)text};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_failed(&frame, &m);
+    wire_send(&frame);
+}
+
+static void step(const char *s)
+{
+    char word[16] = "";
+    int a = 0, b = 0, c = 0, skip = 0;
+
+    sscanf(s, " %15s %d %d %d", word, &a, &b, &c);
+    if (strcmp(word, "hello") == 0)
+        send_hello(s[5] ? s + 6 : HVD_VERSION);
+    else if (strcmp(word, "launch") == 0)
+        wait_launch();
+    else if (strcmp(word, "started") == 0)
+        send_simple(CONTROL_STARTED);
+    else if (strcmp(word, "done") == 0)
+        send_simple(CONTROL_DONE);
+    else if (strcmp(word, "exit") == 0)
+        send_exited(a, b, c, 0);
+    else if (strcmp(word, "ours") == 0)
+        send_exited(a, b, 0, 1);
+    else if (strcmp(word, "kill") == 0)
+        wire_wait(CONTROL_KILL, (uint32_t)a);
+    else if (strcmp(word, "signal") == 0)
+        wire_wait(CONTROL_SIGNAL, (uint32_t)a);
+    else if (strcmp(word, "abort") == 0)
+        wire_wait(CONTROL_ABORT, 0);
+    else if (strcmp(word, "stdineof") == 0)
+        wait_stdin(a, "");
+    else if (strcmp(word, "eof") == 0)
+        for (;;) {
+            struct frame f = wire_next();
+            frame_done(&wire_in, &f);
+        }
+    else if (strcmp(word, "garbage") == 0)
+        dprintf(1, "this is not the protocol, not at all");
+    else if (sscanf(s, "out %d %d %n", &a, &b, &skip) == 2)
+        send_output(a, b, s + skip);
+    else if (sscanf(s, "end %d %d", &a, &b) == 2)
+        send_output(a, b, "");
+    else if (sscanf(s, "failed %d %n", &a, &skip) == 1)
+        send_failed(a, s + skip);
+    else if (sscanf(s, "stdin %d %n", &a, &skip) == 1)
+        wait_stdin(a, s + skip);
+    else
+        dprintf(2, "unknown step: %s\n", s);
+}
+
+int fake_agent_run(char *script)
+{
+    char name[128];
+    char *rest, *s;
+
+    for (s = strtok_r(script, ";", &rest); s; s = strtok_r(NULL, ";", &rest))
+        step(s);
+    if (!my_host[0])
+        return 0;
+    snprintf(name, sizeof(name), "FAKE_AGENT_%s", my_host);
+    my_host[0] = '\0';
+    return getenv(name) ? fake_agent_run(getenv(name)) : 0;
+}

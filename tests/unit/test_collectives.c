@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Broadcast, ragged allgather and barrier between processes; mismatches of
+ * every field; arguments that are refused.
+ */
+#include "runtime/hvd.h"
+#include "tests/unit/world.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMS_MAX = 400000 };
+
+static int32_t mark(int rank, size_t i)
+{
+    return (int32_t)((size_t)rank * 1000003 + i * 7);
+}
+
+/* ---- Broadcast ----------------------------------------------------- */
+
+static const size_t counts[] = {0,     1,     25,     26,     27,       1000,
+                                32768, 32769, 131072, 131073, ELEMS_MAX};
+enum { COUNTS = sizeof(counts) / sizeof(counts[0]) };
+
+static int broadcast_one(int32_t *send, int32_t *recv, size_t count, int root)
+{
+    int rank = hvd_rank(), in_place = count % 2;
+    int32_t *from = in_place ? recv : send;
+
+    for (size_t i = 0; i < count; i++) {
+        recv[i] = -1;
+        if (rank == root)
+            from[i] = mark(root, i);
+    }
+    /* Others need not have a sendbuf. */
+    want(hvd_broadcast(rank == root ? from : NULL, recv, count, HVD_INT32, root,
+                       NULL) == 0);
+    for (size_t i = 0; i < count; i++)
+        want(recv[i] == mark(root, i));
+    return 0;
+}
+
+static int broadcast_body(int rank, void *arg)
+{
+    int32_t *send = malloc(ELEMS_MAX * sizeof(*send));
+    int32_t *recv = malloc(ELEMS_MAX * sizeof(*recv));
+
+    (void)rank;
+    (void)arg;
+    want(send && recv && hvd_init() == 0);
+    for (int c = 0; c < COUNTS; c++)
+        for (int root = 0; root < hvd_size(); root++)
+            want(broadcast_one(send, recv, counts[c], root) == 0);
+    want(hvd_shutdown() == 0);
+    free(send);
+    free(recv);
+    return 0;
+}
+
+START_TEST(test_broadcast)
+{
+    ck_assert_int_eq(world_run(_i, broadcast_body, NULL), 0);
+}
+END_TEST
+
+/* ---- Allgather ----------------------------------------------------- */
+
+/* Rank r sends this many in trial t: zero rows, equal rows, one that is
+ * much larger than the others. */
+static size_t rows(int trial, int rank)
+{
+    static const size_t kinds[][4] = {
+        {0, 0, 0, 0},          {1, 1, 1, 1},      {26, 0, 27, 3},
+        {0, 0, 40000, 0},      {500, 501, 0, 9},  {100000, 1, 40000, 70001},
+        {32768, 32768, 1, 32}, {200000, 0, 0, 1},
+    };
+
+    return kinds[trial][rank % 4];
+}
+enum { TRIALS = 8 };
+
+static int check_gathered(int trial, const int32_t *recv, const size_t *got)
+{
+    size_t at = 0;
+
+    for (int r = 0; r < hvd_size(); r++) {
+        want(got[r] == rows(trial, r));
+        for (size_t i = 0; i < got[r]; i++)
+            want(recv[at++] == mark(r, i));
+    }
+    return 0;
+}
+
+static int gather_one(int trial, int32_t *send, int32_t *recv, size_t cap,
+                      int in_place)
+{
+    size_t got[64], mine = rows(trial, hvd_rank());
+    int32_t *from = in_place ? recv : send;
+
+    memset(recv, 0xff, cap * sizeof(*recv));
+    for (size_t i = 0; i < mine; i++)
+        from[i] = mark(hvd_rank(), i);
+    want(hvd_allgather(from, mine, recv, cap, got, HVD_INT32, NULL) == 0);
+    return check_gathered(trial, recv, got);
+}
+
+static int gather_body(int rank, void *arg)
+{
+    size_t cap = 2 * ELEMS_MAX;
+    int32_t *send = malloc(ELEMS_MAX * sizeof(*send));
+    int32_t *recv = malloc(cap * sizeof(*recv));
+
+    (void)rank;
+    (void)arg;
+    want(send && recv && hvd_init() == 0);
+    for (int trial = 0; trial < TRIALS; trial++)
+        for (int in_place = 0; in_place < 2; in_place++)
+            want(gather_one(trial, send, recv, cap, in_place) == 0);
+    want(hvd_shutdown() == 0);
+    free(send);
+    free(recv);
+    return 0;
+}
+
+START_TEST(test_allgather)
+{
+    ck_assert_int_eq(world_run(_i, gather_body, NULL), 0);
+}
+END_TEST
+
+/* A rank without room fails alone and the others get everything; a rank
+ * may ask for the counts only. */
+static int room_body(int rank, void *arg)
+{
+    int32_t *send = calloc(ELEMS_MAX, sizeof(*send));
+    int32_t *recv = calloc(ELEMS_MAX, sizeof(*recv));
+    size_t got[64], total = 0;
+
+    (void)arg;
+    want(send && recv && hvd_init() == 0);
+    for (int trial = 1; trial < TRIALS; trial++) {
+        size_t mine = rows(trial, rank);
+        int rc;
+
+        total = 0;
+        for (int r = 0; r < hvd_size(); r++)
+            total += rows(trial, r);
+        for (size_t i = 0; i < mine; i++)
+            send[i] = mark(rank, i);
+        recv[0] = -5;
+        if (rank == 1) {
+            rc = hvd_allgather(send, mine, recv, total - 1, got, HVD_INT32,
+                               NULL);
+            want(rc == -HVD_EINVAL && recv[0] == -5);
+            want(strstr(hvd_error_message(), "has room for"));
+        } else if (rank == 2) {
+            want(hvd_allgather(send, mine, NULL, 0, got, HVD_INT32, NULL) == 0);
+        } else {
+            want(hvd_allgather(send, mine, recv, total, NULL, HVD_INT32,
+                               NULL) == 0);
+            for (int r = 0; r < hvd_size(); r++)
+                got[r] = rows(trial, r);
+            want(check_gathered(trial, recv, got) == 0);
+        }
+        for (int r = 0; r < hvd_size(); r++)
+            want(got[r] == rows(trial, r));
+        want(hvd_barrier(NULL) == 0);
+    }
+    want(hvd_shutdown() == 0);
+    free(send);
+    free(recv);
+    return 0;
+}
+
+START_TEST(test_allgather_room)
+{
+    ck_assert_int_eq(world_run(4, room_body, NULL), 0);
+}
+END_TEST
+
+/* Rank 0 raises a flag before it enters; nobody gets out before. */
+static int barrier_body(int rank, void *arg)
+{
+    (void)arg;
+    want(hvd_init() == 0);
+    for (int i = 1; i < 200; i++) {
+        int late = i % hvd_size();
+
+        if (rank == late)
+            atomic_store(&world_board->flag[0], i);
+        want(hvd_barrier(NULL) == 0);
+        want(atomic_load(&world_board->flag[0]) >= i);
+    }
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_barrier)
+{
+    ck_assert_int_eq(world_run(_i, barrier_body, NULL), 0);
+}
+END_TEST
+
+/* ---- Mismatches ---------------------------------------------------- */
+
+enum { MISMATCHES = 9 };
+
+struct wrong {
+    const char *name;
+    size_t count;
+    enum hvd_dtype dtype;
+    enum hvd_op op;
+    double prescale, postscale;
+};
+
+static int send_wrong(int trial, int odd, int32_t *buf)
+{
+    struct wrong w = {"grad.w1", 10, HVD_INT32, HVD_SUM, 1, 1};
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+    hvd_request *req = NULL;
+
+    if (odd) {
+        w.count = trial == 0 ? 12 : 10;
+        w.dtype = trial == 1 ? HVD_FLOAT32 : HVD_INT32;
+        w.op = trial == 2 ? HVD_MAX : HVD_SUM;
+        w.prescale = trial == 3 ? 0.5 : 1;
+        w.postscale = trial == 4 ? 0.25 : 1;
+        w.name = trial == 5 ? "grad.w2" : trial == 6 ? NULL : "grad.w1";
+    }
+    opts.prescale = w.prescale;
+    opts.postscale = w.postscale;
+    if (trial == 7)
+        want(hvd_broadcast_async("grad.w1", buf, buf, 10, HVD_INT32, odd, NULL,
+                                 &req) == 0);
+    else if (trial == 8 && odd)
+        want(hvd_barrier_async("grad.w1", NULL, &req) == 0);
+    else
+        want(hvd_allreduce_async(w.name, buf, buf, w.count, w.dtype, w.op,
+                                 &opts, &req) == 0);
+    return hvd_wait(req);
+}
+
+static int mismatch_body(int rank, void *arg)
+{
+    static const char *const texts[MISMATCHES] = {
+        "allreduce \"grad.w1\": rank 0 has count 10, rank 2 has count 12",
+        "allreduce \"grad.w1\": rank 0 has dtype int32, rank 2 has dtype "
+        "float32",
+        "allreduce \"grad.w1\": rank 0 has op sum, rank 2 has op max",
+        "allreduce \"grad.w1\": rank 0 has prescale 1, rank 2 has prescale "
+        "0.5",
+        "allreduce \"grad.w1\": rank 0 has postscale 1, rank 2 has "
+        "postscale 0.25",
+        "allreduce \"grad.w1\": rank 0 has name \"grad.w1\", rank 2 has "
+        "name \"grad.w2\"",
+        "allreduce \"grad.w1\": rank 0 has name \"grad.w1\", rank 2 has "
+        "name none",
+        "broadcast \"grad.w1\": rank 0 has root 0, rank 2 has root 1",
+        "allreduce \"grad.w1\": rank 0 has kind allreduce, rank 2 has kind "
+        "barrier",
+    };
+    int32_t buf[16], one = 1;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    for (int again = 0; again < 3; again++)
+        for (int t = 0; t < MISMATCHES; t++) {
+            for (int i = 0; i < 16; i++)
+                buf[i] = 100 * t + i;
+            want(send_wrong(t, rank == 2, buf) == -HVD_EMISMATCH);
+            want(strcmp(hvd_error_message(), texts[t]) == 0);
+            for (int i = 0; i < 16; i++)
+                want(buf[i] == 100 * t + i);
+            one = 1;
+            want(hvd_allreduce(&one, &one, 1, HVD_INT32, HVD_SUM, NULL) == 0);
+            want(one == hvd_size());
+        }
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_mismatch)
+{
+    ck_assert_int_eq(world_run(4, mismatch_body, NULL), 0);
+}
+END_TEST
+
+/* Large operations disagree before any data was used. */
+static int large_mismatch_body(int rank, void *arg)
+{
+    int32_t *buf = calloc(ELEMS_MAX, sizeof(*buf));
+
+    (void)arg;
+    want(buf && hvd_init() == 0);
+    for (int i = 0; i < 10; i++) {
+        size_t count = (size_t)(ELEMS_MAX - (rank == 1 ? 0 : i));
+
+        want(hvd_allreduce(buf, buf, count, HVD_INT32, HVD_SUM, NULL) ==
+             (i ? -HVD_EMISMATCH : 0));
+        buf[5] = 1;
+        want(hvd_allreduce(buf, buf, ELEMS_MAX, HVD_INT32, HVD_SUM, NULL) == 0);
+        want(buf[5] == hvd_size());
+    }
+    want(hvd_shutdown() == 0);
+    free(buf);
+    return 0;
+}
+
+START_TEST(test_large_mismatch)
+{
+    ck_assert_int_eq(world_run(3, large_mismatch_body, NULL), 0);
+}
+END_TEST
+
+/* ---- Arguments ----------------------------------------------------- */
+
+#define refuses(call, text)                                                  \
+    do {                                                                     \
+        ck_assert_int_eq(call, -HVD_EINVAL);                                 \
+        ck_assert_msg(strstr(hvd_error_message(), text),                     \
+                      "\"%s\" is not in \"%s\"", text, hvd_error_message()); \
+    } while (0)
+
+static int reduce4(const void *send, void *recv, int dtype, int op,
+                   const struct hvd_options *opts)
+{
+    return hvd_allreduce(send, recv, 4, (enum hvd_dtype)dtype, (enum hvd_op)op,
+                         opts);
+}
+
+START_TEST(test_allreduce_arguments)
+{
+    float a[8] = {0}, b[8];
+    unsigned char *odd = (unsigned char *)a + 1;
+
+    ck_assert_int_eq(hvd_init(), 0);
+    refuses(reduce4(a, b, 11, HVD_SUM, NULL), "not an enum hvd_dtype");
+    refuses(reduce4(a, b, -1, HVD_SUM, NULL), "not an enum hvd_dtype");
+    refuses(reduce4(a, b, HVD_FLOAT32, 2, NULL), "not defined");
+    refuses(reduce4(a, b, HVD_FLOAT32, 8, NULL), "not defined");
+    refuses(reduce4(a, b, HVD_FLOAT16, HVD_BAND, NULL),
+            "allreduce: band of float16 is not defined");
+    refuses(reduce4(a, b, HVD_BOOL, HVD_AVERAGE, NULL), "not defined");
+    refuses(reduce4(NULL, b, HVD_FLOAT32, HVD_SUM, NULL), "sendbuf is NULL");
+    refuses(reduce4(a, NULL, HVD_FLOAT32, HVD_SUM, NULL), "recvbuf is NULL");
+    refuses(reduce4(a, a + 1, HVD_FLOAT32, HVD_SUM, NULL), "overlap");
+    refuses(reduce4(a + 1, a, HVD_FLOAT32, HVD_SUM, NULL), "overlap");
+    refuses(reduce4(odd, b, HVD_FLOAT32, HVD_SUM, NULL), "not aligned");
+    refuses(hvd_allreduce(a, b, SIZE_MAX / 2, HVD_FLOAT32, HVD_SUM, NULL),
+            "do not fit");
+    ck_assert_int_eq(hvd_allreduce(NULL, NULL, 0, HVD_FLOAT32, HVD_SUM, NULL),
+                     0);
+    ck_assert_int_eq(reduce4(a, a + 4, HVD_FLOAT32, HVD_SUM, NULL), 0);
+    ck_assert_int_eq(hvd_shutdown(), 0);
+}
+END_TEST
+
+START_TEST(test_options)
+{
+    struct {
+        struct hvd_options now;
+        uint64_t later;
+    } future = {HVD_OPTIONS_INIT, 0};
+    struct hvd_options o = HVD_OPTIONS_INIT;
+    float a[4] = {1, 2, 3, 4};
+
+    ck_assert_int_eq(hvd_init(), 0);
+    o.size = 8;
+    refuses(reduce4(a, a, HVD_FLOAT32, HVD_SUM, &o), "HVD_OPTIONS_INIT");
+    o.size = 1 << 20;
+    refuses(reduce4(a, a, HVD_FLOAT32, HVD_SUM, &o), "HVD_OPTIONS_INIT");
+    o.size = sizeof(o);
+    o.postscale = 1.0 / 0.0;
+    refuses(reduce4(a, a, HVD_FLOAT32, HVD_SUM, &o), "not finite");
+    o.postscale = 2;
+    refuses(hvd_barrier(&o), "only reductions");
+    future.now.size = sizeof(future);
+    ck_assert_int_eq(reduce4(a, a, HVD_FLOAT32, HVD_SUM, &future.now), 0);
+    future.later = 1;
+    ck_assert_int_eq(reduce4(a, a, HVD_FLOAT32, HVD_SUM, &future.now),
+                     -HVD_EUNSUPPORTED);
+    ck_assert_int_eq(hvd_shutdown(), 0);
+}
+END_TEST
+
+START_TEST(test_other_arguments)
+{
+    hvd_request *req = NULL;
+    char name[300];
+    float a[4] = {0};
+    int done;
+
+    memset(name, 'n', sizeof(name));
+    name[299] = '\0';
+    ck_assert_int_eq(hvd_init(), 0);
+    refuses(hvd_broadcast(a, a, 4, HVD_FLOAT32, 1, NULL), "root 1");
+    refuses(hvd_broadcast(a, a, 4, HVD_FLOAT32, -1, NULL), "root -1");
+    refuses(hvd_broadcast(NULL, a, 4, HVD_FLOAT32, 0, NULL), "sendbuf");
+    refuses(hvd_allgather(a, 4, NULL, 4, NULL, HVD_FLOAT32, NULL),
+            "recvbuf is NULL");
+    refuses(hvd_allgather(a, 4, a, 3, NULL, HVD_FLOAT32, NULL), "room");
+    refuses(hvd_barrier_async(name, NULL, &req), "longer than 255");
+    refuses(hvd_barrier_async("b", NULL, NULL), "req is NULL");
+    refuses(hvd_wait(NULL), "hvd_wait");
+    refuses(hvd_test(NULL, &done), "hvd_test");
+    ck_assert_ptr_null(req);
+    ck_assert_int_eq(hvd_shutdown(), 0);
+}
+END_TEST
+
+START_TEST(test_names)
+{
+    ck_assert_uint_eq(hvd_dtype_size(HVD_BFLOAT16), 2);
+    ck_assert_uint_eq(hvd_dtype_size((enum hvd_dtype)99), 0);
+    ck_assert_str_eq(hvd_dtype_name(HVD_FLOAT64), "float64");
+    ck_assert_str_eq(hvd_dtype_name((enum hvd_dtype) - 1), "?");
+    ck_assert_str_eq(hvd_op_name(HVD_PRODUCT), "product");
+    ck_assert_str_eq(hvd_op_name((enum hvd_op)2), "?");
+    ck_assert_str_eq(hvd_status_text(-HVD_EPEER), hvd_status_text(HVD_EPEER));
+}
+END_TEST
+
+static Suite *collectives_suite(void)
+{
+    Suite *s = suite_create("collectives");
+    TCase *t = tcase_create("world");
+    TCase *a = tcase_create("arguments");
+
+    tcase_set_timeout(t, 200);
+    tcase_add_loop_test(t, test_broadcast, 1, 6);
+    tcase_add_loop_test(t, test_allgather, 1, 6);
+    tcase_add_test(t, test_allgather_room);
+    tcase_add_loop_test(t, test_barrier, 1, 5);
+    tcase_add_test(t, test_mismatch);
+    tcase_add_test(t, test_large_mismatch);
+    suite_add_tcase(s, t);
+    tcase_add_test(a, test_allreduce_arguments);
+    tcase_add_test(a, test_options);
+    tcase_add_test(a, test_other_arguments);
+    tcase_add_test(a, test_names);
+    suite_add_tcase(s, a);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(collectives_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

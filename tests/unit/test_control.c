@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lib/protocol/control.h: every message but LAUNCH (test_control_launch.c)
+ * there and back, and refused when fields are missing, unknown, of the wrong
+ * type or out of range.
+ */
+#include "lib/base/log.h"
+#include "lib/protocol/control.h"
+#include "tests/unit/unit_frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+START_TEST(test_not_an_object)
+{
+    static const struct {
+        const char *payload, *text;
+    } cases[] = {
+        {"", "hello: not a JSON object"},
+        {"[]", "hello: not a JSON object: another value"},
+        {"{", "hello: not a JSON object"},
+        {"{} x", "hello: not a JSON object"},
+        {"{\"pid\":1,\"pid\":2}", "hello: not a JSON object: duplicate"},
+        {"{\"a\":\"\\u0000\"}", "hello: not a JSON object"},
+        {"{\"a\":\"\xff\"}", "hello: not a JSON object"},
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hb_error err = HB_ERROR_INIT;
+        struct control_hello got;
+
+        ck_assert_int_eq(control_decode_hello(cases[i].payload,
+                                              strlen(cases[i].payload), &got,
+                                              &err),
+                         -HVD_EPROTO);
+        ck_assert_msg(strncmp(err.text, cases[i].text, strlen(cases[i].text)) ==
+                          0,
+                      "%s", err.text);
+    }
+}
+END_TEST
+
+START_TEST(test_hello)
+{
+    struct control_hello m = {(char *)"0.1.0", (char *)"h\xfe",
+                              (char *)"x86_64", 77, 16};
+    struct control_hello got;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+
+    ck_assert_int_eq(control_encode_hello(&b, &m), 0);
+    f = only_frame(&b, CONTROL_HELLO);
+    ck_assert_int_eq(control_decode_hello(f.payload, f.len, &got, NULL), 0);
+    ck_assert_str_eq(got.version, "0.1.0");
+    ck_assert_str_eq(got.host, "h\xfe");
+    ck_assert_str_eq(got.cpu, "x86_64");
+    ck_assert_int_eq(got.pid, 77);
+    ck_assert_int_eq(got.cpus, 16);
+    control_hello_fini(&got);
+    /* NULL strings travel as empty ones; a version must be given */
+    hb_buf_clear(&b);
+    m.cpu = NULL;
+    control_encode_hello(&b, &m);
+    f = only_frame(&b, CONTROL_HELLO);
+    ck_assert_int_eq(control_decode_hello(f.payload, f.len, &got, NULL), 0);
+    ck_assert_str_eq(got.cpu, "");
+    control_hello_fini(&got);
+    hb_buf_clear(&b);
+    m.version = NULL;
+    control_encode_hello(&b, &m);
+    f = only_frame(&b, CONTROL_HELLO);
+    ck_assert_int_eq(control_decode_hello(f.payload, f.len, &got, NULL),
+                     -HVD_EPROTO);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_started)
+{
+    static const char *const bad[] = {
+        "{}",           "{\"pids\":[]}",   "{\"pids\":[\"1\"]}",
+        "{\"pids\":3}", "{\"pids\":[-1]}", "{\"pids\":[2147483648]}"};
+    pid_t pids[3] = {10, 0, 2147483647};
+    struct control_started m = {pids, 3}, got;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    size_t i;
+
+    ck_assert_int_eq(control_encode_started(&b, &m), 0);
+    f = only_frame(&b, CONTROL_STARTED);
+    ck_assert_int_eq(control_decode_started(f.payload, f.len, &got, NULL), 0);
+    ck_assert_int_eq(got.count, 3);
+    ck_assert_mem_eq(got.pids, pids, sizeof(pids));
+    control_started_fini(&got);
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_int_eq(
+            control_decode_started(bad[i], strlen(bad[i]), &got, NULL),
+            -HVD_EPROTO);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_exited)
+{
+    struct control_exited m = {3,
+                               4711,
+                               137,
+                               9,
+                               1,
+                               CONTROL_CAUSE_OOM,
+                               (char *)"out of memory: cgroup limit 2 GiB",
+                               NULL,
+                               UINT64_C(123456789012345)};
+    struct control_exited got;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    int cause;
+
+    m.stderr_tail = (char *)(uintptr_t)all_bytes();
+    for (cause = CONTROL_CAUSE_EXIT; cause <= CONTROL_CAUSE_EXEC; cause++) {
+        m.cause = (enum control_cause)cause;
+        hb_buf_clear(&b);
+        ck_assert_int_eq(control_encode_exited(&b, &m), 0);
+        f = only_frame(&b, CONTROL_EXITED);
+        ck_assert_int_eq(control_decode_exited(f.payload, f.len, &got, NULL),
+                         0);
+        ck_assert_int_eq(got.rank, 3);
+        ck_assert_int_eq(got.pid, 4711);
+        ck_assert_int_eq(got.exit_code, 137);
+        ck_assert_int_eq(got.signal, 9);
+        ck_assert_int_eq(got.core_dumped, 1);
+        ck_assert_int_eq((int)got.cause, cause);
+        ck_assert_str_eq(got.detail, m.detail);
+        ck_assert_str_eq(got.stderr_tail, all_bytes());
+        ck_assert(got.when_ns == m.when_ns);
+        control_exited_fini(&got);
+    }
+    hb_buf_clear(&b);
+    m.when_ns = UINT64_MAX;
+    ck_assert_int_eq(control_encode_exited(&b, &m), -HVD_EINVAL);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_exited_refusals)
+{
+    static const char *const bad[] = {
+        "{\"rank\":-1}", "{\"rank\":65536}",
+        "{\"rank\":0,\"pid\":0,\"exit_code\":256}",
+        "{\"rank\":0,\"pid\":0,\"exit_code\":0,\"signal\":-1}",
+        ("{\"rank\":0,\"pid\":0,\"exit_code\":0,\"signal\":0,"
+         "\"core_dumped\":true,\"cause\":\"magic\"}")};
+    static const char *const fields[] = {"rank", "rank", "exit_code", "signal",
+                                         "cause"};
+    size_t i;
+
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct hb_error err = HB_ERROR_INIT;
+        struct control_exited got;
+        char expected[64];
+
+        ck_assert_int_eq(
+            control_decode_exited(bad[i], strlen(bad[i]), &got, &err),
+            -HVD_EPROTO);
+        snprintf(expected, sizeof(expected), "exited: field '%s' ", fields[i]);
+        ck_assert_msg(strncmp(err.text, expected, strlen(expected)) == 0, "%s",
+                      err.text);
+    }
+}
+END_TEST
+
+START_TEST(test_failed)
+{
+    struct control_failed m = {127, (char *)"./t\xe9st: no such file"}, got;
+    struct hb_buf b = HB_BUF_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct frame f;
+
+    ck_assert_int_eq(control_encode_failed(&b, &m), 0);
+    f = only_frame(&b, CONTROL_FAILED);
+    ck_assert_int_eq(control_decode_failed(f.payload, f.len, &got, NULL), 0);
+    ck_assert_int_eq(got.exit_code, 127);
+    ck_assert_str_eq(got.text, m.text);
+    control_failed_fini(&got);
+    ck_assert_int_eq(control_decode_failed("{\"exit_code\":0,\"text\":\"x\"}",
+                                           26, &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text,
+                     "failed: field 'exit_code' is 0, not from 1 to 255");
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_output_and_stdin)
+{
+    static const char binary[] = "\0\n\xff";
+    struct hb_buf b = HB_BUF_INIT;
+    struct control_bytes got;
+    struct frame f;
+
+    control_encode_output(&b, 5, 2, binary, 3);
+    f = only_frame(&b, CONTROL_OUTPUT);
+    ck_assert_int_eq(control_decode_output(f.payload, f.len, &got, NULL), 0);
+    ck_assert_int_eq(got.rank, 5);
+    ck_assert_int_eq(got.stream, 2);
+    ck_assert_uint_eq(got.len, 3);
+    ck_assert_mem_eq(got.bytes, binary, 3);
+    hb_buf_clear(&b);
+    control_encode_output(&b, 0, 1, NULL, 0);
+    f = only_frame(&b, CONTROL_OUTPUT);
+    ck_assert_int_eq(control_decode_output(f.payload, f.len, &got, NULL), 0);
+    ck_assert_uint_eq(got.len, 0);
+    hb_buf_clear(&b);
+    control_encode_stdin(&b, 65535, "in", 2);
+    f = only_frame(&b, CONTROL_STDIN);
+    ck_assert_int_eq(control_decode_stdin(f.payload, f.len, &got, NULL), 0);
+    ck_assert_int_eq(got.rank, 65535);
+    ck_assert_mem_eq(got.bytes, "in", 2);
+    hb_buf_clear(&b);
+    ck_assert_int_eq(control_encode_output(&b, 0, 1, "", FRAME_PAYLOAD_MAX),
+                     -HVD_EINVAL);
+    ck_assert_int_eq(control_encode_stdin(&b, 0, "", SIZE_MAX), -HVD_EINVAL);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_binary_refusals)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct control_bytes got;
+    char text[8];
+    uint32_t n;
+    int i;
+
+    ck_assert_int_eq(control_decode_output("\0\0\0\0", 4, &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "output: too short");
+    hb_error_clear(&err);
+    ck_assert_int_eq(control_decode_output("\0\0\0\0\3", 5, &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "output: field 'stream' is not 1 or 2");
+    ck_assert_int_eq(control_decode_output("\0\1\0\0\1", 5, &got, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_stdin("\xff\xff\xff\xff", 4, &got, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_stdin(NULL, 0, &got, NULL), -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_stdin_ack("\0\0\0\0", 4, &i, &n, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(
+        control_decode_stdin_ack("\0\1\0\0\0\0\0\0", 8, &i, &n, NULL),
+        -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_u32("\0\0\0\0\0", 5, &n, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_u32("", 0, &n, NULL), -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_log("", 0, &i, text, 8, NULL), -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_log("\x06", 1, &i, text, 8, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_abort("\0\0\0", 3, &i, text, 8, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_abort("\1\0\0\0", 4, &i, text, 8, NULL),
+                     -HVD_EPROTO);
+}
+END_TEST
+
+START_TEST(test_numbers_and_texts)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    char text[8];
+    uint32_t n;
+    int i;
+
+    control_encode_stdin_ack(&b, 7, 4096);
+    f = only_frame(&b, CONTROL_STDIN_ACK);
+    ck_assert_int_eq(control_decode_stdin_ack(f.payload, f.len, &i, &n, NULL),
+                     0);
+    ck_assert_int_eq(i, 7);
+    ck_assert_uint_eq(n, 4096);
+    hb_buf_clear(&b);
+    control_encode_u32(&b, CONTROL_KILL, 0xfffffffeu);
+    f = only_frame(&b, CONTROL_KILL);
+    ck_assert_int_eq(control_decode_u32(f.payload, f.len, &n, NULL), 0);
+    ck_assert_uint_eq(n, 0xfffffffeu);
+    hb_buf_clear(&b);
+    control_encode_log(&b, HB_LOG_WARNING, "long text");
+    f = only_frame(&b, CONTROL_LOG);
+    ck_assert_int_eq(control_decode_log(f.payload, f.len, &i, text, 8, NULL),
+                     0);
+    ck_assert_int_eq(i, HB_LOG_WARNING);
+    ck_assert_str_eq(text, "long te");
+    hb_buf_clear(&b);
+    control_encode_abort(&b, 2, "died");
+    f = only_frame(&b, CONTROL_ABORT);
+    ck_assert_int_eq(control_decode_abort(f.payload, f.len, &i, text, 8, NULL),
+                     0);
+    ck_assert_int_eq(i, 2);
+    ck_assert_str_eq(text, "died");
+    ck_assert_int_eq(control_decode_abort("\0\0\0\1a\0b", 7, &i, text, 8, NULL),
+                     0);
+    ck_assert_str_eq(text, "a?b");
+    hb_buf_free(&b);
+}
+END_TEST
+
+static int send_small(void *arg)
+{
+    struct hb_buf b[6];
+    int rc[6], i, worst = 0;
+
+    (void)arg;
+    memset(b, 0, sizeof(b));
+    rc[0] = control_encode_output(&b[0], 1, 1, "x", 1);
+    rc[1] = control_encode_stdin(&b[1], 1, "x", 1);
+    rc[2] = control_encode_stdin_ack(&b[2], 1, 1);
+    rc[3] = control_encode_u32(&b[3], CONTROL_KILL, 1);
+    rc[4] = control_encode_log(&b[4], 1, "x");
+    rc[5] = control_encode_abort(&b[5], 1, "x");
+    for (i = 0; i < 6; i++) {
+        ck_assert_int_eq(rc[i] < 0, hb_buf_len(&b[i]) == 0);
+        worst = rc[i] < 0 ? rc[i] : worst;
+        hb_buf_free(&b[i]);
+    }
+    return worst;
+}
+
+START_TEST(test_binary_allocation_failures)
+{
+    unit_fail_each(send_small, NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("control");
+    TCase *c = tcase_create("control");
+
+    tcase_add_test(c, test_not_an_object);
+    tcase_add_test(c, test_hello);
+    tcase_add_test(c, test_started);
+    tcase_add_test(c, test_exited);
+    tcase_add_test(c, test_exited_refusals);
+    tcase_add_test(c, test_failed);
+    tcase_add_test(c, test_output_and_stdin);
+    tcase_add_test(c, test_binary_refusals);
+    tcase_add_test(c, test_numbers_and_texts);
+    tcase_add_test(c, test_binary_allocation_failures);
+    suite_add_tcase(s, c);
+    return unit_run(s);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LAUNCH of lib/protocol/control.h: there and back with all the bytes that
+ * argv and environments may hold, at the sizes that jobs have, and refused
+ * with the field's name.
+ */
+#include "lib/protocol/control.h"
+#include "tests/unit/unit_frame.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+static void make_launch(struct control_launch *m, int rank_count)
+{
+    int i;
+
+    memset(m, 0, sizeof(*m));
+    m->job_id = hb_xstrdup("0123456789abcdef0123456789abcdef");
+    m->host = hb_xstrdup("node1");
+    m->cwd = hb_xstrdup("/home/u\xff");
+    for (i = 0; i < 32; i++)
+        m->secret[i] = (unsigned char)(i * 9);
+    m->size = rank_count + 4;
+    hb_strv_add(&m->argv, "./train");
+    hb_strv_add(&m->argv, all_bytes());
+    hb_strv_add(&m->argv, "");
+    hb_strv_add(&m->argv, "{\"hex\":\"41\"}");
+    hb_strv_add(&m->env, "A=gr\xc3\xbc\xc3\x9f \xf0\x9f\x98\x80");
+    hb_strv_addf(&m->env, "B=%s", all_bytes());
+    hb_strv_add(&m->env, "C=line\nline\t\"quoted\" \\ \x7f");
+    hb_strv_add(&m->env, "D=\xc3");
+    m->ranks = hb_xcalloc((size_t)rank_count, sizeof(*m->ranks));
+    m->rank_count = rank_count;
+    for (i = 0; i < rank_count; i++) {
+        struct control_rank *r = &m->ranks[i];
+
+        r->rank = 2 + i;
+        r->local_rank = i;
+        r->local_size = rank_count;
+        r->cross_rank = 1;
+        r->cross_size = 3;
+        r->stdin_open = i == 0;
+        hb_strv_addf(&r->env, "RANK=%d", 2 + i);
+    }
+    m->bind = CONTROL_BIND_NUMA;
+    m->gpus_per_rank = 2;
+    m->bind_gpu = 1;
+    m->grace_ms = 5000;
+}
+
+static void check_same_strv(const struct hb_strv *a, const struct hb_strv *b)
+{
+    size_t i;
+
+    ck_assert_uint_eq(a->count, b->count);
+    for (i = 0; i < a->count; i++)
+        ck_assert_str_eq(a->items[i], b->items[i]);
+}
+
+static void check_same_rank(const struct control_rank *a,
+                            const struct control_rank *b)
+{
+    ck_assert_int_eq(a->rank, b->rank);
+    ck_assert_int_eq(a->local_rank, b->local_rank);
+    ck_assert_int_eq(a->local_size, b->local_size);
+    ck_assert_int_eq(a->cross_rank, b->cross_rank);
+    ck_assert_int_eq(a->cross_size, b->cross_size);
+    ck_assert_int_eq(a->stdin_open, b->stdin_open);
+    check_same_strv(&a->env, &b->env);
+}
+
+static void check_launch_round_trip(const struct control_launch *m)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct control_launch got;
+    struct frame f;
+    int i;
+
+    ck_assert_int_eq(control_encode_launch(&b, m), 0);
+    f = only_frame(&b, CONTROL_LAUNCH);
+    ck_assert_msg(control_decode_launch(f.payload, f.len, &got, &err) == 0,
+                  "%s", err.text);
+    ck_assert_str_eq(got.job_id, m->job_id);
+    ck_assert_str_eq(got.host, m->host);
+    ck_assert_mem_eq(got.secret, m->secret, sizeof(m->secret));
+    ck_assert_int_eq(got.size, m->size);
+    ck_assert_str_eq(got.cwd, m->cwd);
+    check_same_strv(&got.argv, &m->argv);
+    check_same_strv(&got.env, &m->env);
+    ck_assert_int_eq(got.rank_count, m->rank_count);
+    for (i = 0; i < m->rank_count; i++)
+        check_same_rank(&got.ranks[i], &m->ranks[i]);
+    ck_assert_int_eq((int)got.bind, (int)m->bind);
+    ck_assert_int_eq(got.gpus_per_rank, m->gpus_per_rank);
+    ck_assert_int_eq(got.bind_gpu, m->bind_gpu);
+    ck_assert_int_eq(got.grace_ms, m->grace_ms);
+    control_launch_fini(&got);
+    control_launch_fini(&got);
+    hb_buf_free(&b);
+}
+
+START_TEST(test_launch_round_trip)
+{
+    struct control_launch m;
+
+    make_launch(&m, 1);
+    check_launch_round_trip(&m);
+    control_launch_fini(&m);
+    make_launch(&m, 3);
+    m.bind = CONTROL_BIND_NONE;
+    m.bind_gpu = 0;
+    m.grace_ms = 0;
+    check_launch_round_trip(&m);
+    control_launch_fini(&m);
+}
+END_TEST
+
+/* As large as jobs get: 1024 ranks, 200 kB of environment, and all of it
+ * not UTF-8, which doubles it. */
+START_TEST(test_large_launch)
+{
+    struct control_launch m;
+    char *value = hb_xmalloc(100001);
+    int i;
+
+    make_launch(&m, CONTROL_LOCAL_MAX);
+    memset(value, 'v', 100000);
+    value[100000] = '\0';
+    hb_strv_addf(&m.env, "TEXT=%s", value);
+    memset(value, 0xfe, 100000);
+    hb_strv_addf(&m.env, "BYTES=%s", value);
+    for (i = 0; i < 500; i++)
+        hb_strv_addf(&m.env, "NAME_%d=%0200d", i, i);
+    for (i = 0; i < m.rank_count; i++)
+        hb_strv_addf(&m.ranks[i].env, "CUDA_VISIBLE_DEVICES=%0300d", i);
+    check_launch_round_trip(&m);
+    control_launch_fini(&m);
+    hb_free(value);
+}
+END_TEST
+
+START_TEST(test_too_large_to_send)
+{
+    struct control_launch m;
+    struct hb_buf b = HB_BUF_INIT;
+    char *value = hb_xmalloc(FRAME_PAYLOAD_MAX);
+
+    make_launch(&m, 1);
+    memset(value, 'v', FRAME_PAYLOAD_MAX - 1);
+    value[FRAME_PAYLOAD_MAX - 1] = '\0';
+    hb_strv_add(&m.env, value);
+    ck_assert_int_eq(control_encode_launch(&b, &m), -HVD_EINVAL);
+    ck_assert_uint_eq(hb_buf_len(&b), 0);
+    control_launch_fini(&m);
+    hb_buf_free(&b);
+    hb_free(value);
+}
+END_TEST
+
+START_TEST(test_secret_and_values_not_in_errors)
+{
+    static const char bad[] = "{\"secret\":\"abcd\"}";
+    struct control_launch got;
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(control_decode_launch(bad, sizeof(bad) - 1, &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_ptr_null(strstr(err.text, "abcd"));
+}
+END_TEST
+
+/* Changes made to a good LAUNCH before it is decoded: `path` names a
+ * field, `rank.x` one of ranks[0]; a NULL value removes it. */
+struct change {
+    const char *path, *value, *text;
+};
+
+static const struct change launch_changes[] = {
+    {"job_id", NULL, "launch: field 'job_id' is missing"},
+    {"job_id", "\"0123\"", "launch: field 'job_id' is not 32 hex digits"},
+    {"job_id", "\"0123456789abcdef0123456789abcdeg\"",
+     "launch: field 'job_id' is not 32 hex digits"},
+    {"job_id", "7", "launch: field 'job_id' is not a string"},
+    {"host", NULL, "launch: field 'host' is missing"},
+    {"host", "\"\"", "launch: field 'host' is empty"},
+    {"host", "null", "launch: field 'host' is not a string"},
+    {"host", "{\"hex\":\"4\"}", "launch: field 'host' is not a string"},
+    {"host", "{\"hex\":\"4g\"}", "launch: field 'host' has bad hex digits"},
+    {"host", "{\"hex\":\"4100\"}", "launch: field 'host' has bad hex digits"},
+    {"host", "{\"hex\":\"41\",\"x\":1}",
+     "launch: field 'host' is not a string"},
+    {"host", "{}", "launch: field 'host' is not a string"},
+    {"host", "{\"hex\":7}", "launch: field 'host' is not a string"},
+    {"secret", NULL, "launch: field 'secret' is missing"},
+    {"secret", "\"00\"", "launch: field 'secret' is not 64 hex digits"},
+    {"size", NULL, "launch: field 'size' is missing"},
+    {"size", "0", "launch: field 'size' is 0, not from 1 to 65536"},
+    {"size", "-1", "launch: field 'size' is -1, not from 1 to 65536"},
+    {"size", "65537", "launch: field 'size' is 65537, not from 1 to 65536"},
+    {"size", "9223372036854775807",
+     "launch: field 'size' is "
+     "9223372036854775807, not from 1 to "
+     "65536"},
+    {"size", "2.0", "launch: field 'size' is not an integer"},
+    {"size", "\"2\"", "launch: field 'size' is not an integer"},
+    {"size", "1", "launch: field 'ranks' is not an array of a possible length"},
+    {"cwd", NULL, "launch: field 'cwd' is missing"},
+    {"cwd", "\"\"", "launch: field 'cwd' is empty"},
+    {"argv", NULL, "launch: field 'argv' is missing"},
+    {"argv", "[]", "launch: field 'argv' names no program"},
+    {"argv", "\"x\"", "launch: field 'argv' is not an array"},
+    {"argv", "[\"x\",1]", "launch: field 'argv' is not a string"},
+    {"env", NULL, "launch: field 'env' is missing"},
+    {"env", "{}", "launch: field 'env' is not an array"},
+    {"ranks", NULL, "launch: field 'ranks' is missing"},
+    {"ranks", "[]",
+     "launch: field 'ranks' is not an array of a possible length"},
+    {"ranks", "7",
+     "launch: field 'ranks' is not an array of a possible length"},
+    {"ranks", "[1,2]",
+     "launch: field 'ranks' holds something other than objects"},
+    {"bind", NULL, "launch: field 'bind' is missing"},
+    {"bind", "\"socket\"", "launch: field 'bind' has an unknown value"},
+    {"bind", "1", "launch: field 'bind' is not a string"},
+    {"gpus_per_rank", "0",
+     "launch: field 'gpus_per_rank' is 0, not from 1 to 1024"},
+    {"bind_gpu", "1", "launch: field 'bind_gpu' is not true or false"},
+    {"grace_ms", "-1",
+     "launch: field 'grace_ms' is -1, not from 0 to 86400000"},
+    {"grace_ms", NULL, "launch: field 'grace_ms' is missing"},
+    {"extra", "1", "launch: unknown field 'extra'"},
+    {"rank.rank", NULL, "launch: ranks[0]: field 'rank' is missing"},
+    {"rank.rank", "6", "launch: ranks[0]: field 'rank' is 6, not from 0 to 5"},
+    {"rank.rank", "3", "launch: ranks[1]: field 'rank' is 3, not from 4 to 5"},
+    {"rank.local_rank", "1",
+     "launch: ranks[0]: field 'local_rank' is 1, not from 0 to 0"},
+    {"rank.local_size", "3",
+     "launch: ranks[0]: field 'local_size' is 3, not from 2 to 2"},
+    {"rank.cross_rank", "3",
+     "launch: ranks[0]: field 'cross_rank' is 3, not from 0 to 2"},
+    {"rank.cross_size", "7",
+     "launch: ranks[0]: field 'cross_size' is 7, not from 1 to 6"},
+    {"rank.env", "[[]]",
+     "launch: ranks[0]: field 'env' is not a "
+     "string"},
+    {"rank.stdin_open", "0",
+     "launch: ranks[0]: field 'stdin_open' is not true or false"},
+    {"rank.more", "0", "launch: ranks[0]: unknown field 'more'"},
+};
+
+static char *changed_launch(const struct change *c)
+{
+    struct control_launch m;
+    struct hb_buf b = HB_BUF_INIT;
+    json_t *root, *object;
+    const char *name = c->path;
+    struct frame f;
+    char *text;
+
+    make_launch(&m, 2);
+    control_encode_launch(&b, &m);
+    f = only_frame(&b, CONTROL_LAUNCH);
+    object = root = json_loadb(f.payload, f.len, 0, NULL);
+    if (strncmp(name, "rank.", 5) == 0) {
+        object = json_array_get(json_object_get(root, "ranks"), 0);
+        name += 5;
+    }
+    if (c->value)
+        json_object_set_new(object, name,
+                            json_loads(c->value, JSON_DECODE_ANY, NULL));
+    else
+        json_object_del(object, name);
+    text = json_dumps(root, 0);
+    json_decref(root);
+    hb_buf_free(&b);
+    control_launch_fini(&m);
+    return text;
+}
+
+START_TEST(test_launch_refusals)
+{
+    const struct change *c = &launch_changes[_i];
+    struct hb_error err = HB_ERROR_INIT;
+    struct control_launch got;
+    char *text = changed_launch(c);
+
+    ck_assert_int_eq(control_decode_launch(text, strlen(text), &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, c->text);
+    ck_assert_ptr_null(got.ranks);
+    ck_assert_ptr_null(got.host);
+    ck_assert_int_eq(control_decode_launch(text, strlen(text), &got, NULL),
+                     -HVD_EPROTO);
+    free(text);
+}
+END_TEST
+
+static int encode_launch(void *arg)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    int rc = control_encode_launch(&b, arg);
+
+    ck_assert_int_eq(rc < 0, hb_buf_len(&b) == 0);
+    hb_buf_free(&b);
+    return rc;
+}
+
+static int decode_launch(void *arg)
+{
+    struct frame *f = arg;
+    struct control_launch got;
+    int rc = control_decode_launch(f->payload, f->len, &got, NULL);
+
+    control_launch_fini(&got);
+    return rc;
+}
+
+/* Of decoding, our own allocations are swept (control.h says why). */
+START_TEST(test_decode_allocation_failures)
+{
+    struct control_launch m;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+
+    make_launch(&m, 2);
+    control_encode_launch(&b, &m);
+    f = only_frame(&b, CONTROL_LAUNCH);
+    unit_fail_each(decode_launch, &f);
+    control_launch_fini(&m);
+    hb_buf_free(&b);
+}
+END_TEST
+
+/* Of encoding, jansson's as well.  A run may survive its failure: a string
+ * whose UTF-8 form could not be made still has its hex form. */
+START_TEST(test_encode_allocation_failures)
+{
+    struct control_launch m;
+    long n;
+    int fired = 1;
+
+    json_object_seed(1);
+    json_set_alloc_funcs(hb_malloc, hb_free);
+    make_launch(&m, 2);
+    for (n = 0; fired; n++) {
+        hb_alloc_fail_after(n);
+        encode_launch(&m);
+        fired = hb_alloc_fail_after(-1);
+    }
+    ck_assert_int_gt(n, 20);
+    check_launch_round_trip(&m);
+    control_launch_fini(&m);
+}
+END_TEST
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+int main(void)
+{
+    Suite *s = suite_create("control_launch");
+    TCase *c = tcase_create("launch");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, test_launch_round_trip);
+    tcase_add_test(c, test_large_launch);
+    tcase_add_test(c, test_too_large_to_send);
+    tcase_add_test(c, test_secret_and_values_not_in_errors);
+    tcase_add_loop_test(c, test_launch_refusals, 0, COUNT(launch_changes));
+    tcase_add_test(c, test_decode_allocation_failures);
+    tcase_add_test(c, test_encode_allocation_failures);
+    suite_add_tcase(s, c);
+    return unit_run(s);
+}

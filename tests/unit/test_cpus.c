@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/agent/cpus.h: topology from fixtures, and the binding plan. */
+#include "lib/agent/cpus.h"
+#include "lib/base/alloc.h"
+#include "lib/base/hvd_status.h"
+#include "tests/unit/agent_util.h"
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct fixture fixture;
+
+static void setup(void)
+{
+    fixture_open(&fixture);
+}
+
+static void teardown(void)
+{
+    fixture_close(&fixture);
+}
+
+/* Two sockets of two cores of two threads, numbered as Linux does:
+ * siblings are n and n + 4. */
+static void make_two_sockets(void)
+{
+    fixture_file(&fixture, "devices/system/node/online", "0-1\n");
+    fixture_file(&fixture, "devices/system/node/node0/cpulist", "0-1,4-5\n");
+    fixture_file(&fixture, "devices/system/node/node1/cpulist", "2-3,6-7\n");
+    for (int i = 0; i < 8; i++) {
+        char path[128], list[16];
+
+        snprintf(path, sizeof(path),
+                 "devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
+        snprintf(list, sizeof(list), "%d,%d\n", i % 4, i % 4 + 4);
+        fixture_file(&fixture, path, list);
+    }
+}
+
+/* The plan for `ranks` ranks on the CPUs `allowed`, as text: "0,4 1,5". */
+static void expect(const char *allowed, enum control_bind bind, int ranks,
+                   const char *expected)
+{
+    struct cpus_set set, *sets = hb_xcalloc((size_t)ranks, sizeof(*sets));
+    struct hb_buf text = HB_BUF_INIT;
+    struct cpus cpus;
+
+    ck_assert_int_eq(cpus_parse(allowed, &set), 0);
+    cpus_read(fixture.root, &set, &cpus);
+    cpus_plan(&cpus, bind, ranks, sets);
+    for (int r = 0; r < ranks; r++) {
+        if (r)
+            hb_buf_putc(&text, ' ');
+        cpus_format(&sets[r], &text);
+        cpus_set_fini(&sets[r]);
+    }
+    ck_assert_str_eq(hb_buf_data(&text), expected);
+    hb_buf_free(&text);
+    hb_free(sets);
+    cpus_fini(&cpus);
+    cpus_set_fini(&set);
+}
+
+START_TEST(test_topology)
+{
+    struct cpus_set all;
+    struct cpus c;
+
+    make_two_sockets();
+    ck_assert_int_eq(cpus_parse("0-7", &all), 0);
+    cpus_read(fixture.root, &all, &c);
+    ck_assert_int_eq(c.count, 8);
+    ck_assert_int_eq(c.cores, 4);
+    ck_assert_int_eq(c.nodes, 2);
+    ck_assert_int_eq(c.items[5].core, 1);
+    ck_assert_int_eq(c.items[6].node, 1);
+    cpus_fini(&c);
+    cpus_set_fini(&all);
+}
+END_TEST
+
+START_TEST(test_core)
+{
+    make_two_sockets();
+    expect("0-7", CONTROL_BIND_CORE, 1, "0-7");
+    expect("0-7", CONTROL_BIND_CORE, 2, "0-1,4-5 2-3,6-7");
+    expect("0-7", CONTROL_BIND_CORE, 3, "0-1,4-5 2,6 3,7");
+    expect("0-7", CONTROL_BIND_CORE, 4, "0,4 1,5 2,6 3,7");
+    expect("0-7", CONTROL_BIND_CORE, 6, "0,4 1,5 2,6 3,7 0,4 1,5");
+}
+END_TEST
+
+START_TEST(test_core_within_the_mask)
+{
+    make_two_sockets();
+    expect("1,5,7", CONTROL_BIND_CORE, 2, "1,5 7");
+    expect("3", CONTROL_BIND_CORE, 2, "3 3");
+}
+END_TEST
+
+START_TEST(test_numa)
+{
+    make_two_sockets();
+    expect("0-7", CONTROL_BIND_NUMA, 3, "0-1,4-5 2-3,6-7 0-1,4-5");
+    expect("2-3", CONTROL_BIND_NUMA, 2, "2-3 2-3");
+}
+END_TEST
+
+START_TEST(test_none)
+{
+    make_two_sockets();
+    expect("0-7", CONTROL_BIND_NONE, 2, "- -");
+}
+END_TEST
+
+START_TEST(test_no_sysfs_at_all)
+{
+    expect("0-3", CONTROL_BIND_CORE, 2, "0-1 2-3");
+    expect("0-3", CONTROL_BIND_NUMA, 2, "0-3 0-3");
+}
+END_TEST
+
+START_TEST(test_no_cpu_at_all)
+{
+    expect("", CONTROL_BIND_CORE, 2, "- -");
+}
+END_TEST
+
+START_TEST(test_parse)
+{
+    static const char *const bad[] = {
+        "x", "1-", "-1", "3-1", "1,x", "1 2", "8192", "99999999999999999999"};
+    struct cpus_set s;
+
+    ck_assert_int_eq(cpus_parse("8,0-2\n", &s), 0);
+    ck_assert_int_eq(s.count, 4);
+    ck_assert_int_eq(s.ids[3], 8);
+    cpus_set_fini(&s);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(cpus_parse(bad[i], &s) == -HVD_EINVAL, "%s", bad[i]);
+}
+END_TEST
+
+START_TEST(test_allowed_and_mask)
+{
+    struct cpus_set mine;
+    cpu_set_t *mask;
+    size_t bytes;
+
+    ck_assert_int_eq(cpus_allowed(&mine, NULL), 0);
+    ck_assert_int_ge(mine.count, 1);
+    mask = cpus_mask(&mine, &bytes);
+    ck_assert_int_eq(CPU_COUNT_S(bytes, mask), mine.count);
+    ck_assert(CPU_ISSET_S((size_t)mine.ids[0], bytes, mask));
+    CPU_FREE(mask);
+    cpus_set_fini(&mine);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("cpus");
+    TCase *t = tcase_create("cpus");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, test_topology);
+    tcase_add_test(t, test_core);
+    tcase_add_test(t, test_core_within_the_mask);
+    tcase_add_test(t, test_numa);
+    tcase_add_test(t, test_none);
+    tcase_add_test(t, test_no_sysfs_at_all);
+    tcase_add_test(t, test_no_cpu_at_all);
+    tcase_add_test(t, test_parse);
+    tcase_add_test(t, test_allowed_and_mask);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return unit_run(suite());
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/agent/endpoint.h: who is let in, with raw clients on the same loop. */
+#include "tests/unit/unit.h"
+#include "tests/unit/worker_client.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+START_TEST(test_name_is_random_and_abstract)
+{
+    struct endpoint other;
+
+    ck_assert_int_eq(strncmp(endpoint.name, "unix:@hvd-", 10), 0);
+    ck_assert_uint_eq(strlen(endpoint.name), 10 + 32);
+    ck_assert_int_eq(endpoint_init(&other, &loop, &job, 4, NULL, NULL), 0);
+    ck_assert_str_ne(endpoint.name, other.name);
+    endpoint_close(&other);
+    run_turns(2);
+    endpoint_fini(&other);
+}
+END_TEST
+
+START_TEST(test_welcome)
+{
+    struct worker_welcome m;
+    struct client c;
+
+    client_open(&c);
+    send_hello(&c, 11, WORKER_ABI);
+    expect_welcome(&c, &m);
+    ck_assert_uint_eq(m.rank, 11);
+    ck_assert_uint_eq(m.size, 20);
+    ck_assert_uint_eq(m.local_rank, 1);
+    ck_assert_uint_eq(m.local_size, RANKS);
+    ck_assert_uint_eq(m.cross_rank, 1);
+    ck_assert_uint_eq(m.cpus, 4);
+    ck_assert_uint_eq(m.local_ranks[2], 12);
+    ck_assert_str_eq(m.host, job.host);
+    ck_assert_str_eq(m.job_id, job.job_id);
+    ck_assert_mem_eq(m.secret, job.secret, sizeof(m.secret));
+    client_close(&c);
+}
+END_TEST
+
+START_TEST(test_refusals)
+{
+    struct client a, b;
+
+    client_open(&b);
+    send_hello(&b, 11, WORKER_ABI + 1);
+    expect_text(&b, WORKER_REFUSED, "same release");
+    expect_end(&b);
+    client_close(&b);
+
+    client_open(&b);
+    send_hello(&b, 13, WORKER_ABI);
+    expect_text(&b, WORKER_REFUSED, "rank 13 does not belong to host here");
+    client_close(&b);
+
+    greet(&a, 11);
+    client_open(&b);
+    send_hello(&b, 11, WORKER_ABI);
+    expect_text(&b, WORKER_REFUSED, "rank 11 is taken by pid");
+    expect_end(&b);
+    client_close(&b);
+    client_close(&a); /* then the rank may come again */
+    run_turns(4);
+    greet(&a, 11);
+    client_close(&a);
+
+    endpoint_rank_ended(&endpoint, 1, "rank 11: gone");
+    client_open(&b);
+    send_hello(&b, 11, WORKER_ABI);
+    expect_text(&b, WORKER_REFUSED, "has ended already");
+    client_close(&b);
+}
+END_TEST
+
+static void expect_garbage_refused(const char *bytes, size_t len)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    struct client c;
+
+    client_open(&c);
+    hb_buf_append(&b, bytes, len);
+    client_send(&c, &b);
+    expect_text(&c, WORKER_REFUSED, "not libhvd's protocol");
+    expect_end(&c);
+    client_close(&c);
+}
+
+START_TEST(test_garbage)
+{
+    struct hb_buf b = HB_BUF_INIT;
+
+    expect_garbage_refused("GET / HTTP/1.1\r\n\r\n", 18);
+    worker_encode_leave(&b, 1); /* before HELLO */
+    expect_garbage_refused(hb_buf_data(&b), hb_buf_len(&b));
+    hb_buf_clear(&b);
+    frame_encode(&b, WORKER_HELLO, "short", 5);
+    expect_garbage_refused(hb_buf_data(&b), hb_buf_len(&b));
+    hb_buf_clear(&b);
+    frame_encode(&b, WORKER_HELLO,
+                 "a frame that is far longer than any that libhvd sends to "
+                 "its agent",
+                 66);
+    expect_garbage_refused(hb_buf_data(&b), hb_buf_len(&b));
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_connections_are_bounded)
+{
+    enum { MANY = 2 * RANKS + 40 };
+    struct client c[MANY];
+    int closed = 0;
+
+    for (int i = 0; i < MANY; i++)
+        client_open(&c[i]);
+    run_turns(10);
+    ck_assert_int_le(endpoint.conn_count, 2 * RANKS + 8);
+    for (int i = 0; i < MANY; i++)
+        closed += client_receive(&c[i]) == 0;
+    ck_assert_int_eq(closed, MANY - endpoint.conn_count);
+    close_all(c, MANY);
+    run_turns(10);
+    ck_assert_int_eq(endpoint.conn_count, 0);
+}
+END_TEST
+
+/* Only where this process may change its uid. */
+START_TEST(test_another_user_is_not_listened_to)
+{
+    pid_t pid;
+    int status;
+
+    if (geteuid() != 0)
+        return;
+    pid = fork();
+    if (pid == 0) {
+        struct client c;
+        char byte;
+
+        if (setuid(65534) < 0)
+            _exit(2);
+        client_open(&c);
+        _exit(recv(c.fd, &byte, 1, 0) == 0 ? 0 : 1);
+    }
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* A client that never reads is dropped; the others are served. */
+START_TEST(test_slow_client)
+{
+    struct client c[RANKS], slow;
+    struct hb_buf b = HB_BUF_INIT;
+
+    endpoint_rank_ended(&endpoint, 1, "rank 11: gone");
+    greet(&slow, 10);
+    for (uint32_t i = 1; i < 20000; i++) {
+        ssize_t n;
+
+        worker_encode_join(&b, &(struct worker_join){i, SEGMENT_BYTES});
+        n = send(slow.fd, hb_buf_data(&b), hb_buf_len(&b),
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        hb_buf_clear(&b);
+        run_turns(1);
+        if (n < 0 && errno != EAGAIN)
+            break;
+    }
+    hb_buf_free(&b);
+    run_turns(8);
+    ck_assert_int_eq(endpoint.conn_count, 0);
+    greet(&c[0], 12);
+    client_close(&c[0]);
+    client_close(&slow);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("endpoint");
+    TCase *t = tcase_create("endpoint");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, clients_setup, clients_teardown);
+    tcase_add_test(t, test_name_is_random_and_abstract);
+    tcase_add_test(t, test_welcome);
+    tcase_add_test(t, test_refusals);
+    tcase_add_test(t, test_garbage);
+    tcase_add_test(t, test_connections_are_bounded);
+    tcase_add_test(t, test_another_user_is_not_listened_to);
+    tcase_add_test(t, test_slow_client);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return unit_run(suite());
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the others see when a rank dies, leaves, forks, or loses its agent.
+ */
+#include "lib/base/clock.h"
+#include "runtime/hvd.h"
+#include "tests/unit/world.h"
+
+#include <check.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 4, LARGE = 300000, SOON_MS = 2000 };
+
+/* How a rank ends: index into its world's wait_status. */
+static int ended_well(const struct world *w, int rank)
+{
+    return w->wait_status[rank] == 0;
+}
+
+/* ---- Death --------------------------------------------------------- */
+
+/* Collectives without end, until one fails. */
+static int until_failure(int trial)
+{
+    static int32_t buf[LARGE], all[RANKS * 100];
+    size_t counts[] = {1, 1000, LARGE};
+    int rc = 0;
+
+    for (int i = 0; rc == 0; i++) {
+        atomic_fetch_add(&world_board->word[hvd_rank()], 1);
+        switch ((i + trial) % 4) {
+        case 0:
+            rc = hvd_barrier(NULL);
+            break;
+        case 1:
+            rc = hvd_broadcast(buf, buf, counts[trial % 3], HVD_INT32,
+                               i % RANKS, NULL);
+            break;
+        case 2:
+            rc = hvd_allgather(buf, 100, all, RANKS * 100, NULL, HVD_INT32,
+                               NULL);
+            break;
+        default:
+            rc = hvd_allreduce(buf, buf, counts[trial % 3], HVD_INT32, HVD_SUM,
+                               NULL);
+        }
+    }
+    return rc;
+}
+
+static int survivor(int rc)
+{
+    int32_t v = 1;
+    hvd_request *req = NULL;
+
+    want(rc == -HVD_EPEER);
+    want(strcmp(hvd_error_message(),
+                "rank 2 on host testhost: killed by signal 9") == 0);
+    /* It stays so, blocking or not, and shutting down works. */
+    want(hvd_allreduce(&v, &v, 1, HVD_INT32, HVD_SUM, NULL) == -HVD_EPEER);
+    want(hvd_barrier_async("x", NULL, &req) == 0);
+    want(hvd_wait(req) == -HVD_EPEER);
+    want(strstr(hvd_error_message(), "rank 2 on host testhost"));
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+/* Rank 0 asks for rank 2's life after some operations. */
+static int death_body(int rank, void *arg)
+{
+    int trial = *(int *)arg;
+
+    want(hvd_init() == 0);
+    want(hvd_barrier(NULL) == 0);
+    if (rank == 0)
+        atomic_store(&world_board->kill_rank, 2 + 1);
+    return survivor(until_failure(trial));
+}
+
+START_TEST(test_death_at_random_points)
+{
+    int trial = _i;
+    struct world w = {.size = RANKS, .body = death_body, .arg = &trial};
+
+    ck_assert_int_eq(world_run_with(&w), 1);
+    ck_assert(WIFSIGNALED(w.wait_status[2]));
+}
+END_TEST
+
+/* The others are asleep in a collective when it happens: how long the
+ * sleepers take is bounded, loosely, for slow machines. */
+static int death_asleep_body(int rank, void *arg)
+{
+    uint64_t before_ns;
+    int rc;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    want(hvd_barrier(NULL) == 0);
+    if (rank == 2) {
+        while (atomic_load(&world_board->flag[0]) < RANKS - 1)
+            sched_yield();
+        usleep(50000); /* likely asleep by now; right either way */
+        atomic_store(&world_board->word[8], hb_now_ns());
+        raise(SIGKILL);
+    }
+    atomic_fetch_add(&world_board->flag[0], 1);
+    rc = hvd_barrier(NULL);
+    before_ns = atomic_load(&world_board->word[8]);
+    want(hb_now_ns() - before_ns < (uint64_t)SOON_MS * 1000000);
+    return survivor(rc);
+}
+
+START_TEST(test_death_asleep)
+{
+    struct world w = {.size = RANKS, .body = death_asleep_body};
+
+    ck_assert_int_eq(world_run_with(&w), 1);
+    ck_assert(WIFSIGNALED(w.wait_status[2]));
+}
+END_TEST
+
+/* Some wait in hvd_wait, driven by the engine thread or by themselves. */
+static int death_async_body(int rank, void *arg)
+{
+    static int32_t buf[1000];
+    hvd_request *reqs[10];
+
+    (void)arg;
+    want(hvd_init() == 0);
+    want(hvd_barrier(NULL) == 0);
+    if (rank == 2)
+        raise(SIGKILL);
+    for (int i = 0; i < 10; i++)
+        want(hvd_allreduce_async(NULL, buf + i * 100, buf + i * 100, 100,
+                                 HVD_INT32, HVD_SUM, NULL, &reqs[i]) == 0);
+    for (int i = 0; i < 9; i++)
+        want(hvd_wait(reqs[i]) == -HVD_EPEER);
+    return survivor(hvd_wait(reqs[9]));
+}
+
+START_TEST(test_death_async)
+{
+    struct world w = {.size = RANKS, .body = death_async_body};
+
+    ck_assert_int_eq(world_run_with(&w), 1);
+}
+END_TEST
+
+/* ---- Leaving ------------------------------------------------------- */
+
+static int left_error(int rc, int by)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "rank %d on host testhost has shut down", by);
+    want(rc == -HVD_ESHUTDOWN);
+    want(strcmp(hvd_error_message(), text) == 0);
+    return 0;
+}
+
+/* Rank 1 leaves after the operation that all published: that one completes
+ * everywhere, the next one does not. */
+static int leave_body(int rank, void *arg)
+{
+    static int32_t buf[LARGE];
+    size_t counts[] = {1, 3000, LARGE};
+    size_t count = counts[*(int *)arg % 3];
+
+    want(hvd_init() == 0);
+    for (size_t i = 0; i < count; i++)
+        buf[i] = 1;
+    want(hvd_allreduce(buf, buf, count, HVD_INT32, HVD_SUM, NULL) == 0);
+    for (size_t i = 0; i < count; i++)
+        want(buf[i] == RANKS);
+    if (rank == 1) {
+        want(hvd_shutdown() == 0);
+        want(hvd_barrier(NULL) == -HVD_ENOTINIT);
+        return 0;
+    }
+    want(left_error(hvd_barrier(NULL), 1) == 0);
+    want(left_error(hvd_barrier(NULL), 1) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_leave)
+{
+    ck_assert_int_eq(world_run(RANKS, leave_body, &_i), 0);
+}
+END_TEST
+
+/* A rank that exits without hvd_shutdown has left, not died; what woke the
+ * others is its destructor. */
+static int exit_body(int rank, void *arg)
+{
+    (void)arg;
+    want(hvd_init() == 0);
+    want(hvd_barrier(NULL) == 0);
+    if (rank == 3) {
+        usleep(20000); /* the others are asleep, likely */
+        return 0;
+    }
+    want(left_error(hvd_barrier(NULL), 3) == 0);
+    return 0; /* and these do not call hvd_shutdown either */
+}
+
+START_TEST(test_exit_without_shutdown)
+{
+    ck_assert_int_eq(world_run(RANKS, exit_body, NULL), 0);
+}
+END_TEST
+
+/* ---- The agent ----------------------------------------------------- */
+
+static int orphan_body(int rank, void *arg)
+{
+    (void)arg;
+    want(hvd_init() == 0);
+    if (rank == 1) {
+        while (!atomic_load(&world_board->flag[0]))
+            sched_yield();
+        return hvd_shutdown();
+    }
+    want(hvd_barrier(NULL) == -HVD_ECLOSED);
+    want(strstr(hvd_error_message(), "agent on this host is gone"));
+    atomic_store(&world_board->flag[0], 1);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_agent_gone)
+{
+    struct world w = {.size = 2, .body = orphan_body, .fault = WORLD_GONE};
+
+    ck_assert_int_eq(world_run_with(&w), 0);
+}
+END_TEST
+
+/* ---- Fork ---------------------------------------------------------- */
+
+static int in_child(void)
+{
+    int32_t v = 1;
+
+    want(!hvd_is_initialized());
+    want(hvd_rank() == -HVD_ENOTINIT);
+    want(hvd_allreduce(&v, &v, 1, HVD_INT32, HVD_SUM, NULL) == -HVD_ENOTINIT);
+    want(hvd_init() == -HVD_EUNSUPPORTED);
+    want(strstr(hvd_error_message(), "forked from rank 1"));
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+/* The child's exit, destructor included, does not disturb its parent. */
+static int fork_body(int rank, void *arg)
+{
+    (void)arg;
+    want(hvd_init() == 0);
+    if (rank == 1) {
+        int status = -1;
+        pid_t pid = fork();
+
+        if (pid == 0)
+            exit(in_child());
+        want(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        int32_t v = 1;
+
+        want(hvd_allreduce(&v, &v, 1, HVD_INT32, HVD_SUM, NULL) == 0);
+        want(v == 2);
+    }
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_fork)
+{
+    struct world w = {.size = 2, .body = fork_body};
+
+    ck_assert_int_eq(world_run_with(&w), 0);
+    ck_assert(ended_well(&w, 1));
+}
+END_TEST
+
+static Suite *failure_suite(void)
+{
+    Suite *s = suite_create("failure");
+    TCase *t = tcase_create("failure");
+
+    tcase_set_timeout(t, 200);
+    tcase_add_loop_test(t, test_death_at_random_points, 0, 24);
+    tcase_add_test(t, test_death_asleep);
+    tcase_add_test(t, test_death_async);
+    tcase_add_loop_test(t, test_leave, 0, 30);
+    tcase_add_test(t, test_exit_without_shutdown);
+    tcase_add_test(t, test_agent_gone);
+    tcase_add_test(t, test_fork);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(failure_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

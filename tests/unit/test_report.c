@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/job/report: what is said about a failed job. */
+#include "lib/job/report.h"
+#include "tests/unit/unit.h"
+
+#include <string.h>
+
+static struct host_entry entries[2] = {{.name = (char *)"a"},
+                                       {.name = (char *)"b"}};
+static struct plan_host hosts[2] = {{&entries[0], 0, 0, 4},
+                                    {&entries[1], 1, 4, 4}};
+static struct plan_rank ranks[8] = {
+    {.rank = 0, .host = 0}, {.rank = 1, .host = 0}, {.rank = 2, .host = 0},
+    {.rank = 3, .host = 0}, {.rank = 4, .host = 1}, {.rank = 5, .host = 1},
+    {.rank = 6, .host = 1}, {.rank = 7, .host = 1}};
+static const struct plan plan = {ranks, 8, hosts, 2};
+
+static struct control_exited failure(int rank, int code)
+{
+    return (struct control_exited){.rank = rank,
+                                   .pid = 4711,
+                                   .exit_code = code,
+                                   .detail = (char *)"",
+                                   .stderr_tail = (char *)""};
+}
+
+static struct control_exited killed(int rank, int signo)
+{
+    struct control_exited e = failure(rank, 128 + signo);
+
+    e.signal = signo;
+    e.cause = CONTROL_CAUSE_SIGNAL;
+    return e;
+}
+
+static void expect(struct report r, const char *want)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    r.plan = &plan;
+    report_format(&out, &r);
+    ck_assert_str_eq(hb_buf_data(&out), want);
+    hb_buf_free(&out);
+}
+
+static void expect_one(struct control_exited e, int ended, const char *want)
+{
+    expect((struct report){.failed = &e,
+                           .failed_count = 1,
+                           .ended = ended,
+                           .exit_code = e.exit_code},
+           want);
+}
+
+START_TEST(success_is_silent)
+{
+    expect((struct report){.exit_code = 0}, "");
+}
+END_TEST
+
+START_TEST(exit_code)
+{
+    expect_one(failure(5, 7), 7,
+               "hvdrun: rank 5 on host b (pid 4711) failed: exit code 7\n"
+               "hvdrun: ended the other 7 ranks; exit code 7\n");
+    expect_one(failure(1, 7), 2,
+               "hvdrun: rank 1 on host a (pid 4711) failed: exit code 7\n"
+               "hvdrun: ended 2 other ranks; exit code 7\n");
+    expect_one(failure(1, 7), 1,
+               "hvdrun: rank 1 on host a (pid 4711) failed: exit code 7\n"
+               "hvdrun: ended 1 other rank; exit code 7\n");
+    expect_one(failure(1, 7), 0,
+               "hvdrun: rank 1 on host a (pid 4711) failed: exit code 7\n");
+}
+END_TEST
+
+START_TEST(signals)
+{
+    struct control_exited e = killed(1, 11);
+
+    e.core_dumped = 1;
+    expect_one(e, 0,
+               "hvdrun: rank 1 on host a (pid 4711) failed: killed by "
+               "signal 11 (SIGSEGV), core dumped\n");
+    e = killed(0, 9);
+    e.cause = CONTROL_CAUSE_OOM;
+    e.detail = (char *)"out of memory: cgroup limit 2 GiB";
+    expect_one(e, 0,
+               "hvdrun: rank 0 on host a (pid 4711) failed: killed by "
+               "signal 9 (SIGKILL): out of memory: cgroup limit 2 GiB\n");
+}
+END_TEST
+
+START_TEST(signal_names)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    report_signal_name(&out, 15);
+    ck_assert_str_eq(hb_buf_data(&out), "SIGTERM");
+    hb_buf_clear(&out);
+    report_signal_name(&out, 200);
+    ck_assert_str_eq(hb_buf_data(&out), "signal 200");
+    hb_buf_free(&out);
+}
+END_TEST
+
+START_TEST(never_started)
+{
+    struct control_exited e[3] = {failure(0, 127), failure(1, 127),
+                                  failure(2, 127)};
+
+    for (int i = 0; i < 3; i++) {
+        e[i].cause = CONTROL_CAUSE_EXEC;
+        e[i].detail = (char *)"nosuch: command not found";
+    }
+    expect((struct report){.failed = e, .failed_count = 3, .exit_code = 127},
+           "hvdrun: rank 0 on host a could not be started: nosuch: command "
+           "not found\n"
+           "hvdrun: ranks 1, 2 failed too: nosuch: command not found\n");
+}
+END_TEST
+
+START_TEST(shows_tail)
+{
+    struct control_exited e = failure(3, 1);
+
+    e.stderr_tail = (char *)"Traceback\r\n\n  x\x1b[2J = 1\n";
+    expect_one(e, 0,
+               "hvdrun: rank 3 on host a (pid 4711) failed: exit code 1\n"
+               "hvdrun: last lines of rank 3's stderr:\n"
+               "  Traceback\n"
+               "  \n"
+               "    x?[2J = 1\n");
+    e.stderr_tail = (char *)"\n\n";
+    expect_one(e, 0,
+               "hvdrun: rank 3 on host a (pid 4711) failed: exit code 1\n");
+}
+END_TEST
+
+START_TEST(tail_is_short)
+{
+    struct control_exited e = failure(0, 1);
+    struct hb_buf tail = HB_BUF_INIT, out = HB_BUF_INIT;
+    struct report r = {.plan = &plan, .failed = &e, .failed_count = 1};
+    const char *p;
+    int lines = 0;
+
+    for (int i = 1; i <= 50; i++)
+        hb_buf_printf(&tail, "line %d\n", i);
+    e.stderr_tail = hb_buf_data(&tail);
+    report_format(&out, &r);
+    ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "\n  line 41\n"));
+    ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "\n  line 50\n"));
+    for (p = hb_buf_data(&out); (p = strstr(p, "\n  line")); p++)
+        lines++;
+    ck_assert_int_eq(lines, REPORT_TAIL_LINES);
+    hb_buf_free(&tail);
+    hb_buf_free(&out);
+}
+END_TEST
+
+START_TEST(others_fold)
+{
+    struct control_exited e[6] = {killed(1, 11), failure(5, 1), failure(0, 1),
+                                  failure(4, 1), failure(6, 1), killed(7, 6)};
+
+    expect(
+        (struct report){
+            .failed = e, .failed_count = 6, .ended = 2, .exit_code = 139},
+        "hvdrun: rank 1 on host a (pid 4711) failed: killed by signal 11 "
+        "(SIGSEGV)\n"
+        "hvdrun: ranks 0, 4-6 failed too: exit code 1; rank 7 failed "
+        "too: killed by signal 6 (SIGABRT)\n"
+        "hvdrun: ended 2 other ranks; exit code 139\n");
+}
+END_TEST
+
+START_TEST(many_reasons_fold_too)
+{
+    struct control_exited e[8];
+
+    for (int i = 0; i < 8; i++)
+        e[i] = failure(i, i + 1);
+    expect((struct report){.failed = e, .failed_count = 8, .exit_code = 1},
+           "hvdrun: rank 0 on host a (pid 4711) failed: exit code 1\n"
+           "hvdrun: rank 1 failed too: exit code 2; rank 2 failed too: exit "
+           "code 3; rank 3 failed too: exit code 4; ranks 4-7 failed too: "
+           "other reasons\n");
+}
+END_TEST
+
+START_TEST(four_reasons_are_named)
+{
+    struct control_exited e[5];
+
+    for (int i = 0; i < 5; i++)
+        e[i] = failure(i, i + 1);
+    expect((struct report){.failed = e, .failed_count = 5, .exit_code = 1},
+           "hvdrun: rank 0 on host a (pid 4711) failed: exit code 1\n"
+           "hvdrun: rank 1 failed too: exit code 2; rank 2 failed too: exit "
+           "code 3; rank 3 failed too: exit code 4; rank 4 failed too: exit "
+           "code 5\n");
+}
+END_TEST
+
+START_TEST(other_cause)
+{
+    struct control_exited e = failure(2, 3);
+
+    expect((struct report){.cause = "too late", .ended = 8, .exit_code = 124},
+           "hvdrun: too late\nhvdrun: ended 8 ranks; exit code 124\n");
+    expect((struct report){.cause = "too late",
+                           .failed = &e,
+                           .failed_count = 1,
+                           .ended = 7,
+                           .exit_code = 124},
+           "hvdrun: too late\nhvdrun: rank 2 failed too: exit code 3\n"
+           "hvdrun: ended the other 7 ranks; exit code 124\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("report");
+    TCase *tc = tcase_create("all");
+
+    tcase_add_test(tc, success_is_silent);
+    tcase_add_test(tc, exit_code);
+    tcase_add_test(tc, signals);
+    tcase_add_test(tc, signal_names);
+    tcase_add_test(tc, never_started);
+    tcase_add_test(tc, shows_tail);
+    tcase_add_test(tc, tail_is_short);
+    tcase_add_test(tc, others_fold);
+    tcase_add_test(tc, many_reasons_fold_too);
+    tcase_add_test(tc, four_reasons_are_named);
+    tcase_add_test(tc, other_cause);
+    suite_add_tcase(suite, tc);
+    return unit_run(suite);
+}

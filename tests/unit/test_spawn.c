@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/agent/spawn.h and program.h: starting programs, and why not. */
+#include "lib/agent/program.h"
+#include "lib/agent/spawn.h"
+#include "lib/base/alloc.h"
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TEXT_MAX = 4096 };
+
+static char no_env_text[] = "HVD_TEST=1";
+static char *test_env[] = {no_env_text, NULL};
+
+/* Descriptors 0 to 2 of a child, with its stdout and stderr to be read. */
+struct io {
+    int null_fd, out[2];
+};
+
+static void io_open(struct io *io)
+{
+    io->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(io->null_fd, 3);
+    ck_assert_int_eq(pipe2(io->out, O_CLOEXEC), 0);
+}
+
+static void io_close(struct io *io)
+{
+    close(io->null_fd);
+    close(io->out[0]);
+    close(io->out[1]);
+}
+
+static struct spawn_options options(const struct io *io, const char *path,
+                                    char **argv)
+{
+    return (struct spawn_options){
+        .path = path,
+        .argv = argv,
+        .envp = test_env,
+        .stdio = {io->null_fd, io->out[1], io->out[1]},
+    };
+}
+
+static int wait_for(const struct spawn_child *child, siginfo_t *info)
+{
+    memset(info, 0, sizeof(*info));
+    ck_assert_int_eq(waitid(P_PID, (id_t)child->pid, info, WEXITED), 0);
+    close(child->pidfd);
+    return info->si_status;
+}
+
+/* Runs `script` with o's other settings; its output goes to text. */
+static int run_script(struct spawn_options *o, struct io *io,
+                      const char *script, char text[TEXT_MAX])
+{
+    char sh[] = "sh", c[] = "-c", *body = hb_xstrdup(script);
+    char *argv[] = {sh, c, body, NULL};
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_child child;
+    siginfo_t info;
+    size_t used = 0;
+    ssize_t n;
+
+    o->path = "/bin/sh";
+    o->argv = argv;
+    ck_assert_msg(spawn_process(o, &child, NULL, &err) == 0, "%s", err.text);
+    close(io->out[1]);
+    while ((n = read(io->out[0], text + used, TEXT_MAX - 1 - used)) > 0)
+        used += (size_t)n;
+    text[used] = '\0';
+    ck_assert_int_eq(pipe2(io->out, O_CLOEXEC), 0);
+    hb_free(body);
+    return wait_for(&child, &info);
+}
+
+START_TEST(test_exit_status_and_environment)
+{
+    struct io io;
+    struct spawn_options o;
+    char text[TEXT_MAX];
+
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    ck_assert_int_eq(run_script(&o, &io, "echo $HVD_TEST$HOME; exit 7", text),
+                     7);
+    ck_assert_str_eq(text, "1\n");
+    io_close(&io);
+}
+END_TEST
+
+START_TEST(test_own_process_group_and_parent_death_signal)
+{
+    struct io io;
+    struct spawn_options o;
+    char text[TEXT_MAX], *end;
+    long pid, pgrp;
+
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    run_script(&o, &io, "read -r s </proc/$$/stat; set -- $s; echo $1 $5",
+               text);
+    pid = strtol(text, &end, 10);
+    pgrp = strtol(end, NULL, 10);
+    ck_assert_int_gt(pid, 1);
+    ck_assert_int_eq(pid, pgrp);
+    ck_assert_int_ne(pgrp, getpgrp());
+    io_close(&io);
+}
+END_TEST
+
+/* A parent that is killed takes its child along. */
+START_TEST(test_child_dies_with_its_parent)
+{
+    struct io io;
+    struct spawn_options o;
+    struct spawn_child child;
+    char sleep_name[] = "sleep", time[] = "1000", byte;
+    char *argv[] = {sleep_name, time, NULL};
+    pid_t parent;
+
+    io_open(&io);
+    o = options(&io, "/bin/sleep", argv);
+    parent = fork();
+    if (parent == 0) {
+        if (spawn_process(&o, &child, NULL, NULL) == 0)
+            kill(getpid(), SIGKILL);
+        _exit(1);
+    }
+    close(io.out[1]);
+    waitpid(parent, NULL, 0);
+    /* The end of the pipe is the end of the child. */
+    ck_assert_int_eq(read(io.out[0], &byte, 1), 0);
+    close(io.out[0]);
+    close(io.null_fd);
+}
+END_TEST
+
+START_TEST(test_other_descriptors_are_closed)
+{
+    struct io io;
+    struct spawn_options o;
+    char text[TEXT_MAX];
+    int leak = open("/dev/null", O_RDONLY);
+
+    ck_assert_int_ge(leak, 3);
+    ck_assert_int_eq(dup2(leak, 77), 77);
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    run_script(&o, &io,
+               "for n in 0 1 2 3 4 5 6 7 8 9 77; do "
+               "if [ -e /proc/$$/fd/$n ]; then printf '%s ' $n; fi; done",
+               text);
+    ck_assert_str_eq(text, "0 1 2 ");
+    close(leak);
+    close(77);
+    io_close(&io);
+}
+END_TEST
+
+static void ignore(int signo)
+{
+    (void)signo;
+}
+
+START_TEST(test_signals_are_reset)
+{
+    struct sigaction sa = {.sa_handler = SIG_IGN};
+    struct sigaction handled = {.sa_handler = ignore};
+    struct io io;
+    struct spawn_options o;
+    sigset_t reset, block;
+    char text[TEXT_MAX];
+
+    sigaction(SIGUSR1, &sa, NULL);
+    sigaction(SIGUSR2, &handled, NULL);
+    sigfillset(&block);
+    sigprocmask(SIG_BLOCK, &block, NULL);
+    spawn_signals_to_reset(&reset);
+    ck_assert_int_eq(sigismember(&reset, SIGUSR1), 1);
+    ck_assert_int_eq(sigismember(&reset, SIGUSR2), 1);
+    ck_assert_int_eq(sigismember(&reset, SIGWINCH), 0);
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    o.reset = &reset;
+    /* 32 and 33 are libc's own: it lets nobody touch them, and posix_spawn
+     * leaves them ignored, so make and others hand them down so. */
+    run_script(&o, &io,
+               "for s in SigBlk SigIgn; do v=$(sed -n \"s/^$s:.//p\" "
+               "/proc/self/status); echo $s $((0x$v & ~0x180000000)); done",
+               text);
+    ck_assert_str_eq(text, "SigBlk 0\nSigIgn 0\n");
+    io_close(&io);
+}
+END_TEST
+
+START_TEST(test_cwd_limits_and_affinity)
+{
+    struct spawn_limit limit = {RLIMIT_NOFILE, {123, 456}};
+    struct io io;
+    struct spawn_options o;
+    cpu_set_t mine, one;
+    char text[TEXT_MAX], expected[64];
+    size_t cpu = 0;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    while (!CPU_ISSET(cpu, &mine))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    o.cwd = "/proc";
+    o.limits = &limit;
+    o.limit_count = 1;
+    o.affinity = &one;
+    o.affinity_bytes = sizeof(one);
+    run_script(&o, &io,
+               "pwd; ulimit -Sn; ulimit -Hn; "
+               "grep Cpus_allowed_list self/status",
+               text);
+    snprintf(expected, sizeof(expected),
+             "/proc\n123\n456\nCpus_allowed_list:\t%zu\n", cpu);
+    ck_assert_str_eq(text, expected);
+    io_close(&io);
+}
+END_TEST
+
+/* What fails in the child is known in the parent, and no process is left. */
+static void expect_failure(const struct spawn_options *o,
+                           enum spawn_stage stage, int sys_errno)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_child child = {-5, -5};
+    enum spawn_stage got = SPAWN_STAGE_CLONE;
+
+    ck_assert_int_lt(spawn_process(o, &child, &got, &err), 0);
+    ck_assert_int_eq(got, stage);
+    ck_assert_int_eq(err.sys_errno, sys_errno);
+    ck_assert_int_eq(child.pid, -5);
+    ck_assert_int_eq(child.pidfd, -5);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+    ck_assert_int_eq(errno, ECHILD);
+}
+
+START_TEST(test_failures_by_stage)
+{
+    struct spawn_limit limit = {RLIMIT_NOFILE, {10, 5}};
+    struct io io;
+    struct spawn_options o;
+    cpu_set_t none;
+    char name[] = "true", *argv[] = {name, NULL};
+
+    io_open(&io);
+    o = options(&io, "/nowhere/true", argv);
+    expect_failure(&o, SPAWN_STAGE_EXEC, ENOENT);
+    o = options(&io, "/etc/passwd", argv);
+    expect_failure(&o, SPAWN_STAGE_EXEC, EACCES);
+    o = options(&io, "/bin/true", argv);
+    o.cwd = "/nowhere";
+    expect_failure(&o, SPAWN_STAGE_CWD, ENOENT);
+    o = options(&io, "/bin/true", argv);
+    o.stdio[1] = 999;
+    expect_failure(&o, SPAWN_STAGE_STDIO, EBADF);
+    o = options(&io, "/bin/true", argv);
+    o.limits = &limit;
+    o.limit_count = 1;
+    expect_failure(&o, SPAWN_STAGE_LIMIT, EINVAL);
+    o = options(&io, "/bin/true", argv);
+    CPU_ZERO(&none);
+    o.affinity = &none;
+    o.affinity_bytes = sizeof(none);
+    expect_failure(&o, SPAWN_STAGE_AFFINITY, EINVAL);
+    io_close(&io);
+}
+END_TEST
+
+START_TEST(test_standard_descriptors_are_refused)
+{
+    struct io io;
+    struct spawn_options o;
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_child child;
+    char name[] = "true", *argv[] = {name, NULL};
+
+    io_open(&io);
+    o = options(&io, "/bin/true", argv);
+    o.stdio[2] = 2;
+    ck_assert_int_eq(spawn_process(&o, &child, NULL, &err), -HVD_EINVAL);
+    io_close(&io);
+}
+END_TEST
+
+START_TEST(test_thousand_short_programs_are_all_seen)
+{
+    struct io io;
+    struct spawn_options o;
+    char name[] = "true", *argv[] = {name, NULL};
+
+    io_open(&io);
+    o = options(&io, "/bin/true", argv);
+    for (int i = 0; i < 1000; i++) {
+        struct spawn_child child;
+        struct pollfd p = {.events = POLLIN};
+        siginfo_t info;
+
+        ck_assert_int_eq(spawn_process(&o, &child, NULL, NULL), 0);
+        p.fd = child.pidfd;
+        ck_assert_int_eq(poll(&p, 1, 20000), 1);
+        ck_assert_int_eq(wait_for(&child, &info), 0);
+        ck_assert_int_eq(info.si_code, CLD_EXITED);
+        ck_assert_int_eq(info.si_pid, child.pid);
+    }
+    io_close(&io);
+}
+END_TEST
+
+/* ---- program.h ---- */
+
+static char dir[64];
+
+static void make_file(const char *name, const char *text, mode_t mode)
+{
+    char *path = hb_xasprintf("%s/%s", dir, name);
+    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    ck_assert_int_eq(fchmod(fd, mode), 0);
+    close(fd);
+    hb_free(path);
+}
+
+static void make_dir(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/hvd-test-spawn-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    make_file("tool", "#!/nowhere/sh\n", 0755);
+    make_file("data", "#!/bin/sh\n", 0644);
+    make_file("noformat", "rubbish\n", 0755);
+}
+
+static void remove_dir(void)
+{
+    static const char *const names[] = {"tool", "data", "noformat"};
+
+    for (size_t i = 0; i < 3; i++) {
+        char *path = hb_xasprintf("%s/%s", dir, names[i]);
+
+        unlink(path);
+        hb_free(path);
+    }
+    rmdir(dir);
+}
+
+/* Resolves and compares with dir/expected, or an exit code and a text. */
+static void found(const char *name, const char *path, const char *cwd,
+                  const char *expected)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char *want = hb_xasprintf("%s/%s", dir, expected), *got = NULL;
+    int exit_code = -1;
+
+    ck_assert_msg(program_resolve(name, path, cwd, &got, &exit_code, &err) == 0,
+                  "%s", err.text);
+    ck_assert_str_eq(got, want);
+    ck_assert_int_eq(exit_code, -1);
+    hb_free(want);
+    hb_free(got);
+}
+
+static void refused(const char *name, const char *path, int code,
+                    const char *text)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char *got = NULL;
+    int exit_code = -1;
+
+    ck_assert_int_lt(program_resolve(name, path, dir, &got, &exit_code, &err),
+                     0);
+    ck_assert_int_eq(exit_code, code);
+    ck_assert_ptr_null(got);
+    ck_assert_msg(strstr(err.text, text) != NULL, "%s", err.text);
+}
+
+START_TEST(test_resolve)
+{
+    found("tool", dir, "/", "tool");
+    found("./tool", "/bin", dir, "./tool");
+    found("tool", "/nowhere:", dir, "tool"); /* empty entry: cwd */
+    found("tool", ":/nowhere", dir, "tool");
+    found("tool", "./.", dir, "././tool"); /* relative entry: to cwd */
+    refused("tool", "/nowhere:/bin", 127, "tool: command not found");
+    refused("./nope", "/bin", 127, "No such file");
+    refused("", "/bin", 127, "not found");
+    refused("data", dir, 126, "not executable");
+    refused("./data", "/bin", 126, "not executable");
+    refused("/tmp", "/bin", 126, "is a directory");
+    refused("./data/x", "/bin", 127, "Not a directory");
+}
+END_TEST
+
+START_TEST(test_default_path)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char *got = NULL;
+    int code;
+
+    ck_assert_int_eq(program_resolve("true", NULL, "/", &got, &code, &err), 0);
+    ck_assert_ptr_nonnull(strstr(got, "/bin/true"));
+    hb_free(got);
+}
+END_TEST
+
+START_TEST(test_exec_errors_are_explained)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char *path = hb_xasprintf("%s/tool", dir);
+    int code = 0;
+
+    program_exec_error(path, ENOENT, &code, &err);
+    ck_assert_int_eq(code, 126);
+    ck_assert_ptr_nonnull(
+        strstr(err.text, "bad interpreter: /nowhere/sh does not exist"));
+    hb_error_clear(&err);
+    program_exec_error(path, ENOEXEC, &code, &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "exec format error"));
+    hb_error_clear(&err);
+    program_exec_error("/bin/true", ENOENT, &code, &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "loader"));
+    hb_error_clear(&err);
+    program_exec_error(path, E2BIG, &code, &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "longer than"));
+    hb_free(path);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("spawn");
+    TCase *t = tcase_create("spawn"), *p = tcase_create("program");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_exit_status_and_environment);
+    tcase_add_test(t, test_own_process_group_and_parent_death_signal);
+    tcase_add_test(t, test_child_dies_with_its_parent);
+    tcase_add_test(t, test_other_descriptors_are_closed);
+    tcase_add_test(t, test_signals_are_reset);
+    tcase_add_test(t, test_cwd_limits_and_affinity);
+    tcase_add_test(t, test_failures_by_stage);
+    tcase_add_test(t, test_standard_descriptors_are_refused);
+    tcase_add_test(t, test_thousand_short_programs_are_all_seen);
+    suite_add_tcase(s, t);
+    tcase_add_unchecked_fixture(p, make_dir, remove_dir);
+    tcase_add_test(p, test_resolve);
+    tcase_add_test(p, test_default_path);
+    tcase_add_test(p, test_exec_errors_are_explained);
+    suite_add_tcase(s, p);
+    return s;
+}
+
+int main(void)
+{
+    return unit_run(suite());
+}

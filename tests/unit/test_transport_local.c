@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lib/transport/local with an agent that is this program itself: started
+ * under the name hvd-agent it plays the part that FAKE_AGENT names.
+ */
+#include "lib/transport/localname.h"
+#include "lib/transport/transport.h"
+#include "tests/unit/unit.h"
+
+#include "lib/base/buf.h"
+#include "lib/base/hvd_status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char self[4096];
+
+struct seen {
+    struct transport *t;
+    struct hb_buf in, errs;
+    int ends, closes;
+    size_t close_after; /* bytes; 0: never */
+    size_t max_queued;
+};
+
+static void on_read(void *arg, const char *bytes, size_t len)
+{
+    struct seen *s = arg;
+
+    ck_assert_int_eq(s->ends, 0);
+    hb_buf_append(&s->in, bytes, len);
+    if (s->close_after && hb_buf_len(&s->in) >= s->close_after)
+        transport_close(s->t);
+}
+
+static void on_stderr(void *arg, const char *bytes, size_t len)
+{
+    struct seen *s = arg;
+
+    ck_assert_int_eq(s->closes, 0);
+    hb_buf_append(&s->errs, bytes, len);
+}
+
+static void on_end(void *arg, const struct hb_error *err)
+{
+    struct seen *s = arg;
+
+    ck_assert_ptr_null(err);
+    s->ends++;
+    transport_close(s->t);
+    transport_close(s->t);
+}
+
+static void on_close(void *arg)
+{
+    struct seen *s = arg;
+
+    s->closes++;
+}
+
+static uv_loop_t loop;
+static struct seen seen;
+static struct hb_log hush;
+
+static void drop(void *arg, enum hb_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    (void)line;
+}
+
+static struct transport_config config(const char *part)
+{
+    setenv("FAKE_AGENT", part, 1);
+    return (struct transport_config){
+        .loop = &loop,
+        .log = &hush,
+        .host = "here",
+        .agent_path = self,
+        .events = {on_read, on_stderr, on_end, on_close},
+        .arg = &seen,
+        .exit_wait_ms = 20000,
+    };
+}
+
+static void open_as(const char *part)
+{
+    struct transport_config c = config(part);
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_msg(transport_open_local(&c, &seen.t, &err) == 0, "%s", err.text);
+    ck_assert_int_eq(seen.ends + seen.closes, 0);
+}
+
+static int open_fds(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static int fds_before;
+
+static void setup(void)
+{
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    hush = (struct hb_log){.sink = drop};
+    memset(&seen, 0, sizeof(seen));
+    /* The loop opens what it keeps when it runs first. */
+    uv_run(&loop, UV_RUN_NOWAIT);
+    fds_before = open_fds();
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    hb_buf_free(&seen.in);
+    hb_buf_free(&seen.errs);
+}
+
+static void run(void)
+{
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(seen.closes, 1);
+    ck_assert_int_eq(open_fds(), fds_before);
+}
+
+START_TEST(echo)
+{
+    open_as("cat");
+    ck_assert_int_eq(transport_write(seen.t, "hello ", 6), 0);
+    ck_assert_int_eq(transport_write(seen.t, "agent", 5), 0);
+    seen.close_after = 11;
+    run();
+    ck_assert_str_eq(hb_buf_data(&seen.in), "hello agent");
+    ck_assert_int_eq(seen.ends, 0);
+}
+END_TEST
+
+/* More than any socket buffer: queued, and flushed before the end. */
+START_TEST(large_writes_are_queued_and_flushed)
+{
+    size_t len = 8 << 20;
+    char *bytes = calloc(1, len);
+
+    open_as("count");
+    ck_assert_ptr_nonnull(bytes);
+    ck_assert_int_eq(transport_write(seen.t, bytes, len), 0);
+    ck_assert_uint_gt(transport_write_queued(seen.t), 0);
+    ck_assert_int_eq(transport_write(seen.t, "x", 1), 0);
+    free(bytes);
+    /* The agent answers when it has seen our end of file. */
+    transport_close(seen.t);
+    ck_assert_int_eq(transport_write(seen.t, "x", 1), -HVD_ECLOSED);
+    run();
+    ck_assert_str_eq(hb_buf_data(&seen.errs), "8388609\n");
+}
+END_TEST
+
+START_TEST(agent_that_exits)
+{
+    open_as("exit");
+    run();
+    ck_assert_int_eq(seen.ends, 1);
+}
+END_TEST
+
+START_TEST(last_words_are_read)
+{
+    open_as("talk");
+    run();
+    ck_assert_int_eq(seen.ends, 1);
+    ck_assert_str_eq(hb_buf_data(&seen.in), "on stdout");
+    ck_assert_str_eq(hb_buf_data(&seen.errs), "on stderr\n");
+}
+END_TEST
+
+START_TEST(write_to_a_dead_agent)
+{
+    size_t len = 8 << 20;
+    char *bytes = calloc(1, len);
+
+    open_as("exit");
+    ck_assert_ptr_nonnull(bytes);
+    ck_assert_int_eq(transport_write(seen.t, bytes, len), 0);
+    free(bytes);
+    run();
+    ck_assert_int_eq(seen.ends, 1);
+}
+END_TEST
+
+START_TEST(agent_that_does_not_end_is_killed)
+{
+    struct transport_config c = config("stubborn");
+
+    c.exit_wait_ms = 10;
+    ck_assert_int_eq(transport_open_local(&c, &seen.t, NULL), 0);
+    transport_close(seen.t);
+    run();
+}
+END_TEST
+
+START_TEST(inherits_little)
+{
+    struct rlimit few = {40, 50};
+    struct transport_config c = config("inherited");
+
+    signal(SIGPIPE, SIG_IGN);
+    c.nofile = &few;
+    ck_assert_int_eq(transport_open_local(&c, &seen.t, NULL), 0);
+    run();
+    ck_assert_str_eq(hb_buf_data(&seen.in), "sigpipe default, nofile 40");
+}
+END_TEST
+
+static void fails(const char *path, int status, const char *text)
+{
+    struct transport_config c = config("exit");
+    struct hb_error err = HB_ERROR_INIT;
+
+    c.agent_path = path;
+    ck_assert_int_eq(transport_open_local(&c, &seen.t, &err), -status);
+    ck_assert_msg(strstr(err.text, text) && strstr(err.text, path), "%s",
+                  err.text);
+    ck_assert_msg(strncmp(err.text, "host here: ", 11) == 0, "%s", err.text);
+    ck_assert_ptr_null(seen.t);
+    ck_assert_int_eq(open_fds(), fds_before);
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_NOWAIT), 0);
+    ck_assert_int_eq(seen.closes, 0);
+}
+
+START_TEST(missing_agent)
+{
+    fails("/nonexistent/hvd-agent", HVD_ENOENT, "No such file");
+}
+END_TEST
+
+START_TEST(agent_that_cannot_run)
+{
+    fails("/", HVD_EPERM, "Permission denied");
+    fails("/dev/null", HVD_EPERM, "Permission denied");
+}
+END_TEST
+
+START_TEST(local_names)
+{
+    ck_assert_int_eq(transport_name_is_local("localhost", "n1"), 1);
+    ck_assert_int_eq(transport_name_is_local("n1", "n1"), 1);
+    ck_assert_int_eq(transport_name_is_local("127.0.0.1", "n1"), 1);
+    ck_assert_int_eq(transport_name_is_local("::1", "n1"), 1);
+    ck_assert_int_eq(transport_name_is_local("n2", "n1"), 0);
+    /* TEST-NET-1 and the documentation prefix: nobody has them. */
+    ck_assert_int_eq(transport_name_is_local("192.0.2.1", "n1"), 0);
+    ck_assert_int_eq(transport_name_is_local("2001:db8::1", "n1"), 0);
+    ck_assert_int_eq(transport_name_is_local("2001:db8::1%eth0", "n1"), 0);
+}
+END_TEST
+
+/* ---- The other side ---- */
+
+static int play(const char *part)
+{
+    static char bytes[65536];
+    struct rlimit limit;
+    size_t total = 0;
+    ssize_t n;
+
+    if (strcmp(part, "exit") == 0)
+        return 3;
+    if (strcmp(part, "talk") == 0)
+        return write(1, "on stdout", 9) + write(2, "on stderr\n", 10) != 19;
+    if (strcmp(part, "inherited") == 0) {
+        getrlimit(RLIMIT_NOFILE, &limit);
+        return dprintf(1, "sigpipe %s, nofile %d",
+                       signal(SIGPIPE, SIG_DFL) == SIG_DFL ? "default"
+                                                           : "ignored",
+                       (int)limit.rlim_cur) < 0;
+    }
+    while ((n = read(0, bytes, sizeof(bytes))) > 0) {
+        total += (size_t)n;
+        if (strcmp(part, "cat") == 0 && write(1, bytes, (size_t)n) != n)
+            return 1;
+    }
+    if (strcmp(part, "count") == 0)
+        dprintf(2, "%zu\n", total);
+    while (strcmp(part, "stubborn") == 0)
+        pause();
+    return 0;
+}
+
+int main(int argc, char *argv[])
+{
+    Suite *suite;
+    TCase *tc;
+
+    if (argc > 0 && strcmp(argv[0], "hvd-agent") == 0)
+        return play(getenv("FAKE_AGENT"));
+    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+        return EXIT_FAILURE;
+    suite = suite_create("transport_local");
+    tc = tcase_create("all");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, echo);
+    tcase_add_test(tc, large_writes_are_queued_and_flushed);
+    tcase_add_test(tc, agent_that_exits);
+    tcase_add_test(tc, last_words_are_read);
+    tcase_add_test(tc, write_to_a_dead_agent);
+    tcase_add_test(tc, agent_that_does_not_end_is_killed);
+    tcase_add_test(tc, inherits_little);
+    tcase_add_test(tc, missing_agent);
+    tcase_add_test(tc, agent_that_cannot_run);
+    tcase_add_test(tc, local_names);
+    suite_add_tcase(suite, tc);
+    return unit_run(suite);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of messages: what an encoder wrote. */
+#ifndef TESTS_UNIT_FRAME_H
+#define TESTS_UNIT_FRAME_H
+
+#include "lib/protocol/frame.h"
+#include "tests/unit/unit.h"
+
+/* The only frame in b, which must be of that type; borrowed from b. */
+static inline struct frame only_frame(const struct hb_buf *b, int type)
+{
+    struct frame f;
+
+    ck_assert_int_eq(frame_decode(b, FRAME_PAYLOAD_MAX, &f, NULL), 1);
+    ck_assert_int_eq(f.type, type);
+    ck_assert_uint_eq(f.len + FRAME_HEADER_BYTES, hb_buf_len(b));
+    return f;
+}
+
+/* All 255 bytes that a C string may hold, once. */
+static inline const char *all_bytes(void)
+{
+    static char s[256];
+    int i;
+
+    for (i = 0; i < 255; i++)
+        s[i] = (char)(i + 1);
+    return s;
+}
+
+#endif

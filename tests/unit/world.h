@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A world for tests: forks the ranks and plays their agent, so that the
+ * real hvd_init runs, over the real socket and segment, without hvdrun.
+ *
+ *     static int body(int rank, void *arg)
+ *     {
+ *         want(hvd_init() == 0);
+ *         ...
+ *         return 0;
+ *     }
+ *     ck_assert_int_eq(world_run(4, body, NULL), 0);
+ *
+ * A rank's body returns 0 when all is well; what it wants and does not get
+ * goes to stderr and makes it return 1.  The agent runs in the calling
+ * process, which must have no other children.
+ */
+#ifndef TESTS_UNIT_WORLD_H
+#define TESTS_UNIT_WORLD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { WORLD_RANKS_MAX = 65 };
+
+/* How the agent misbehaves. */
+enum world_fault {
+    WORLD_GOOD,
+    WORLD_REFUSES,       /* answers HELLO with REFUSED */
+    WORLD_IS_SILENT,     /* never answers HELLO */
+    WORLD_TALKS_RUBBISH, /* answers with bytes that are no frame */
+    WORLD_HANGS_UP,      /* closes after HELLO */
+    WORLD_WRONG_SIZE,    /* says one rank more than the environment */
+    WORLD_TWO_HOSTS,     /* says that each rank is on a host of its own */
+    WORLD_SMALL_SEGMENT, /* hands out a segment that is too small */
+    WORLD_BAD_HEAD,      /* hands out a segment with another epoch's head */
+    WORLD_NO_MEMFD,      /* sends SEGMENT without a descriptor */
+    WORLD_GONE,          /* exits once all have their segment */
+};
+
+/* What the ranks and the agent share. */
+struct world_board {
+    _Atomic int flag[WORLD_RANKS_MAX]; /* for a test's own use */
+    _Atomic int kill_rank; /* rank + 1: the agent kills that rank now */
+    _Atomic uint64_t word[16];
+};
+
+typedef int world_fn(int rank, void *arg);
+
+struct world {
+    int size;
+    world_fn *body;
+    void *arg;
+    enum world_fault fault;
+    uint32_t cpus; /* told to the ranks; 0: the truth */
+    /* Out: how each rank ended, as waitpid says. */
+    int wait_status[WORLD_RANKS_MAX];
+};
+
+extern struct world_board *world_board; /* in the ranks and the test */
+
+/* Runs a world to its end: the number of ranks that did not exit with 0. */
+int world_run_with(struct world *w);
+int world_run(int size, world_fn *body, void *arg);
+
+#define want(cond)                                                          \
+    do {                                                                    \
+        if (!(cond)) {                                                      \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, \
+                    #cond, hvd_error_message());                            \
+            return 1;                                                       \
+        }                                                                   \
+    } while (0)
+
+#endif
