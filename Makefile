@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One makefile for everything.  The targets that people use:
+#
+#   make              programs, libraries and examples, under build/
+#   make quickstart   install what the build needs, build, train on 2 ranks
+#   make check        install what the tests need too, then run every test
+#   make install      DESTDIR= PREFIX=/usr/local
+#   make help         the rest
+#
+# Sources are listed per folder, below.  BUILD=dir builds elsewhere,
+# WERROR=1 makes warnings errors, SAN=address|thread adds sanitizers.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+VERSION := 0.1.0
+SOVERSION := 0
+
+CC ?= cc
+AR ?= ar
+OPT ?= -O2
+PKG_CONFIG ?= pkg-config
+
+# ---- Sources ----------------------------------------------------------
+
+BASE_SRC := $(addprefix lib/base/, \
+	alloc.c buf.c clock.c env.c error.c log.c strv.c text.c)
+HOSTS_SRC := $(addprefix lib/hosts/, \
+	hostlist.c hostmerge.c hostparse.c plan.c)
+PROTOCOL_SRC := $(addprefix lib/protocol/, \
+	control.c control_bytes.c control_json.c frame.c segment.c worker.c)
+TRANSPORT_SRC := $(addprefix lib/transport/, local.c localname.c transport.c)
+AGENT_SRC := $(addprefix lib/agent/, agent.c cause.c cgroup.c cpus.c death.c endpoint.c epoch.c \
+	gpu.c guardian.c launch.c link.c port.c program.c pump.c segment_fd.c \
+	spawn.c state.c tree.c)
+JOB_SRC := $(addprefix lib/job/, input.c job.c job_host.c job_io.c lines.c outdir.c \
+	output.c report.c state.c stdio.c worker_env.c)
+HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
+	check_build.c config.c config_json.c config_tree.c config_yaml.c \
+	dryrun.c env_file.c main.c run.c options.c options_apply.c options_help.c options_table.c \
+	readfile.c)
+HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
+HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
+	main.c data.c measure.c options.c)
+RUNTIME_SRC := $(addprefix runtime/core/, agent_client.c collective.c \
+		context.c engine.c message.c request.c types.c) \
+	$(addprefix runtime/plane/, op.c self.c shm.c shm_allreduce.c \
+		shm_gather.c shm_wait.c reduce.c reduce_portable.c)
+# Reduction kernels for wider instruction sets; chosen at run time.
+ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
+RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
+endif
+EXAMPLES := train_digits anomaly_autoencoder
+EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
+	digits.csv breast_cancer.csv)
+
+UNIT_TESTS := input job job_state lines outdir output report transport_local \
+	agent agent_launch agent_state cause cgroup cpus endpoint epoch gpu port pump spawn tree \
+	allreduce collectives engine failure init options options_table config env_file worker_env check_build dryrun \
+	reduce bench alloc clock log text buf env error hostlist plan strv frame control control_launch \
+	worker segment
+SYSTEM_PROGS := actor coll poke pty
+FUZZERS := hostfile frame env config env_file
+
+# ---- Flags ------------------------------------------------------------
+
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes \
+	-Wmissing-prototypes -Wvla -Wformat=2 -Wnull-dereference
+ifeq ($(WERROR),1)
+WARN += -Werror
+endif
+HARDEN := -fstack-protector-strong
+ifeq ($(SAN),)
+HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+AGENT_LINK := -static
+else
+SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
+ifeq ($(SAN),address)
+SANFLAGS += -fsanitize=undefined
+endif
+ifeq ($(SAN),fuzzer)
+SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined
+endif
+ifneq ($(SAN),thread)
+SANFLAGS += -fno-sanitize-recover=undefined
+endif
+endif
+
+DEPS_CFLAGS := $(shell $(PKG_CONFIG) --cflags libuv jansson yaml-0.1 2>/dev/null)
+UV_LIBS := $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null)
+JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
+YAML_LIBS := $(shell $(PKG_CONFIG) --libs yaml-0.1 2>/dev/null)
+CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
+
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
+	-DHVD_VERSION='"$(VERSION)"' \
+	$(OPT) -g -fPIC -fvisibility=hidden -pthread \
+	$(WARN) $(HARDEN) $(SANFLAGS) $(DEPS_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS = -pthread -Wl,-z,relro -Wl,-z,now -Wl,--as-needed \
+	$(SANFLAGS) $(LDFLAGS)
+
+# ---- Programs and libraries -------------------------------------------
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+LIBS := base hosts protocol transport agent job runtime
+BIN := $(BUILD)/bin
+LIB := $(BUILD)/lib
+SO := $(LIB)/libhvd.so.$(SOVERSION)
+
+.PHONY: all
+all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
+	$(EXAMPLES:%=$(BUILD)/examples/%)
+
+ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS)),)
+$(BUILD)/flags: packages-missing
+endif
+.PHONY: packages-missing
+packages-missing:
+	@echo 'libuv, jansson or libyaml is not installed: try' \
+		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
+
+# Changing flags rebuilds: the stamp is rewritten only when they differ.
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@
+.PHONY: FORCE
+FORCE:
+
+# No fused multiply-add: every tier gives the same bits.
+$(BUILD)/obj/runtime/plane/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
+$(BUILD)/obj/runtime/plane/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
+	-mavx2 -mf16c
+$(BUILD)/obj/runtime/plane/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \
+	-mavx2 -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
+
+define archive
+$(BUILD)/obj/lib$(1).a: $$(call obj,$$($(2)_SRC))
+	@rm -f $$@
+	$(AR) rcs $$@ $$^
+endef
+$(eval $(call archive,base,BASE))
+$(eval $(call archive,hosts,HOSTS))
+$(eval $(call archive,protocol,PROTOCOL))
+$(eval $(call archive,transport,TRANSPORT))
+$(eval $(call archive,agent,AGENT))
+$(eval $(call archive,job,JOB))
+$(eval $(call archive,runtime,RUNTIME))
+$(eval $(call archive,hvdrun,HVDRUN))
+$(eval $(call archive,hvd-bench,HVD_BENCH))
+ar = $(patsubst %,$(BUILD)/obj/lib%.a,$(1))
+
+$(BIN)/hvdrun: $(call ar,hvdrun job transport agent hosts protocol base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $^ -Wl,--end-group \
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS)
+
+# Static, so that it runs on any host of the same CPU type.  The linker
+# warns about look-ups of users, which libuv has and the agent does not use.
+NO_WARNINGS := $(shell ld --no-warnings --version >/dev/null 2>&1 && \
+	echo -Wl,--no-warnings)
+$(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
+		$(call ar,agent protocol base)
+	@mkdir -p $(@D)
+ifeq ($(AGENT_LINK),-static)
+	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ $^ \
+		-l:libuv_a.a -ljansson -ldl
+else
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS)
+endif
+
+$(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libhvd.so.$(SOVERSION) \
+		-Wl,--version-script=runtime/libhvd.map -Wl,-z,defs -o $@ \
+		$(filter %.o %.a,$^)
+
+$(LIB)/libhvd.so: $(SO)
+	ln -sf $(notdir $(SO)) $@
+
+$(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
+		$(call ar,base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
+		$(filter %.o %.a,$^) -L$(LIB) -lhvd -lm
+
+# Examples are compiled as a user would: from the installed headers only.
+$(BUILD)/include/hvd.h: runtime/hvd.h
+$(BUILD)/include/hvd_status.h: lib/base/hvd_status.h
+$(BUILD)/include/%.h:
+	@mkdir -p $(@D)
+	cp $< $@
+$(BUILD)/examples/data/%: examples/data/%
+	@mkdir -p $(@D)
+	cp $< $@
+$(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
+		$(BUILD)/include/hvd.h $(BUILD)/include/hvd_status.h \
+		$(LIB)/libhvd.so $(BUILD)/flags | $(EXAMPLE_DATA)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) -g $(WARN) $(SANFLAGS) $(CFLAGS) \
+		-I$(BUILD)/include -o $@ $< examples/common.c \
+		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
+
+# ---- Tests ------------------------------------------------------------
+
+# Shared by tests: a world of forked ranks, and what they compute.
+WORLD_SRC := $(addprefix tests/unit/, agent_util.c fake_agent.c values.c worker_client.c world.c)
+$(eval $(call archive,world,WORLD))
+
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
+		$(call ar,world hvd-bench hvdrun job transport agent hosts runtime protocol base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group \
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm
+
+# They drive the real one.
+$(BUILD)/tests/test_agent $(BUILD)/tests/test_agent_launch: | $(BIN)/hvd-agent
+
+# What the system tests run as ranks, and the tools that drive them.
+$(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
+		$(LIB)/libhvd.so $(call ar,protocol base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
+		$(filter %.o %.a,$^) -L$(LIB) -lhvd
+
+.PHONY: system-progs
+system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
+
+# A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
+FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
+	$(call obj,tests/fuzz/replay.c))
+$(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
+		$(filter %.o,$(FUZZ_MAIN)) \
+		$(call ar,hvdrun job transport hosts protocol base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
+		$(filter %.a,$^) -Wl,--end-group \
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS)
+
+.PHONY: fuzzers
+fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
+
+# What tests/run needs, built before it counts anything.
+.PHONY: tests
+tests: all system-progs $(UNIT_TESTS:%=$(BUILD)/tests/test_%) \
+	fuzzers
+
+# The stages of a full check, and what each covers, are in tests/run.
+JOBS = $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+RUN_TESTS = MAKE='$(MAKE) -j$(shell nproc)' BUILD='$(BUILD)' \
+	UNIT_TESTS='$(UNIT_TESTS)' FUZZERS='$(FUZZERS)' tests/run
+
+.PHONY: quickstart
+quickstart:
+	sh .ci/packages build
+	@echo 'building ...'
+	@+$(MAKE) -s $(JOBS) all
+	$(BIN)/hvdrun -np 2 $(BUILD)/examples/train_digits
+
+.PHONY: check
+check:
+	sh .ci/packages test
+	+@$(RUN_TESTS) all
+
+# What is quick, needs no other build and no package that is not there.
+.PHONY: check-fast
+check-fast:
+	+@$(RUN_TESTS) build unit fuzz
+
+# The peers of tests/bench, for whichever MPI is installed.
+MPI_PEERS := $(foreach mpi,openmpi mpich,\
+	$(if $(shell command -v mpicc.$(mpi)),$(BUILD)/bench/mpi_allreduce.$(mpi)))
+$(BUILD)/bench/mpi_allreduce.%: tests/bench/mpi_allreduce.c
+	@mkdir -p $(@D)
+	mpicc.$* -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) -o $@ $<
+
+.PHONY: bench
+bench: all $(MPI_PEERS)
+	BUILD='$(BUILD)' tests/bench/run
+	BUILD='$(BUILD)' tests/bench/launch
+
+.PHONY: asan ubsan tsan valgrind lint
+asan ubsan tsan valgrind lint:
+	+@$(RUN_TESTS) $@
+
+# Inputs that reach new code collect in $(BUILD)/fuzz/corpus.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz:
+	+$(MAKE) BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer fuzzers
+	for name in $(FUZZERS); do \
+		mkdir -p $(BUILD)/fuzz/corpus/$$name && \
+		$(BUILD)/fuzz/tests/fuzz_$$name -close_fd_mask=1 \
+			-max_total_time=$(FUZZ_SECONDS) -verbosity=0 \
+			-artifact_prefix=$(BUILD)/fuzz/$$name- \
+			$(BUILD)/fuzz/corpus/$$name tests/fuzz/corpus/$$name || \
+		exit 1; done
+
+C_FILES = $(sort $(wildcard cmd/*/*.[ch] lib/*/*.[ch] runtime/*.h \
+	runtime/*/*.[ch] runtime/plugins/*/*.[ch] examples/*.[ch] \
+	tests/*/*.[ch] tests/*/*/*.[ch]))
+CLANG_FORMAT ?= $(shell command -v clang-format-14 || echo clang-format)
+
+.PHONY: format format-check
+format:
+	$(CLANG_FORMAT) -i $(C_FILES)
+format-check:
+	$(CLANG_FORMAT) --dry-run -Werror $(C_FILES)
+
+# For editors and clang-tidy: the compiler calls that make would run.
+.PHONY: compile_commands.json
+compile_commands.json:
+	@$(MAKE) --no-print-directory --always-make --dry-run all tests | \
+	awk -v dir='$(CURDIR)' '/ -c -o / { \
+		file = $$NF; gsub(/\\/, "\\\\"); gsub(/"/, "\\\""); \
+		printf "%s{\"directory\": \"%s\", \"file\": \"%s\", " \
+			"\"command\": \"%s\"}", n++ ? ",\n" : "[\n", dir, file, $$0 \
+	} END { print "\n]" }' >$@
+
+# ---- Install ------------------------------------------------------------
+
+BINDIR = $(DESTDIR)$(PREFIX)/bin
+LIBEXECDIR = $(DESTDIR)$(PREFIX)/libexec/hvd
+LIBDIR = $(DESTDIR)$(PREFIX)/lib
+INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
+MANDIR = $(DESTDIR)$(PREFIX)/share/man
+SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
+INSTALL ?= install
+
+.PHONY: install install-files
+install: all
+	@$(MAKE) --no-print-directory install-files
+install-files:
+	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIBDIR)/pkgconfig \
+		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles
+	$(INSTALL) $(BIN)/hvdrun $(BIN)/hvd-bench $(BINDIR)
+	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
+	$(INSTALL) -m 644 $(SO) $(LIBDIR)
+	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
+	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
+	$(INSTALL) -m 644 examples/*.[ch] $(SHAREDIR)/examples
+	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
+	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
+	sh man/install $(MANDIR) $(INSTALL)
+
+# Removes what an install of this version would put there.
+.PHONY: uninstall
+uninstall:
+	@rm -rf $(BUILD)/uninstall
+	@$(MAKE) --no-print-directory install-files \
+		DESTDIR='$(abspath $(BUILD)/uninstall)' >/dev/null
+	cd $(BUILD)/uninstall && find . ! -type d | while read -r f; do \
+		rm -f "$(abspath $(DESTDIR))/$$f"; done
+	cd $(BUILD)/uninstall && find . -depth -type d -path '*/hvd*' | \
+		while read -r d; do rmdir "$(abspath $(DESTDIR))/$$d" || :; done
+	@rm -rf $(BUILD)/uninstall
+
+.PHONY: help
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+	@printf '%s\n' \
+	'make check-fast   unit tests and fuzz corpora of this build' \
+	'make asan         unit and system tests under ASan and UBSan' \
+	'make ubsan        unit tests under UBSan alone' \
+	'make tsan         unit tests and examples under ThreadSanitizer' \
+	'make valgrind     unit tests under memcheck' \
+	'make fuzz         fuzz every parser for a minute each' \
+	'make lint         layers, symbols, man pages, format, analysers' \
+	'make format       clang-format 14, in place' \
+	'make bench        the tables of README.md' \
+	'make uninstall    DESTDIR= PREFIX= as for install' \
+	'make compile_commands.json, clean'
+
+.PHONY: clean
+clean:
+	rm -rf $(BUILD)
+
+# Objects of tests are kept, so that relinking does not compile.
+.SECONDARY:
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
