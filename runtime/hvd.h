@@ -316,7 +316,8 @@ HVD_API int hvd_barrier_async(const char *name, const struct hvd_options *opts,
  * Order: none; requests may be waited for in any order.
  * Threads: any, one per request.  While it waits, the calling thread does
  * the library's work, for earlier operations too.  Works after
- * hvd_shutdown as well.
+ * hvd_shutdown as well.  In a forked child, HVD_ENOTINIT for a request that
+ * was in flight, which stays as it is.
  */
 HVD_API int hvd_wait(hvd_request *req);
 
@@ -328,8 +329,8 @@ HVD_API int hvd_wait(hvd_request *req);
  *   done  out; 1: hvd_wait will not block and the buffers are the caller's
  *         again; 0: not yet
  *
- * Returns 0 or -HVD_EINVAL; the operation's own status comes from
- * hvd_wait.
+ * Returns 0, -HVD_EINVAL or, in a forked child, -HVD_ENOTINIT; the
+ * operation's own status comes from hvd_wait.
  * Order: none.  Threads: any, not with hvd_wait on the same request.
  */
 HVD_API int hvd_test(hvd_request *req, int *done);

@@ -45,22 +45,37 @@ int segment_head_check(const struct segment_head *h, uint32_t epoch,
     return 0;
 }
 
+/* Wakes the sleepers even when the word was set before: whoever set it may
+ * have been killed before it could. */
+static int set_abort_word(struct segment_head *h, uint32_t local_size,
+                          uint32_t rank, int status)
+{
+    uint64_t word = (uint64_t)(uint32_t)status << 32 | (uint32_t)(rank + 1);
+    uint64_t unset = 0;
+    int won = atomic_compare_exchange_strong(&h->abort_word, &unset, word);
+
+    for (uint32_t i = 0; i < local_size; i++)
+        segment_wake(h, i);
+    return won;
+}
+
 int segment_abort(struct segment_head *h, uint32_t local_size,
                   uint32_t culprit_rank, int status, const char *text)
 {
-    uint64_t word =
-        (uint64_t)(uint32_t)status << 32 | (uint32_t)(culprit_rank + 1);
-    uint32_t unclaimed = 0, i;
     size_t len = strnlen(text, SEGMENT_TEXT_MAX - 1);
 
-    if (!atomic_compare_exchange_strong(&h->abort_claim, &unclaimed, 1))
-        return 0;
-    memcpy(h->abort_text, text, len);
-    h->abort_text[len] = '\0';
-    atomic_store(&h->abort_word, word);
-    for (i = 0; i < local_size; i++)
-        segment_wake(h, i);
-    return 1;
+    /* Nobody reads the text before the word is set, and it is written at
+     * most once before that: whatever sets the word ends the writing. */
+    if (atomic_load(&h->abort_word) == 0) {
+        memcpy(h->abort_text, text, len);
+        h->abort_text[len] = '\0';
+    }
+    return set_abort_word(h, local_size, culprit_rank, status);
+}
+
+int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank)
+{
+    return set_abort_word(h, local_size, rank, HVD_ESHUTDOWN);
 }
 
 void segment_wake(struct segment_head *h, uint32_t local_rank)

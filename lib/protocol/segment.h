@@ -11,8 +11,10 @@
  * from the memory it is already looking at.  A memfd has no name: nothing
  * is left in /dev/shm however the job ends.
  *
- * Threading: `abort_word` is written once, after abort_text, by whoever
- * took abort_claim (compare-exchange from 0); readers load it with acquire.
+ * Threading: `abort_word` is set once, by compare-exchange from 0, so that
+ * a process killed at any point has set it or has not; readers load it with
+ * acquire.  abort_text is the agent's: only one process may write it, before
+ * the word.
  * wake[i] is a futex on which only local rank i sleeps (FUTEX_WAIT, shared);
  * others bump it and wake.
  */
@@ -42,9 +44,8 @@ struct segment_head {
     /* 0, or culprit world rank + 1 in the low 32 bits and an enum
      * hvd_status in the high ones (HVD_EPEER: died, HVD_ESHUTDOWN: left) */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t abort_word;
-    char abort_text[SEGMENT_TEXT_MAX];
-    _Atomic uint32_t abort_claim; /* 1: someone is writing abort_text */
-    struct segment_wake wake[];   /* local_size of them */
+    char abort_text[SEGMENT_TEXT_MAX]; /* the agent's, for HVD_EPEER */
+    struct segment_wake wake[];        /* local_size of them */
 };
 
 /* Bytes of the head for n local ranks, rounded up to 4096. */
@@ -62,12 +63,15 @@ void segment_head_init(struct segment_head *h, uint32_t epoch,
  * The mapping must have at least segment_head_bytes(local_size) bytes. */
 int segment_head_check(const struct segment_head *h, uint32_t epoch,
                        uint32_t local_size, uint64_t segment_bytes);
-/* status is an enum hvd_status; text is cut to fit.  First caller wins and
- * wakes every sleeper.  Returns 1 if this call set the word, 0 if another
- * call did or is about to.  For the agent: a process that dies half-way
- * through leaves the word unset. */
+/* The agent, from one thread: a rank is dead.  status is an enum hvd_status,
+ * other than HVD_ESHUTDOWN; text is cut to fit.  The first call of this or
+ * of segment_miss wins; all wake every sleeper.  Returns 1 if this call set
+ * the word. */
 int segment_abort(struct segment_head *h, uint32_t local_size,
                   uint32_t culprit_rank, int status, const char *text);
+/* Any rank, at any time: a rank that is waited for has left, which sets the
+ * word to HVD_ESHUTDOWN, without a text.  Returns as segment_abort. */
+int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank);
 /* Bumps and wakes one rank's futex if it sleeps. */
 void segment_wake(struct segment_head *h, uint32_t local_rank);
 

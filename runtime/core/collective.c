@@ -202,17 +202,6 @@ static int make_allgather(struct hvd__op *op, const void *sendbuf,
 
 /* ---- To the engine ------------------------------------------------- */
 
-static int supported(const struct hvd__op *op, struct hb_error *err)
-{
-    const struct hvd__plane *plane = hvd__context.engine.plane;
-
-    if (plane->ops->supports(plane, op))
-        return 0;
-    return hb_error_set(err, HVD_EUNSUPPORTED,
-                        "plane %s cannot carry out this %s", plane->ops->name,
-                        hvd__kind_name(op->kind));
-}
-
 static int told(const struct hvd__op *op, struct hb_error *err)
 {
     hb_error_context(err, "%s", hvd__kind_name(op->kind));
@@ -224,8 +213,6 @@ static int run(struct hvd_request *req, int rc)
 {
     struct hb_error *err = &req->err;
 
-    if (rc == 0)
-        rc = supported(&req->op, err);
     if (rc < 0)
         return told(&req->op, err);
     hvd__op_sign(&req->op);
@@ -240,8 +227,6 @@ static int submit(struct hvd__op *op, int rc, hvd_request **out,
 
     if (rc == 0 && !out)
         rc = hb_error_set(err, HVD_EINVAL, "req is NULL");
-    if (rc == 0)
-        rc = supported(op, err);
     if (rc < 0)
         return told(op, err);
     op->name_hash = hvd__name_hash(op->name);

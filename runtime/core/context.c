@@ -223,12 +223,12 @@ static int world_of_one(struct hb_error *err)
     return 0;
 }
 
-/* The page behind `alive`, made once and kept. */
-static int make_alive(struct hb_error *err)
+/* Made once and kept. */
+static int make_page(struct hb_error *err)
 {
     void *page;
 
-    if (hvd__context.alive)
+    if (hvd__context.page)
         return 0;
     page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -236,7 +236,7 @@ static int make_alive(struct hb_error *err)
         return hb_error_sys(err, errno, "map a page");
     /* Where the kernel cannot, a forked child is not told so politely. */
     madvise(page, PAGE_BYTES, MADV_WIPEONFORK);
-    atomic_store(&hvd__context.alive, (_Atomic int *)page);
+    atomic_store(&hvd__context.page, (struct hvd__page *)page);
     return 0;
 }
 
@@ -250,6 +250,7 @@ static void take_down(void)
     world.plane = NULL;
     world.segment = NULL;
     world.up = 0;
+    atomic_store(&hvd__context.up, 0);
 }
 
 static void say_goodbye(void)
@@ -261,7 +262,7 @@ static void say_goodbye(void)
 static int bring_up(struct hb_error *err)
 {
     const char *address = hb_knob("RENDEZVOUS");
-    int rc = make_alive(err);
+    int rc = make_page(err);
 
     if (rc == 0)
         rc = address ? join_world(address, err) : world_of_one(err);
@@ -272,8 +273,10 @@ static int bring_up(struct hb_error *err)
     world.pid = getpid();
     world.up = 1;
     hvd__engine_open(&hvd__context.engine, world.plane);
+    atomic_store(&hvd__context.page->here, 1);
+    atomic_store(&hvd__context.up, 1);
     /* Release: pairs with hvd__alive. */
-    atomic_store_explicit(hvd__context.alive, 1, memory_order_release);
+    atomic_store_explicit(&hvd__context.page->alive, 1, memory_order_release);
     return 0;
 }
 
@@ -281,13 +284,13 @@ int hvd_init(void)
 {
     struct hb_error err = HB_ERROR_INIT;
 
+    if (hvd__forked())
+        return hvd__fail(HVD_EUNSUPPORTED,
+                         "hvd_init: this process was forked from rank %d; a "
+                         "worker's child cannot use the library",
+                         hvd__context.topology.rank);
     pthread_mutex_lock(&life);
-    if (world.up && world.pid != getpid())
-        hb_error_set(&err, HVD_EUNSUPPORTED,
-                     "hvd_init: this process was forked from rank %d; a "
-                     "worker's child cannot use the library",
-                     hvd__context.topology.rank);
-    else if (!world.up)
+    if (!world.up)
         bring_up(&err);
     pthread_mutex_unlock(&life);
     return hvd__tell(&err);
@@ -295,9 +298,11 @@ int hvd_init(void)
 
 int hvd_shutdown(void)
 {
+    if (hvd__forked())
+        return 0;
     pthread_mutex_lock(&life);
-    if (world.up && world.pid == getpid()) {
-        atomic_store(hvd__context.alive, 0);
+    if (world.up) {
+        atomic_store(&hvd__context.page->alive, 0);
         hvd__engine_close(&hvd__context.engine);
         say_goodbye();
         take_down();

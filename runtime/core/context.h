@@ -4,9 +4,9 @@
  * down.
  *
  * It is a static object and its engine is never freed, so a request that
- * outlives hvd_shutdown can still be waited for.  `alive` points to a page
- * that the kernel wipes in a forked child: there, the library looks as if
- * hvd_init had not been called, at the price of one load.
+ * outlives hvd_shutdown can still be waited for.  `page` is one that the
+ * kernel wipes in a forked child: there, the library looks as if hvd_init
+ * had not been called, at the price of one load.
  */
 #ifndef HVD_CORE_CONTEXT_H
 #define HVD_CORE_CONTEXT_H
@@ -17,8 +17,14 @@ struct hvd__topology {
     int rank, size, local_rank, local_size, cross_rank, cross_size;
 };
 
+struct hvd__page {
+    _Atomic int alive; /* between init and shutdown */
+    _Atomic int here;  /* as context.up, in the process that called init */
+};
+
 struct hvd__context {
-    _Atomic int *_Atomic alive; /* *alive: between init and shutdown */
+    struct hvd__page *_Atomic page; /* NULL before the first init */
+    _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
     struct hvd__topology topology;
     struct hvd__engine engine;
 };
@@ -27,11 +33,20 @@ extern struct hvd__context hvd__context;
 
 static inline int hvd__alive(void)
 {
-    _Atomic int *alive =
-        atomic_load_explicit(&hvd__context.alive, memory_order_relaxed);
+    struct hvd__page *page =
+        atomic_load_explicit(&hvd__context.page, memory_order_relaxed);
 
     /* Acquire: pairs with hvd_init's release, for all of the context. */
-    return alive && atomic_load_explicit(alive, memory_order_acquire);
+    return page && atomic_load_explicit(&page->alive, memory_order_acquire);
+}
+
+/* Whether this is a child that an initialised process forked: it must take
+ * no lock, as a thread that is not here may hold it. */
+static inline int hvd__forked(void)
+{
+    struct hvd__page *page = atomic_load(&hvd__context.page);
+
+    return atomic_load(&hvd__context.up) && !atomic_load(&page->here);
 }
 
 #endif

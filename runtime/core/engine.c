@@ -109,6 +109,20 @@ static int drive(struct hvd__engine *e, struct hvd_request *req,
     }
 }
 
+/* The plane is there for the driver and, until `stopping`, under the lock;
+ * nobody else may look at it. */
+static int supported(const struct hvd__engine *e, const struct hvd__op *op,
+                     struct hb_error *err)
+{
+    const struct hvd__plane *plane = e->plane;
+
+    if (plane->ops->supports(plane, op))
+        return 0;
+    return hb_error_set(err, HVD_EUNSUPPORTED,
+                        "plane %s cannot carry out this %s", plane->ops->name,
+                        hvd__kind_name(op->kind));
+}
+
 static struct hvd_request *oldest(struct hvd__engine *e)
 {
     struct hvd_request *req;
@@ -273,7 +287,7 @@ static int name_in_flight(const struct hvd__engine *e,
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err)
 {
-    int rc = 0;
+    int rc;
 
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stopping))
@@ -284,6 +298,8 @@ int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                           "flight; wait for it first",
                           hvd__kind_name(req->op.kind), req->op.name);
     else
+        rc = supported(e, &req->op, err);
+    if (rc == 0)
         rc = start_thread(e, err);
     if (rc == 0)
         append_locked(e, req);
@@ -343,20 +359,24 @@ int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
 /* Behind others: through the queue. */
 static int run_queued(struct hvd__engine *e, struct hvd_request *req)
 {
+    int rc;
+
     pthread_mutex_lock(&e->lock);
-    if (atomic_load(&e->stopping)) {
-        pthread_mutex_unlock(&e->lock);
-        finish(req, shut_down(req));
-        return req->err.status;
-    }
-    append_locked(e, req);
+    rc = atomic_load(&e->stopping) ? shut_down(req)
+                                   : supported(e, &req->op, &req->err);
+    if (rc == 0)
+        append_locked(e, req);
     pthread_mutex_unlock(&e->lock);
+    if (rc < 0)
+        return rc;
     hvd__engine_wait(e, req);
     return req->err.status;
 }
 
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
 {
+    int rc;
+
     if (atomic_load(&e->queued) || !try_drive(e, HVD__DRIVER_CALLER))
         return run_queued(e, req);
     /* Something may have been queued before the driver was taken. */
@@ -364,7 +384,8 @@ int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
         step_back(e);
         return run_queued(e, req);
     }
-    finish(req, drive(e, req, NULL));
+    rc = supported(e, &req->op, &req->err);
+    finish(req, rc < 0 ? rc : drive(e, req, NULL));
     step_back(e);
     return req->err.status;
 }

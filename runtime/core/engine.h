@@ -64,8 +64,9 @@ void hvd__engine_close(struct hvd__engine *e);
  * status.  req is the caller's, initialised, and done on return. */
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
 
-/* Queues a request: 0, or -HVD_EDUPNAME, -HVD_ESHUTDOWN, -HVD_ESYSTEM (no
- * thread) with err set, and then the request is still the caller's. */
+/* Queues a request: 0, or -HVD_EDUPNAME, -HVD_EUNSUPPORTED (by the plane),
+ * -HVD_ESHUTDOWN, -HVD_ESYSTEM (no thread) with err set, and then the
+ * request is still the caller's. */
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err);
 

@@ -5,7 +5,7 @@
 #include "runtime/core/request.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/engine.h"
+#include "runtime/core/context.h"
 #include "runtime/core/message.h"
 
 #include <string.h>
@@ -43,12 +43,22 @@ void hvd__request_free(struct hvd_request *req)
     hb_free(req);
 }
 
+static int forked_child(const char *call)
+{
+    return hvd__fail(HVD_ENOTINIT,
+                     "%s: the request is in flight in the process that this "
+                     "one was forked from",
+                     call);
+}
+
 int hvd_wait(hvd_request *req)
 {
     int rc;
 
     if (!req)
         return hvd__fail(HVD_EINVAL, "hvd_wait: the request is NULL");
+    if (hvd__forked() && !hvd__request_done(req))
+        return forked_child("hvd_wait");
     hvd__engine_wait(req->engine, req);
     rc = hvd__tell(&req->err);
     hvd__request_free(req);
@@ -59,6 +69,8 @@ int hvd_test(hvd_request *req, int *done)
 {
     if (!req || !done)
         return hvd__fail(HVD_EINVAL, "hvd_test: a pointer is NULL");
+    if (hvd__forked() && !hvd__request_done(req))
+        return forked_child("hvd_test");
     *done = hvd__engine_test(req->engine, req);
     return 0;
 }

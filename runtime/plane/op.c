@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { NAME_SHOWN = 100, NAME_BEFORE = 20 }; /* bytes, in a message */
+
 /* One multiply-and-fold round; any good mixer does, it meets no attacker:
  * ranks of a job trust each other. */
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -105,12 +107,41 @@ static void field_text(struct field *f, const char *what, const char *a,
     snprintf(f->b, sizeof(f->b), "%s", b);
 }
 
-static void name_text(char *out, size_t size, const char *name)
+/* Names come from shared memory and may lack their 0. */
+static size_t name_bytes(const char *name)
 {
-    if (name[0])
-        snprintf(out, size, "\"%.*s\"", HVD__NAME_BYTES - 1, name);
+    return strnlen(name, HVD__NAME_BYTES - 1);
+}
+
+/* A long name is cut, so that both fit into one message: to its end from
+ * a little before the first difference, or else to its beginning. */
+static void name_text(char *out, size_t size, const char *name, size_t same)
+{
+    size_t from = 0, n = name_bytes(name);
+    const char *more = "";
+
+    if (n > NAME_SHOWN && same > NAME_BEFORE)
+        from = same - NAME_BEFORE;
+    if (n - from > NAME_SHOWN) {
+        more = "...";
+        n = from + NAME_SHOWN;
+    }
+    if (n)
+        snprintf(out, size, "\"%s%.*s%s\"", from ? "..." : "", (int)(n - from),
+                 name + from, more);
     else
         snprintf(out, size, "none");
+}
+
+static void field_name(struct field *f, const char *a, const char *b)
+{
+    size_t same = 0;
+
+    while (same < name_bytes(a) && same < name_bytes(b) && a[same] == b[same])
+        same++;
+    f->what = "name";
+    name_text(f->a, sizeof(f->a), a, same);
+    name_text(f->b, sizeof(f->b), b, same);
 }
 
 static int find_difference(const struct hvd__descriptor *a,
@@ -119,9 +150,7 @@ static int find_difference(const struct hvd__descriptor *a,
     if (a->kind != b->kind) {
         field_text(f, "kind", hvd__kind_name(a->kind), hvd__kind_name(b->kind));
     } else if (a->name_hash != b->name_hash) {
-        f->what = "name";
-        name_text(f->a, sizeof(f->a), a->name);
-        name_text(f->b, sizeof(f->b), b->name);
+        field_name(f, a->name, b->name);
     } else if (a->dtype != b->dtype) {
         field_text(f, "dtype", hvd_dtype_name((enum hvd_dtype)a->dtype),
                    hvd_dtype_name((enum hvd_dtype)b->dtype));
@@ -152,11 +181,11 @@ int hvd__descriptor_differ(const struct hvd__descriptor *a, int rank_a,
     if (!find_difference(a, b, &f))
         return 0;
     if (a->name[0])
-        snprintf(name, sizeof(name), " \"%.*s\"", HVD__NAME_BYTES - 1, a->name);
+        name_text(name, sizeof(name), a->name, 0);
     hb_error_set(err, HVD_EMISMATCH,
-                 "%s%s: rank %d has %s %s, rank %d has "
+                 "%s%s%s: rank %d has %s %s, rank %d has "
                  "%s %s",
-                 hvd__kind_name(a->kind), name, rank_a, f.what, f.a, rank_b,
-                 f.what, f.b);
+                 hvd__kind_name(a->kind), a->name[0] ? " " : "", name, rank_a,
+                 f.what, f.a, rank_b, f.what, f.b);
     return 1;
 }

@@ -54,9 +54,10 @@ struct shm_descriptor {
 struct shm_rank {
     struct shm_line line[2];
     struct shm_counter filled, drained;
-    /* Seldom written: whom it sleeps for, and whether it has left. */
+    /* Seldom written: whom it sleeps for, whether it has left. */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleeps_for;
     _Atomic uint32_t left;
+    _Atomic uint32_t fences; /* it fences when it publishes */
     struct shm_descriptor descriptor[2];
 };
 
@@ -76,7 +77,8 @@ struct shm_wait {
     int armed_for;
     uint32_t armed_word;
     int spins; /* looks at a word before giving up the pass */
-    int have_membarrier;
+    int sleep_ms;
+    int fences; /* no membarrier reaches this process */
 };
 
 /* The operation in progress. */
@@ -160,13 +162,20 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err);
 static inline void shm_publish(struct hvd__shm *p, _Atomic uint64_t *word,
                                uint64_t value)
 {
+    _Atomic uint32_t *sleepers = &p->shared->sleepers;
+    uint32_t asleep;
+
     /* Release: pairs with the acquire in shm_reached. */
     atomic_store_explicit(word, value, memory_order_release);
     /* The store may still be in this core's buffer when the load below is
      * done; the sleeper's membarrier (shm_wait.c) closes that window, so
-     * that no fence is paid for here. */
+     * that no fence is paid for here.  Where that does not reach this
+     * process, a read-modify-write pairs with the sleeper's. */
     atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&p->shared->sleepers, memory_order_relaxed))
+    asleep = p->wait.fences
+                 ? atomic_fetch_add(sleepers, 0)
+                 : atomic_load_explicit(sleepers, memory_order_relaxed);
+    if (asleep)
         shm_wake_sleepers(p);
 }
 

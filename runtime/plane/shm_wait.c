@@ -12,7 +12,9 @@
  * its store buffer.  Instead of a fence in every publication, the sleeper
  * issues membarrier(GLOBAL_EXPEDITED) between its announcement and its
  * last look: that is a full barrier on every core that runs a registered
- * process.  Without that system call a sleep is cut to 1 ms.
+ * process.  A rank that cannot register (an old kernel, a seccomp filter)
+ * does fence, and says so.  A sleeper that can neither issue the barrier
+ * nor rely on the peer's fence cuts its sleep to 1 ms.
  */
 #include "runtime/plane/shm_impl.h"
 
@@ -22,7 +24,6 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -59,8 +60,8 @@ void shm_wait_init(struct hvd__shm *p)
     struct shm_wait *w = &p->wait;
 
     w->spins = p->n <= p->config.cpus ? SPINS_OWN_CORE : SPINS_SHARED_CORE;
-    w->have_membarrier =
-        membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    w->fences = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0;
+    atomic_store(&p->ranks[p->me].fences, (uint32_t)w->fences);
 }
 
 void shm_wake_sleepers(struct hvd__shm *p)
@@ -94,8 +95,10 @@ static void arm(struct hvd__shm *p)
     atomic_store(&p->ranks[p->me].sleeps_for, (uint32_t)w->peer);
     atomic_store(&wake->sleeping, 1);
     atomic_fetch_add(&p->shared->sleepers, 1);
-    if (w->have_membarrier)
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    w->sleep_ms = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 ||
+                          atomic_load(&p->ranks[w->peer].fences)
+                      ? SLEEP_MS
+                      : SLEEP_MS_NO_BARRIER;
 }
 
 void shm_disarm(struct hvd__shm *p)
@@ -110,7 +113,7 @@ void shm_disarm(struct hvd__shm *p)
 static void sleep_armed(struct hvd__shm *p)
 {
     struct segment_wake *wake = &p->head->wake[p->me];
-    long ms = p->wait.have_membarrier ? SLEEP_MS : SLEEP_MS_NO_BARRIER;
+    long ms = p->wait.sleep_ms;
     struct timespec limit = {ms / 1000, ms % 1000 * 1000000};
 
     syscall(SYS_futex, &wake->word, FUTEX_WAIT, p->wait.armed_word, &limit,
@@ -136,7 +139,7 @@ void shm_pause(struct hvd__plane *plane)
 
 int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
 {
-    /* Acquire: pairs with segment_abort's release of abort_text. */
+    /* Acquire: pairs with segment_abort, for abort_text. */
     uint64_t word =
         atomic_load_explicit(&p->head->abort_word, memory_order_acquire);
     uint32_t status = (uint32_t)(word >> 32);
@@ -147,7 +150,11 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
         err->rank = (int)(uint32_t)word - 1;
         memcpy(err->host, p->host, sizeof(err->host));
     }
-    return hb_error_set(err, (enum hvd_status)status, "%.*s", SEGMENT_TEXT_MAX,
+    if (status == HVD_ESHUTDOWN)
+        return hb_error_set(err, HVD_ESHUTDOWN,
+                            "rank %u on host %s has shut down",
+                            (uint32_t)word - 1, p->host);
+    return hb_error_set(err, HVD_EPEER, "%.*s", SEGMENT_TEXT_MAX,
                         p->head->abort_text);
 }
 
@@ -155,12 +162,7 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
  * might blame each other for leaving because of it. */
 static int missed(struct hvd__shm *p, int peer, struct hb_error *err)
 {
-    uint32_t rank = p->world_ranks[peer];
-    char text[SEGMENT_TEXT_MAX];
-
-    snprintf(text, sizeof(text), "rank %u on host %s has shut down", rank,
-             p->host);
-    segment_abort(p->head, (uint32_t)p->n, rank, HVD_ESHUTDOWN, text);
+    segment_miss(p->head, (uint32_t)p->n, p->world_ranks[peer]);
     return shm_check_abort(p, err);
 }
 
@@ -169,7 +171,7 @@ static int out_of_reach(struct hvd__shm *p, int peer,
                         struct hb_error *err)
 {
     struct shm_wait *w = &p->wait;
-    int rc;
+    int left;
 
     if (w->word != word || w->target != target) {
         w->word = word;
@@ -178,12 +180,14 @@ static int out_of_reach(struct hvd__shm *p, int peer,
         w->since_ns = 0;
         shm_disarm(p);
     }
-    rc = shm_check_abort(p, err);
-    if (rc < 0)
-        return rc;
-    /* What it published before it left counts: look again after. */
-    if (atomic_load(&p->ranks[peer].left) && atomic_load(word) < target)
-        return missed(p, peer, err);
+    /* What was published before somebody left or died counts: look again
+     * after. */
+    left = (int)atomic_load(&p->ranks[peer].left);
+    if (left || shm_check_abort(p, NULL) < 0) {
+        if (atomic_load(word) >= target)
+            return 1;
+        return left ? missed(p, peer, err) : shm_check_abort(p, err);
+    }
     if (w->armed && p->config.agent_lost)
         return p->config.agent_lost(p->config.agent_arg, err);
     return 0;

@@ -280,6 +280,37 @@ static int mismatch_body(int rank, void *arg)
     return 0;
 }
 
+/* Names as long as may be, alike for long: both ends are told. */
+static int long_name_body(int rank, void *arg)
+{
+    char name[256];
+    hvd_request *req = NULL;
+
+    (void)arg;
+    memset(name, 'n', sizeof(name));
+    memcpy(name + 230, rank ? "one" : "two", 3);
+    name[255] = '\0';
+    want(hvd_init() == 0);
+    want(hvd_barrier_async(name, NULL, &req) == 0);
+    want(hvd_wait(req) == -HVD_EMISMATCH);
+    want(strstr(hvd_error_message(), "rank 0 has name \"...nnn"));
+    want(strstr(hvd_error_message(), "nntwonnnnnnnnnnnnnnnnnnnnnn\", rank 1 "));
+    want(strstr(hvd_error_message(), "nnonennnnnnnnnnnnnnnnnnnnnn\""));
+    name[0] = rank ? 'a' : 'b';
+    want(hvd_barrier_async(name, NULL, &req) == 0);
+    want(hvd_wait(req) == -HVD_EMISMATCH);
+    want(strstr(hvd_error_message(), "rank 0 has name \"bnnn"));
+    want(strstr(hvd_error_message(), "nnn...\", rank 1 has name \"annn"));
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_long_names)
+{
+    ck_assert_int_eq(world_run(2, long_name_body, NULL), 0);
+}
+END_TEST
+
 START_TEST(test_mismatch)
 {
     ck_assert_int_eq(world_run(4, mismatch_body, NULL), 0);
@@ -434,6 +465,7 @@ static Suite *collectives_suite(void)
     tcase_add_loop_test(t, test_barrier, 1, 5);
     tcase_add_test(t, test_mismatch);
     tcase_add_test(t, test_large_mismatch);
+    tcase_add_test(t, test_long_names);
     suite_add_tcase(s, t);
     tcase_add_test(a, test_allreduce_arguments);
     tcase_add_test(a, test_options);

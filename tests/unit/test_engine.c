@@ -226,7 +226,7 @@ START_TEST(test_duplicate_name)
 END_TEST
 
 /* What is pending at hvd_shutdown is told so, and freed by hvd_wait even
- * after that. */
+ * after that, and in the next world. */
 static int pending_body(int rank, void *arg)
 {
     static int32_t buf[40];
@@ -238,6 +238,8 @@ static int pending_body(int rank, void *arg)
     want(hvd_barrier(NULL) == 0);
     if (rank == 1) {
         want(hvd_shutdown() == 0);
+        want(hvd_init() == 0 && hvd_barrier(NULL) == 0);
+        want(hvd_shutdown() == 0);
         return 0;
     }
     for (int i = 0; i < 5; i++)
@@ -245,10 +247,14 @@ static int pending_body(int rank, void *arg)
                                  &reqs[i]) == 0);
     want(hvd_shutdown() == 0);
     want(hvd_test(reqs[3], &done) == 0 && done);
-    for (int i = 0; i < 5; i++) {
+    want(hvd_wait(reqs[0]) == -HVD_ESHUTDOWN);
+    want(hvd_init() == 0 && hvd_barrier(NULL) == 0);
+    for (int i = 1; i < 5; i++) {
         want(hvd_wait(reqs[i]) == -HVD_ESHUTDOWN);
         want(strstr(hvd_error_message(), "shut"));
     }
+    want(hvd_barrier(NULL) == -HVD_ESHUTDOWN); /* rank 1 has left again */
+    want(hvd_shutdown() == 0);
     return 0;
 }
 
@@ -304,6 +310,83 @@ static int waiting_body(int rank, void *arg)
 START_TEST(test_waiting_at_shutdown)
 {
     ck_assert_int_eq(world_run(2, waiting_body, NULL), 0);
+}
+END_TEST
+
+static void *until_refused(void *arg)
+{
+    int *rc = arg;
+
+    while (!*rc) {
+        hvd_request *req = NULL;
+
+        *rc = hvd_barrier(NULL);
+        if (!*rc && (*rc = hvd_barrier_async(NULL, NULL, &req)) == 0)
+            *rc = hvd_wait(req);
+    }
+    return NULL;
+}
+
+/* Threads that are on their way into the library meanwhile: they look at
+ * nothing that hvd_shutdown has freed. */
+static int entering_body(int rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 40; i++) {
+        pthread_t threads[THREADS];
+        int rcs[THREADS] = {0};
+
+        want(hvd_init() == 0);
+        for (int t = 0; t < THREADS; t++)
+            want(pthread_create(&threads[t], NULL, until_refused, &rcs[t]) ==
+                 0);
+        for (int k = 0; k < i; k++)
+            sched_yield();
+        want(hvd_shutdown() == 0);
+        for (int t = 0; t < THREADS; t++) {
+            pthread_join(threads[t], NULL);
+            want(rcs[t] == -HVD_ESHUTDOWN || rcs[t] == -HVD_ENOTINIT);
+        }
+    }
+    return 0;
+}
+
+START_TEST(test_entering_at_shutdown)
+{
+    ck_assert_int_eq(world_run(2, entering_body, NULL), 0);
+}
+END_TEST
+
+static void *init_once(void *arg)
+{
+    *(int *)arg = hvd_init();
+    return NULL;
+}
+
+/* All threads that call hvd_init at once get the one world. */
+static int init_threads_body(int rank, void *arg)
+{
+    pthread_t threads[THREADS];
+    int rcs[THREADS];
+
+    (void)arg;
+    for (int t = 0; t < THREADS; t++)
+        want(pthread_create(&threads[t], NULL, init_once, &rcs[t]) == 0);
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(threads[t], NULL);
+        want(rcs[t] == 0);
+    }
+    want(hvd_rank() == rank);
+    want(hvd_barrier(NULL) == 0);
+    want(hvd_shutdown() == 0);
+    want(!hvd_is_initialized());
+    return 0;
+}
+
+START_TEST(test_init_from_threads)
+{
+    ck_assert_int_eq(world_run(2, init_threads_body, NULL), 0);
 }
 END_TEST
 
@@ -389,6 +472,8 @@ static Suite *engine_suite(void)
     tcase_add_test(t, test_duplicate_name);
     tcase_add_test(t, test_pending_at_shutdown);
     tcase_add_test(t, test_waiting_at_shutdown);
+    tcase_add_test(t, test_entering_at_shutdown);
+    tcase_add_test(t, test_init_from_threads);
     tcase_add_test(t, test_no_memory);
     tcase_add_test(t, test_blocking_needs_no_memory);
     tcase_add_test(t, test_idle);

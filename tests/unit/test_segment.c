@@ -68,13 +68,30 @@ START_TEST(test_abort_first_wins)
     uint32_t i;
 
     ck_assert_int_eq(segment_abort(h, RANKS, 0, HVD_EPEER, "rank 0 died"), 1);
-    ck_assert_int_eq(segment_abort(h, RANKS, 3, HVD_ESHUTDOWN, "later"), 0);
+    ck_assert_int_eq(segment_abort(h, RANKS, 3, HVD_EPEER, "later"), 0);
+    ck_assert_int_eq(segment_miss(h, RANKS, 2), 0);
     word = atomic_load(&h->abort_word);
     ck_assert_uint_eq((uint32_t)word, 1);
     ck_assert_uint_eq((uint32_t)(word >> 32), HVD_EPEER);
     ck_assert_str_eq(h->abort_text, "rank 0 died");
     for (i = 0; i < RANKS; i++)
-        ck_assert_uint_eq(atomic_load(&h->wake[i].word), 1);
+        ck_assert_uint_ge(atomic_load(&h->wake[i].word), 1);
+    munmap(h, segment_head_bytes(RANKS));
+}
+END_TEST
+
+START_TEST(test_miss_then_abort)
+{
+    struct segment_head *h = map_head(RANKS);
+    uint64_t word;
+
+    ck_assert_int_eq(segment_miss(h, RANKS, 2), 1);
+    ck_assert_int_eq(segment_miss(h, RANKS, 1), 0);
+    ck_assert_int_eq(segment_abort(h, RANKS, 0, HVD_EPEER, "rank 0 died"), 0);
+    word = atomic_load(&h->abort_word);
+    ck_assert_uint_eq((uint32_t)word, 2 + 1);
+    ck_assert_uint_eq((uint32_t)(word >> 32), HVD_ESHUTDOWN);
+    ck_assert_str_eq(h->abort_text, "");
     munmap(h, segment_head_bytes(RANKS));
 }
 END_TEST
@@ -86,16 +103,16 @@ START_TEST(test_abort_text_is_cut)
 
     memset(text, 't', sizeof(text));
     text[sizeof(text) - 1] = '\0';
-    ck_assert_int_eq(segment_abort(h, 1, 70000, HVD_ESHUTDOWN, text), 1);
+    ck_assert_int_eq(segment_abort(h, 1, 70000, HVD_EPEER, text), 1);
     ck_assert_uint_eq(strlen(h->abort_text), SEGMENT_TEXT_MAX - 1);
     ck_assert_uint_eq((uint32_t)atomic_load(&h->abort_word), 70001);
     munmap(h, segment_head_bytes(1));
 }
 END_TEST
 
-static void *abort_once(void *arg)
+static void *miss_once(void *arg)
 {
-    return (void *)(intptr_t)segment_abort(arg, RANKS, 1, HVD_EPEER, "x");
+    return (void *)(intptr_t)segment_miss(arg, RANKS, 1);
 }
 
 START_TEST(test_abort_from_threads)
@@ -107,7 +124,8 @@ START_TEST(test_abort_from_threads)
     int i;
 
     for (i = 0; i < 8; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, abort_once, h), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, miss_once, h), 0);
+    winners = segment_abort(h, RANKS, 1, HVD_EPEER, "x");
     for (i = 0; i < 8; i++) {
         pthread_join(threads[i], &won);
         winners += (intptr_t)won;
@@ -175,6 +193,19 @@ START_TEST(test_wake_before_the_wait)
 }
 END_TEST
 
+/* Somebody set the word and was killed before it woke anybody. */
+START_TEST(test_abort_wakes_for_a_dead_one)
+{
+    struct segment_head *h = map_head(RANKS);
+    pid_t pid = start_sleeper(h, 2);
+
+    atomic_store(&h->abort_word, (uint64_t)HVD_ESHUTDOWN << 32 | 1);
+    ck_assert_int_eq(segment_abort(h, RANKS, 1, HVD_EPEER, "died"), 0);
+    ck_assert_int_eq(exit_code_of(pid), 7);
+    munmap(h, segment_head_bytes(RANKS));
+}
+END_TEST
+
 START_TEST(test_abort_wakes_every_rank)
 {
     struct segment_head *h = map_head(RANKS);
@@ -198,10 +229,12 @@ int main(void)
     tcase_add_test(c, test_sizes);
     tcase_add_test(c, test_init_and_check);
     tcase_add_test(c, test_abort_first_wins);
+    tcase_add_test(c, test_miss_then_abort);
     tcase_add_test(c, test_abort_text_is_cut);
     tcase_add_test(c, test_abort_from_threads);
     tcase_add_test(c, test_wake_reaches_another_process);
     tcase_add_test(c, test_wake_before_the_wait);
+    tcase_add_test(c, test_abort_wakes_for_a_dead_one);
     tcase_add_test(c, test_abort_wakes_every_rank);
     suite_add_tcase(s, c);
     return unit_run(s);
