@@ -179,7 +179,8 @@ endif
 $(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libhvd.so.$(SOVERSION) \
-		-Wl,--version-script=runtime/libhvd.map -Wl,-z,defs -o $@ \
+		-Wl,--version-script=runtime/libhvd.map -Wl,-z,defs \
+		-Wl,-z,nodelete -o $@ \
 		$(filter %.o %.a,$^)
 
 $(LIB)/libhvd.so: $(SO)

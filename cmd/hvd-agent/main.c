@@ -9,9 +9,11 @@
  */
 #include "lib/agent/agent.h"
 #include "lib/agent/guardian.h"
+#include "lib/base/alloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,13 +120,16 @@ int main(int argc, char **argv)
                    "starts it\n");
         return EXIT_USAGE;
     }
+    json_set_alloc_funcs(hb_xmalloc, hb_free);
     fill_stdio();
     set_signals();
     (void)setsid(); /* fails when it leads a group: as good */
     shared = guardian_share();
     if (!shared)
         return trouble("shared memory");
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+    /* SIGCONT, so that a stopped guardian sees hvdrun die. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGCONT) < 0)
         return trouble("prctl");
     guardian = getpid();
     cgroup_open(&cgroup, "");

@@ -13,6 +13,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +31,17 @@ static int open_missing(void)
         return -1;
     close(fd);
     return 0;
+}
+
+/* A caller may have left signals blocked, and SIGCHLD ignored, which would
+ * hide how the agent ended. */
+static void set_signals(void)
+{
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 static int print(char *text, const struct hb_log *log)
@@ -86,6 +99,8 @@ int main(int argc, char *argv[])
     struct options o;
     int rc;
 
+    json_set_alloc_funcs(hb_xmalloc, hb_free);
+    set_signals();
     if (open_missing() < 0)
         return JOB_EXIT_LAUNCHER;
     options_init(&o);

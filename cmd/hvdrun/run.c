@@ -7,11 +7,16 @@
  * LAUNCH message needs (the environments) is prepared while it starts.
  *
  * Signals that were ignored when hvdrun was started (nohup; a background
- * job of a shell without job control) stay ignored, here and in the ranks.
+ * job of a shell without job control) stay ignored here.  The ranks, which
+ * no terminal reaches, start with every signal at its default.
+ *
+ * Should agent and guardian be killed at once, this process inherits what
+ * they left, being a subreaper, and kills it at the end.
  */
 #include "cmd/hvdrun/run.h"
 
 #include "cmd/hvdrun/dryrun.h"
+#include "lib/agent/tree.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
 #include "lib/job/worker_env.h"
@@ -19,18 +24,26 @@
 #include "lib/transport/localname.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
 static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
                               SIGUSR2, SIGTSTP, SIGWINCH, SIGCONT};
 
-enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
+enum {
+    SIGNALS = sizeof(signals) / sizeof(signals[0]),
+    RUN_FILES_MIN = 16, /* descriptors that this process needs */
+};
 
 struct run {
     const struct options *options;
@@ -118,15 +131,13 @@ char *run_program_dir(void)
 {
     char path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    char *slash;
+    const char *name = (const char *)getauxval(AT_EXECFN);
 
-    if (n < 0)
-        return hb_xstrdup(".");
-    path[n] = '\0';
-    slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    return hb_xstrdup(path);
+    if (n >= 0)
+        path[n] = '\0';
+    else if (!name || !realpath(name, path)) /* without /proc */
+        return hb_xstrdup("/");
+    return hb_xstrdup(dirname(path));
 }
 
 /* Beside hvdrun, as in the build tree; else where make install puts it.
@@ -153,13 +164,16 @@ static char *find_agent(const char *option)
     return path;
 }
 
-static char *find_cwd(const struct options *o)
+static int find_cwd(struct run *run, struct hb_error *err)
 {
     char path[PATH_MAX];
 
-    if (o->wdir)
-        return hb_xstrdup(o->wdir);
-    return hb_xstrdup(getcwd(path, sizeof(path)) ? path : "/");
+    if (!run->options->wdir && !getcwd(path, sizeof(path)))
+        return hb_error_sys(err, errno,
+                            "the current directory cannot be used (see "
+                            "--wdir)");
+    run->cwd = hb_xstrdup(run->options->wdir ? run->options->wdir : path);
+    return 0;
 }
 
 /* ---- The job's description ---- */
@@ -200,8 +214,9 @@ static int fill_config(struct run *run, struct hb_error *err)
 {
     const struct options *o = run->options;
 
+    if (find_cwd(run, err) < 0)
+        return err->status;
     run->agent_path = find_agent(o->agent_path);
-    run->cwd = find_cwd(o);
     run->config = (struct job_config){
         .loop = &run->loop,
         .log = &run->log,
@@ -285,6 +300,18 @@ static void on_signal(uv_signal_t *handle, int signo)
     job_signal(run->job, SIGCONT);
 }
 
+/* Held back until there are handlers, so that none ends this process
+ * between the start of the agent and that. */
+static void hold_signals(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (int i = 0; i < SIGNALS; i++)
+        sigaddset(&set, signals[i]);
+    sigprocmask(how, &set, NULL);
+}
+
 static void watch_signals(struct run *run)
 {
     for (int i = 0; i < SIGNALS; i++) {
@@ -318,19 +345,56 @@ static void on_done(void *arg, int exit_code)
         uv_close((uv_handle_t *)&run->handlers[i], NULL);
 }
 
+/* libuv aborts where it cannot have its descriptors. */
+static int open_loop(struct run *run, struct hb_error *err)
+{
+    struct rlimit files = {RUN_FILES_MIN, RUN_FILES_MIN};
+    int rc;
+
+    run->exit_code = JOB_EXIT_LAUNCHER;
+    getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < RUN_FILES_MIN)
+        return hb_error_set(err, HVD_ESYSTEM,
+                            "the limit on open files is %d, hvdrun needs %d "
+                            "(see ulimit -n)",
+                            (int)files.rlim_cur, RUN_FILES_MIN);
+    rc = uv_loop_init(&run->loop);
+    if (rc < 0)
+        return hb_error_sys(err, -rc, "cannot start the event loop");
+    run->exit_code = 0;
+    return 0;
+}
+
+/* The children of a shell that became this program with exec are not
+ * touched: they are not marked as the job's. */
+static void kill_leftovers(const struct run *run)
+{
+    char *mark;
+
+    if (!tree_has_children())
+        return;
+    mark = hb_xasprintf("HVD_JOB_ID=%s", run->config.job_id);
+    tree_kill_marked(mark);
+    hb_free(mark);
+}
+
 static int run_loop(struct run *run, struct hb_error *err)
 {
-    int rc = uv_loop_init(&run->loop);
+    int rc = open_loop(run, err);
 
     if (rc < 0)
-        return hb_error_sys(err, -rc, "start the event loop");
+        return rc;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    hold_signals(SIG_BLOCK);
     rc = job_start(&run->config, on_done, run, &run->job, err);
     if (rc == 0) {
         run->log.sink = on_log;
         run->log.sink_arg = run;
         watch_signals(run);
+        hold_signals(SIG_UNBLOCK);
         fill_env(run);
         uv_run(&run->loop, UV_RUN_DEFAULT);
+        kill_leftovers(run);
     }
     uv_loop_close(&run->loop);
     return rc;
@@ -342,8 +406,10 @@ int run_job(const struct options *o, const struct hb_log *log)
     struct hb_error err = HB_ERROR_INIT;
     int rc;
 
-    /* A closed pipe is told by the write, for each stream. */
+    /* A closed pipe and a file that may not grow are told by the write,
+     * for each stream. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     rc = run_plan(&run, &err);
     if (rc == 0)
         rc = fill_config(&run, &err);
@@ -351,7 +417,8 @@ int run_job(const struct options *o, const struct hb_log *log)
         rc = run_loop(&run, &err);
     if (rc < 0) {
         hb_log(log, HB_LOG_ERROR, "%s", err.text);
-        run.exit_code = EXIT_USAGE;
+        if (run.exit_code == 0)
+            run.exit_code = EXIT_USAGE;
     }
     run_fini(&run);
     return run.exit_code;
@@ -363,12 +430,15 @@ static int print_plan(struct run *run, struct hb_error *err)
     struct hb_buf text = HB_BUF_INIT;
     int rc = common_env(run->options, &env, err);
 
-    run->cwd = find_cwd(run->options);
+    if (rc == 0)
+        rc = find_cwd(run, err);
     if (rc == 0)
         rc = dryrun_here(run->options, &run->plan, &env, run->cwd, &text, err);
     if (rc == 0 &&
-        (fputs(hb_buf_data(&text), stdout) < 0 || fflush(stdout) != 0))
+        (fputs(hb_buf_data(&text), stdout) < 0 || fflush(stdout) != 0)) {
+        run->exit_code = JOB_EXIT_LAUNCHER;
         rc = hb_error_sys(err, errno, "write to stdout");
+    }
     hb_buf_free(&text);
     hb_strv_free(&env);
     return rc;
@@ -382,8 +452,11 @@ int run_dry(const struct options *o, const struct hb_log *log)
 
     if (rc == 0)
         rc = print_plan(&run, &err);
-    if (rc < 0)
+    if (rc < 0) {
         hb_log(log, HB_LOG_ERROR, "%s", err.text);
+        if (run.exit_code == 0)
+            run.exit_code = EXIT_USAGE;
+    }
     run_fini(&run);
-    return rc < 0 ? EXIT_USAGE : 0;
+    return run.exit_code;
 }

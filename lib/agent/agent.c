@@ -55,7 +55,11 @@ static void give_up(struct agent *a)
 {
     struct tree tree = TREE_INIT;
 
-    if (tree_read(getpid(), &tree) == 0)
+    if (tree_read(getpid(), &tree) < 0)
+        hb_log(&a->log, HB_LOG_WARNING,
+               "processes that the ranks started may be left: without this "
+               "namespace's /proc they cannot be found");
+    else
         for (size_t i = 0; i < tree.count; i++)
             if (tree.procs[i].state != 'Z')
                 hb_log(&a->log, HB_LOG_WARNING,
@@ -69,7 +73,7 @@ static void give_up(struct agent *a)
 /* The first round spares the walk: mostly the ranks are all there is. */
 static void do_kill(struct agent *a)
 {
-    uint64_t now = hb_now_ns();
+    uint64_t now = hb_now_ns(), limit_ms;
 
     agent_signal_ranks(a, SIGKILL);
     if (a->kill_wait_ms == 0) {
@@ -83,7 +87,8 @@ static void do_kill(struct agent *a)
     start_timer(a, a->kill_wait_ms);
     agent_reap_orphans(a);
     agent_check_empty(a);
-    if ((now - a->kill_since_ns) / 1000000 > AGENT_KILL_GIVE_UP_MS)
+    limit_ms = tree_can_read() ? AGENT_KILL_GIVE_UP_MS : AGENT_KILL_BLIND_MS;
+    if ((now - a->kill_since_ns) / 1000000 > limit_ms)
         give_up(a);
 }
 
@@ -211,6 +216,31 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- Signals to the agent itself ---- */
 
+/* hvdrun is told first: it must not blame the ranks for what follows. */
+static void quit(struct agent *a, const struct signalfd_siginfo *info)
+{
+    int guardian_died = getppid() != a->parent;
+    struct tree_proc sender;
+    char name[16];
+    char *why;
+
+    if (guardian_died)
+        why = hb_xasprintf("the agent's guardian (pid %d) was killed",
+                           (int)a->parent);
+    else if (tree_stat((pid_t)info->ssi_pid, &sender))
+        why = hb_xasprintf("the agent got %s from pid %u (%s)",
+                           cause_signal_name((int)info->ssi_signo, name),
+                           info->ssi_pid, sender.name);
+    else
+        why = hb_xasprintf("the agent got %s from pid %u",
+                           cause_signal_name((int)info->ssi_signo, name),
+                           info->ssi_pid);
+    if (!a->gone && a->state < AGENT_TERMINATING)
+        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
+    hb_free(why);
+    agent_post(a, AGENT_KILL);
+}
+
 static void on_signal(uv_poll_t *poll, int status, int events)
 {
     struct agent *a = poll->data;
@@ -220,14 +250,10 @@ static void on_signal(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD) {
+        if (info.ssi_signo == SIGCHLD)
             ended = 1;
-            continue;
-        }
-        hb_log(&a->log, HB_LOG_WARNING,
-               "the agent got signal %u from pid %u: ending the job",
-               info.ssi_signo, info.ssi_pid);
-        agent_post(a, AGENT_KILL);
+        else
+            quit(a, &info);
     }
     if (ended) {
         agent_reap_orphans(a);
@@ -463,6 +489,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
     int rc;
 
     a->config = *config;
+    a->parent = getppid();
     a->port_fd = -1;
     a->since_ns = hb_now_ns();
     a->log = (struct hb_log){

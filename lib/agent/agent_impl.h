@@ -18,6 +18,7 @@ enum {
     AGENT_KILL_FIRST_MS = 4,  /* from one round of SIGKILL to the next, */
     AGENT_KILL_MOST_MS = 128, /* doubled each time up to this */
     AGENT_KILL_GIVE_UP_MS = 5000,
+    AGENT_KILL_BLIND_MS = 200, /* the same where /proc cannot be read */
     AGENT_EVENTS_MAX = 16,
 };
 
@@ -32,6 +33,7 @@ struct agent_rank {
 
 struct agent {
     struct agent_config config;
+    pid_t parent; /* the guardian */
     struct hb_log log;
     struct link link;
     struct pump pump;

@@ -333,7 +333,7 @@ explain_kill(struct cause *c, const struct cause_facts *f, struct hb_buf *b)
         put_limit(SIGXCPU, b);
         return CONTROL_CAUSE_SIGNAL;
     }
-    hb_buf_puts(b, "from outside the job: not by hvdrun, no out-of-memory "
+    hb_buf_puts(b, "by an unknown process: not by hvdrun, no out-of-memory "
                    "kill recorded");
     return CONTROL_CAUSE_SIGNAL;
 }

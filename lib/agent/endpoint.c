@@ -88,10 +88,6 @@ static void on_hello(struct endpoint_conn *c, const struct worker_hello *m)
     else {
         c->slot = slot;
         e->slots[slot].conn = c;
-        /* A rank may run one program after another; each counts its own
-         * epochs. */
-        if (e->slots[slot].pid != c->pid)
-            e->slots[slot].left_epoch = 0;
         e->slots[slot].pid = c->pid;
         send_welcome(c);
         return;

@@ -34,7 +34,6 @@ struct endpoint_conn;
 struct endpoint_slot {
     struct endpoint_conn *conn; /* NULL: not connected */
     uint32_t epoch;             /* joined and not left; 0: none */
-    uint32_t left_epoch;        /* last one it left */
     uint64_t bytes;             /* segment wanted */
     int waiting;                /* joined, no segment yet */
     int lost;                   /* connection ended without LEAVE */

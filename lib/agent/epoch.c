@@ -166,7 +166,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
     const char *why;
     uint32_t rank;
 
-    if (s->epoch != 0 || m->epoch == 0 || m->epoch <= s->left_epoch) {
+    if (s->epoch != 0 || m->epoch == 0) {
         conn_refuse(c, "JOIN out of order");
         return;
     }
@@ -174,6 +174,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
         send_abort(c, rank, why);
         return;
     }
+    c->left = 0;
     s->epoch = m->epoch;
     s->bytes = m->segment_bytes;
     s->waiting = 1;
@@ -189,7 +190,6 @@ void epoch_leave(struct endpoint_conn *c, uint32_t epoch)
 
     if (epoch == s->epoch) {
         c->left = 1;
-        s->left_epoch = epoch;
         s->epoch = 0;
         s->waiting = 0;
     }

@@ -95,7 +95,9 @@ static void wait_for_children(void)
 
 static void kill_rest(const struct cgroup *cgroup)
 {
-    uint64_t give_up_ns = hb_now_ns() + GUARDIAN_GIVE_UP_MS * UINT64_C(1000000);
+    uint64_t wait_ms =
+        tree_can_read() ? GUARDIAN_GIVE_UP_MS : GUARDIAN_BLIND_MS;
+    uint64_t give_up_ns = hb_now_ns() + wait_ms * 1000000;
 
     while (tree_has_children() && hb_now_ns() < give_up_ns) {
         cgroup_kill(cgroup);

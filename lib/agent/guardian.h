@@ -19,6 +19,7 @@
 enum {
     GUARDIAN_MARGIN_MS = 1000,
     GUARDIAN_GIVE_UP_MS = 10000, /* on a process that SIGKILL cannot end */
+    GUARDIAN_BLIND_MS = 200,     /* the same where /proc cannot be read */
     GUARDIAN_GRACE_MS = 5000,    /* before the agent knows better */
 };
 

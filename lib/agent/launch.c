@@ -216,6 +216,11 @@ static int spawn_failed(struct launch *l, int slot, const char *program,
                      "cannot start rank %d: the limit on processes is "
                      "reached (see ulimit -u, and pids.max of the cgroup)",
                      rank);
+    else if (err->sys_errno == EMFILE)
+        hb_error_set(&why, HVD_ESYSTEM,
+                     "cannot start rank %d: the limit on open files is "
+                     "reached (see ulimit -n)",
+                     rank);
     else
         hb_error_set(&why, HVD_ESYSTEM, "cannot start rank %d: %s", rank,
                      err->text);

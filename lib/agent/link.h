@@ -17,7 +17,7 @@
 
 #include <uv.h>
 
-enum { LINK_HIGH_BYTES = 64 << 10, LINK_READ_BYTES = 64 << 10 };
+enum { LINK_HIGH_BYTES = 64 << 10, LINK_READ_BYTES = 16 << 10 };
 
 struct link_events {
     /* A frame; the payload is borrowed until the return.  A negative

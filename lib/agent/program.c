@@ -129,7 +129,13 @@ static int missing_interpreter(const char *path, struct hb_error *err)
                             path);
     head[n] = '\0';
     start = head + 2 + strspn(head + 2, " \t");
-    start[strcspn(start, " \t\r\n")] = '\0';
+    start[strcspn(start, " \t\n")] = '\0';
+    if (strchr(start, '\r'))
+        return hb_error_set(err, HVD_ENOENT,
+                            "%s: bad interpreter: its first line ends in a "
+                            "carriage return (DOS line ends); try sed -i "
+                            "'s/\\r$//' %s",
+                            path, path);
     return hb_error_set(err, HVD_ENOENT,
                         "%s: bad interpreter: %s does not exist", path, start);
 }
@@ -153,7 +159,8 @@ int program_exec_error(const char *path, int e, int *exit_code,
     case E2BIG:
         return hb_error_set(err, HVD_EINVAL,
                             "%s: the arguments and the environment are "
-                            "longer than this system allows",
+                            "longer than this system allows (128 KiB for "
+                            "one string, a quarter of ulimit -s for all)",
                             path);
     default:
         return hb_error_sys(err, e, "cannot execute %s", path);

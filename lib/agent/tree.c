@@ -14,9 +14,10 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { STOP_ROUNDS_MAX = 16 };
+enum { STOP_ROUNDS_MAX = 16, MARK_ROUNDS_MAX = 64, MARK_WAIT_MS = 2 };
 
 /* "123 (any ) name) S 1 123 ...": the name ends at the last ')'.  The
  * start time is field 22, 19 after the state. */
@@ -79,9 +80,22 @@ static const struct tree_proc *find(const struct tree *t, pid_t pid)
     return bsearch(&key, t->procs, t->count, sizeof(key), by_pid);
 }
 
+/* Pids of another namespace's /proc would name the wrong processes. */
+int tree_can_read(void)
+{
+    char have[24], want[24];
+    ssize_t n = readlink("/proc/self", have, sizeof(have) - 1);
+
+    if (n < 0)
+        return 0;
+    have[n] = '\0';
+    snprintf(want, sizeof(want), "%d", (int)getpid());
+    return strcmp(have, want) == 0;
+}
+
 static int read_all(struct tree *t)
 {
-    DIR *dir = opendir("/proc");
+    DIR *dir = tree_can_read() ? opendir("/proc") : NULL;
     size_t cap = 0;
     struct dirent *e;
 
@@ -227,6 +241,61 @@ size_t tree_kill_round(void)
     tree_free(&before);
     tree_free(&now);
     return killed;
+}
+
+/* Environments are longer than any buffer here: line by line. */
+static int has_entry(pid_t pid, const char *entry)
+{
+    char path[40], *item = NULL;
+    size_t size = 0;
+    int found = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    f = fopen(path, "re");
+    while (f && !found && getdelim(&item, &size, '\0', f) > 0)
+        found = strcmp(item, entry) == 0;
+    free(item);
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* It, or one above it: a job inside the job has marks of its own. */
+static int is_marked(const struct tree *t, const struct tree_proc *p,
+                     const char *entry)
+{
+    for (size_t steps = 0; p && steps < t->count; steps++) {
+        if (has_entry(p->pid, entry))
+            return 1;
+        p = find(t, p->ppid);
+    }
+    return 0;
+}
+
+void tree_kill_marked(const char *entry)
+{
+    const struct timespec wait = {0, MARK_WAIT_MS * 1000000L};
+    struct tree t = TREE_INIT;
+    unsigned char *marked;
+    size_t killed = 1;
+
+    for (int round = 0; killed > 0 && round < MARK_ROUNDS_MAX; round++) {
+        if (round > 0)
+            nanosleep(&wait, NULL);
+        killed = 0;
+        if (tree_read(getpid(), &t) < 0)
+            break;
+        marked = hb_xcalloc(t.count + 1, 1);
+        for (size_t i = 0; i < t.count; i++)
+            marked[i] =
+                t.procs[i].state != 'Z' && is_marked(&t, &t.procs[i], entry);
+        for (size_t i = 0; i < t.count; i++)
+            if (marked[i])
+                killed += (size_t)signal_one(&t.procs[i], SIGKILL);
+        hb_free(marked);
+    }
+    tree_free(&t);
 }
 
 int tree_has_children(void)

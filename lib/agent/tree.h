@@ -38,8 +38,9 @@ struct tree {
 /* clang-format on */
 
 /* All descendants of root, zombies included.  0 or -HVD_ESYSTEM when /proc
- * cannot be read. */
+ * cannot be read or is that of another pid namespace. */
 int tree_read(pid_t root, struct tree *t);
+int tree_can_read(void);        /* whether that would not fail */
 void tree_free(struct tree *t); /* leaves it empty and usable */
 
 /* Signals each process of t that is not a zombie and not a member of one
@@ -55,6 +56,10 @@ size_t tree_signal(const struct tree *t, int signo, const pid_t *skip_groups,
  * tree_has_children says no.
  */
 size_t tree_kill_round(void);
+
+/* Kills those descendants of the caller whose environment holds `entry`
+ * (NAME=VALUE), and all below them, until there is none. */
+void tree_kill_marked(const char *entry);
 
 /* Whether the caller has any child, dead or alive. */
 int tree_has_children(void);

@@ -7,6 +7,7 @@
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/text.h"
 #include "lib/job/xbuf.h"
 
 #include <string.h>
@@ -51,24 +52,32 @@ static void check_gone(struct job *job)
         job_event(job, JOB_EV_GONE);
 }
 
-static void host_lost(struct job_host *host, const char *why)
+/* The verdict that an agent failed, and its ranks with it. */
+static void blame_agent(struct job_host *host, const char *what,
+                        const char *why)
 {
     int first = host->plan->first_rank;
     int last = first + host->plan->count - 1;
 
+    if (first == last)
+        job_verdict(host->job, JOB_EXIT_LAUNCHER,
+                    "host %s: %s%s; rank %d ends with it", host->name, what,
+                    why, first);
+    else
+        job_verdict(host->job, JOB_EXIT_LAUNCHER,
+                    "host %s: %s%s; ranks %d-%d end with it", host->name, what,
+                    why, first, last);
+}
+
+static void host_lost(struct job_host *host, const char *why)
+{
     if (host_finished(host))
         return;
     if (host->state == HOST_CONNECTING)
         job_verdict(host->job, JOB_EXIT_LAUNCHER,
                     "host %s: the agent did not start: %s", host->name, why);
-    else if (first == last)
-        job_verdict(host->job, JOB_EXIT_LAUNCHER,
-                    "host %s: lost the agent: %s; rank %d ends with it",
-                    host->name, why, first);
     else
-        job_verdict(host->job, JOB_EXIT_LAUNCHER,
-                    "host %s: lost the agent: %s; ranks %d-%d end with it",
-                    host->name, why, first, last);
+        blame_agent(host, "lost the agent: ", why);
     host_finish(host, HOST_LOST);
     job_event(host->job, JOB_EV_AGENT_LOST);
     check_gone(host->job);
@@ -213,6 +222,21 @@ static int on_failed(struct job_host *host, const struct frame *f,
     return 0;
 }
 
+static int on_quitting(struct job_host *host, const struct frame *f,
+                       struct hb_error *err)
+{
+    char *why;
+
+    if (f->len == 0)
+        return hb_error_set(err, HVD_EPROTO, "quitting without a reason");
+    why = hb_xasprintf("%.*s", (int)f->len, (const char *)f->payload);
+    hb_text_sanitize(why);
+    blame_agent(host, "", why);
+    hb_free(why);
+    job_event(host->job, JOB_EV_FAILED);
+    return 0;
+}
+
 static int on_stdin_ack(struct job_host *host, const struct frame *f,
                         struct hb_error *err)
 {
@@ -263,6 +287,8 @@ static int on_frame(struct job_host *host, const struct frame *f,
         return on_stdin_ack(host, f, err);
     case CONTROL_LOG:
         return on_log(host, f, err);
+    case CONTROL_QUITTING:
+        return on_quitting(host, f, err);
     default:
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);

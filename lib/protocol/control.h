@@ -49,6 +49,8 @@ enum control_type {
     CONTROL_LOG = 6,       /* u8 hb_log_level, text */
     CONTROL_FAILED = 7,    /* the launch failed; nothing runs */
     CONTROL_STDIN_ACK = 8, /* u32 rank, u32 bytes taken */
+    CONTROL_QUITTING = 9,  /* text: why the agent ends its ranks unasked;
+                              EXITED and DONE follow */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
@@ -60,13 +62,13 @@ enum control_type {
 };
 
 enum {
-    CONTROL_RANKS_MAX = 65536,        /* of a job */
-    CONTROL_LOCAL_MAX = 1024,         /* ranks of one host */
-    CONTROL_GRACE_MAX_MS = 86400000,  /* a day */
-    CONTROL_OUTPUT_WINDOW = 1 << 20,  /* bytes in flight per agent */
-    CONTROL_OUTPUT_CHUNK = 64 << 10,  /* bytes per OUTPUT frame at most */
-    CONTROL_STDIN_WINDOW = 256 << 10, /* bytes in flight per rank */
-    CONTROL_TAIL_BYTES = 4 << 10,     /* stderr tail kept for EXITED */
+    CONTROL_RANKS_MAX = 65536,         /* of a job */
+    CONTROL_LOCAL_MAX = 1024,          /* ranks of one host */
+    CONTROL_GRACE_MAX_MS = 86400000,   /* a day */
+    CONTROL_OUTPUT_WINDOW = 512 << 10, /* bytes in flight per agent */
+    CONTROL_OUTPUT_CHUNK = 64 << 10,   /* bytes per OUTPUT frame at most */
+    CONTROL_STDIN_WINDOW = 256 << 10,  /* bytes in flight per rank */
+    CONTROL_TAIL_BYTES = 4 << 10,      /* stderr tail kept for EXITED */
 };
 
 struct control_hello {

@@ -26,7 +26,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOCAL_READ_BYTES = 128 << 10, LOCAL_STDERR_BYTES = 4 << 10 };
+enum {
+    LOCAL_READ_BYTES = 128 << 10,
+    LOCAL_STDERR_BYTES = 4 << 10,
+    /* How long an ended stream waits for the exit that explains it. */
+    LOCAL_STATUS_WAIT_MS = 2000,
+};
 
 struct local {
     struct transport base;
@@ -46,6 +51,8 @@ struct local {
     int closing;  /* transport_close was called */
     int shut;     /* our direction is shut down */
     int ended;    /* the agent's direction has ended */
+    int told;     /* and that was told */
+    int wstatus;  /* of the child, once pid is -1 */
     int released; /* handles are being closed */
     char *read_buf;
 };
@@ -144,13 +151,53 @@ static size_t local_send(struct local *l, const char *bytes, size_t len)
     return done;
 }
 
+static void local_tell_end(struct local *l, const struct hb_error *err)
+{
+    if (l->told || l->closing)
+        return;
+    l->told = 1;
+    l->events.on_end(l->arg, err);
+}
+
+/* The stream has ended, and the child may have, too: its guardian passes a
+ * signal of the agent on as 128 + n. */
+static void local_explain_end(struct local *l)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int code =
+        l->pid < 0 && WIFEXITED(l->wstatus) ? WEXITSTATUS(l->wstatus) : 0;
+    int signo = code > 128 ? code - 128 : 0;
+    const char *name;
+
+    if (l->pid < 0 && WIFSIGNALED(l->wstatus))
+        signo = WTERMSIG(l->wstatus);
+    name = signo ? sigabbrev_np(signo) : NULL;
+    if (name)
+        hb_error_set(&err, HVD_ECLOSED, "it was killed by signal %d (SIG%s)",
+                     signo, name);
+    else if (code)
+        hb_error_set(&err, HVD_ECLOSED, "it exited with code %d", code);
+    local_tell_end(l, err.status ? &err : NULL);
+}
+
+static void on_status_timer(uv_timer_t *timer)
+{
+    local_explain_end(timer->data);
+}
+
+/* err NULL: orderly, or so it seems. */
 static void local_end(struct local *l, const struct hb_error *err)
 {
     l->ended = 1;
     hb_buf_clear(&l->out);
     local_poll(l);
-    if (!l->closing)
-        l->events.on_end(l->arg, err);
+    if (err)
+        local_tell_end(l, err);
+    else if (l->pid < 0)
+        local_explain_end(l);
+    else if (!l->closing)
+        uv_timer_start(&l->kill_timer, on_status_timer, LOCAL_STATUS_WAIT_MS,
+                       0);
 }
 
 static void local_read(struct local *l)
@@ -244,6 +291,7 @@ static void on_exit_io(uv_poll_t *io, int status, int events)
     (void)events;
     if (waitpid(l->pid, &wstatus, WNOHANG) == 0)
         return;
+    l->wstatus = wstatus;
     uv_poll_stop(io);
     local_read_stderr(l);
     if (WIFSIGNALED(wstatus))
@@ -256,6 +304,8 @@ static void on_exit_io(uv_poll_t *io, int status, int events)
     l->pid = -1;
     if (l->closing)
         local_release(l);
+    else if (l->ended)
+        local_explain_end(l);
 }
 
 static void on_kill_timer(uv_timer_t *timer)
@@ -276,11 +326,12 @@ static void local_close(struct transport *t)
         return;
     l->closing = 1;
     local_shut(l);
-    if (l->pid < 0)
+    if (l->pid < 0) {
         local_release(l);
-    else
-        uv_timer_start(&l->kill_timer, on_kill_timer, (uint64_t)l->exit_wait_ms,
-                       0);
+        return;
+    }
+    kill(l->pid, SIGCONT); /* a stopped one could not end */
+    uv_timer_start(&l->kill_timer, on_kill_timer, (uint64_t)l->exit_wait_ms, 0);
 }
 
 /* ---- Opening ---- */
@@ -311,17 +362,20 @@ static int spawn_limited(pid_t *pid, const struct transport_config *config,
     return rc;
 }
 
-/* SIGPIPE is ignored in this process; the workers must not inherit that. */
+/* SIGPIPE and SIGXFSZ are ignored in this process, and some signals are
+ * blocked: the workers must not inherit that. */
 static int spawn_agent(const struct transport_config *config, int fd,
                        int err_fd, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
-    sigset_t reset;
+    sigset_t reset, none;
     int rc;
 
+    sigemptyset(&none);
     sigemptyset(&reset);
     sigaddset(&reset, SIGPIPE);
+    sigaddset(&reset, SIGXFSZ);
     rc = posix_spawn_file_actions_init(&files);
     if (rc)
         return rc;
@@ -330,7 +384,10 @@ static int spawn_agent(const struct transport_config *config, int fd,
         goto out;
     rc = posix_spawnattr_setsigdefault(&attr, &reset);
     if (!rc)
-        rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+        rc = posix_spawnattr_setsigmask(&attr, &none);
+    if (!rc)
+        rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF |
+                                                 POSIX_SPAWN_SETSIGMASK);
     if (!rc)
         rc = posix_spawn_file_actions_adddup2(&files, fd, 0);
     if (!rc)
@@ -353,8 +410,11 @@ static int start_error(const struct transport_config *config, int e,
                             "host %s: cannot start the agent %s "
                             "(see --agent)",
                             config->host, config->agent_path);
-    return hb_error_sys(err, e, "host %s: cannot start the agent",
-                        config->host);
+    return hb_error_sys(err, e, "host %s: cannot start the agent%s",
+                        config->host,
+                        e == EMFILE   ? " (see ulimit -n)"
+                        : e == EAGAIN ? " (see ulimit -u)"
+                                      : "");
 }
 
 static void init_poll(struct local *l, uv_poll_t *io, int fd)

@@ -32,7 +32,8 @@ struct transport_events {
     void (*on_read)(void *arg, const char *bytes, size_t len);
     /* the agent's own stderr (start-up trouble), a chunk */
     void (*on_stderr)(void *arg, const char *bytes, size_t len);
-    /* the stream ended: NULL err after an orderly end; no more on_read */
+    /* the stream ended: NULL err after an orderly end, else why, as a
+     * phrase ("it was killed by signal 9 (SIGKILL)"); no more on_read */
     void (*on_end)(void *arg, const struct hb_error *err);
     /* resources are gone, the agent has ended, the transport was freed */
     void (*on_close)(void *arg);

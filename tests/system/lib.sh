@@ -5,7 +5,7 @@
 # in an empty directory of its own: a command that fails, fails the test.
 #
 #   expect_exit N CMD...      runs it; stdout to ./out, stderr to ./err
-#   refused PATTERN ARG...    hvdrun ARG... exits 2 with one line, starts nothing
+#   refused PATTERN ARG...    hvdrun exits 2, one line, nothing started
 #   start NAME CMD...         in the background; $pid; NAME.out, NAME.err
 #   finish NAME [N]           waits for its end; $status; expects exit N
 #   survivors NAME            pids of what is left of it

@@ -141,8 +141,13 @@ test_directory_that_is_gone() {
     mkdir d
     cd d
     rmdir ../d
-    "$HVDRUN" -np 1 true
     "$HVDRUN" -np 1 --wdir / true
+    if "$HVDRUN" -np 1 touch ../started 2>../err; then
+        fail "no error"
+    fi
+    one_line ../err
+    grep -q 'directory' ../err
+    [ ! -e ../started ]
 }
 
 test_two_dashes_end_the_options() {

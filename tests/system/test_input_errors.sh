@@ -190,6 +190,28 @@ test_missing_interpreter() {
     check_refusal 'script'
 }
 
+test_deleted_working_directory() {
+    local got=0
+    mkdir gone
+    (cd gone && rmdir ../gone && exec "$HVDRUN" -np 1 true) >out 2>err ||
+        got=$?
+    [ $got -eq 2 ]
+    check_refusal '--wdir'
+}
+
+# Each with its one line.
+test_few_descriptors() {
+    local n got
+    sanitized && skip "the sanitizers need more descriptors"
+    for n in 5 10 16 18 22 25; do
+        got=0
+        (ulimit -n $n && exec "$HVDRUN" -np 4 true) >out 2>err || got=$?
+        [ $got -eq 125 ] || fail "exit $got with $n descriptors"
+        one_line err
+        grep -q 'ulimit -n' err
+    done
+}
+
 test_working_directory() {
     local got=0
     "$HVDRUN" -np 2 --wdir no-such-dir touch "$PWD/started" >out 2>err ||

@@ -48,6 +48,11 @@ test_programs_one_after_another() {
     done
 }
 
+# Or a program that becomes another one.
+test_exec_of_another_program() {
+    "$HVDRUN" -np 3 "$PROG/coll" exec 3
+}
+
 # Only one of two at a time can be the rank.
 test_two_programs_of_one_rank_at_once() {
     expect_exit 1 "$HVDRUN" -np 2 --grace 5 sh -c '

@@ -38,6 +38,15 @@ test_command_lines_show_nothing() {
     end_waiting
 }
 
+# Logs get pasted into public issues.
+test_verbose_output_holds_no_values() {
+    SECRET_TOKEN=hunter2hunter2 expect_exit 0 "$HVDRUN" -np 2 --verbose \
+        --log-level TRACE -x OTHER=swordfish true
+    [ -s err ]
+    absent 'hunter2\|swordfish' err
+    [ ! -s out ]
+}
+
 # The job secret reaches a worker through its socket only.
 test_secret_is_not_in_the_environment() {
     "$HVDRUN" -np 1 "$PROG/actor" environ env

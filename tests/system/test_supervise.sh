@@ -146,10 +146,9 @@ test_sigkill_of_hvdrun() {
     wait_for -t 10 'gone tree'
 }
 
-# Both at once: what is left is the kernel's parent-death signal.
+# Both at once: hvdrun inherits and ends what they leave.
 test_sigkill_of_agent_and_guardian() {
-    start tree "$HVDRUN" -np 4 sh -c 'touch up.$HVD_RANK; exec sleep 1000'
-    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    start_trees tree
     # shellcheck disable=SC2046
     kill -KILL $(job_pids tree hvd-agent)
     finish tree
@@ -188,9 +187,34 @@ test_sigkill_of_the_guardian_alone() {
     set -- $(agent_and_guardian)
     [ $# -eq 2 ] || fail "no agent under a guardian: $*"
     kill -KILL "$2"
-    finish tree
-    [ "$status" -ne 0 ]
+    finish tree 125
     wait_for -t 10 'gone tree'
+    grep -q "guardian (pid $2) was killed" tree.err
+    absent 'rank . on host' tree.err
+}
+
+# The agent's own end is not blamed on a rank either.
+test_sigterm_of_the_agent() {
+    start_trees tree --grace 1
+    # shellcheck disable=SC2046
+    set -- $(agent_and_guardian)
+    kill -TERM "$1"
+    finish tree 125
+    wait_for -t 10 'gone tree'
+    grep -q 'the agent got SIGTERM' tree.err
+    absent 'rank . on host' tree.err
+}
+
+# Children of a shell that became hvdrun are not its to end.
+test_foreign_children_are_spared() {
+    start tree sh -c 'sleep 1000 & echo $! >other; exec "$HVDRUN" -np 1 sh -c "
+        touch up; exec sleep 1000"'
+    wait_for '[ -e up ]'
+    # shellcheck disable=SC2046
+    kill -KILL $(job_pids tree hvd-agent)
+    finish tree 125
+    alive "$(cat other)"
+    kill -KILL "$(cat other)"
 }
 
 test_sigkill_of_hvdrun_and_agent() {
@@ -203,12 +227,12 @@ test_sigkill_of_hvdrun_and_agent() {
     wait_for -t 10 'gone tree'
 }
 
-test_stopped_agent_then_sigkill_of_hvdrun() {
+test_stopped_agent_and_guardian_then_sigkill_of_hvdrun() {
     start_trees tree --grace 1
     # shellcheck disable=SC2046
     set -- $(agent_and_guardian)
     [ $# -eq 2 ] || fail "no agent under a guardian: $*"
-    kill -STOP "$1"
+    kill -STOP "$1" "$2"
     kill -KILL "$pid"
     finish tree 137
     wait_for -t 20 'gone tree'
@@ -283,6 +307,19 @@ test_sigterm_with_a_stuck_reader() {
     kill -TERM "$pid" 2>/dev/null || :
     finish stuck 143
     exec 7>&-
+}
+
+# Whatever started hvdrun may have blocked everything.
+test_blocked_signals_at_start() {
+    start blocked perl -e 'use POSIX ":signal_h";
+        my $all = POSIX::SigSet->new; $all->fillset;
+        sigprocmask(SIG_BLOCK, $all); $SIG{CHLD} = "IGNORE";
+        exec @ARGV' "$HVDRUN" -np 1 sh -c '
+        grep SigBlk /proc/self/status; touch up; exec sleep 1000'
+    wait_for '[ -e up ]'
+    kill -TERM "$pid"
+    finish blocked 143
+    grep -q 'SigBlk:.0*$' blocked.out
 }
 
 test_timeout() {
@@ -397,6 +434,13 @@ test_many_short_jobs() {
     for ((i = 0; i < times; i++)); do
         "$HVDRUN" -np $np true
     done
+}
+
+test_very_many_ranks() {
+    local np=500
+    sanitized && np=100
+    expect_exit 0 "$HVDRUN" -np $np --no-tag-output sh -c 'echo "$HVD_RANK"'
+    sort -n out | cmp - <(seq 0 $((np - 1)))
 }
 
 test_many_short_failures() {

@@ -258,6 +258,10 @@ static void take(struct peer *p, const struct frame *f)
                                             sizeof(p->log), NULL),
                          0);
         break;
+    case CONTROL_QUITTING:
+        snprintf(p->quitting, sizeof(p->quitting), "%.*s", (int)f->len,
+                 (const char *)f->payload);
+        break;
     case CONTROL_DONE:
         p->done = 1;
         break;

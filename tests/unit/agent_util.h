@@ -42,6 +42,7 @@ struct peer {
     struct control_failed failed; /* text NULL: did not fail */
     uint32_t stdin_acked, unacked;
     char log[4096];
+    char quitting[256];
 };
 
 /* Starts bin/hvd-agent of this build and takes its HELLO. */

@@ -156,6 +156,14 @@ static void send_output(int rank, int stream, const char *text)
     hb_buf_free(&line);
 }
 
+static void send_quitting(const char *why)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    frame_encode(&frame, CONTROL_QUITTING, why, strlen(why));
+    wire_send(&frame);
+}
+
 static void send_failed(int code, const char *text)
 {
     struct control_failed m = {code, (char *)text};
@@ -202,6 +210,8 @@ static void step(const char *s)
         send_output(a, b, s + skip);
     else if (sscanf(s, "end %d %d", &a, &b) == 2)
         send_output(a, b, "");
+    else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
+        send_quitting(s + skip);
     else if (sscanf(s, "failed %d %n", &a, &skip) == 1)
         send_failed(a, s + skip);
     else if (sscanf(s, "stdin %d %n", &a, &skip) == 1)

@@ -8,7 +8,8 @@
  *     hello [VERSION]    launch (wait for LAUNCH)      started
  *     out RANK STREAM TEXT        end RANK STREAM
  *     exit RANK CODE [SIGNAL]     ours RANK CODE (ended by hvdrun)
- *     failed CODE TEXT   done     kill MS (wait for KILL with that grace)
+ *     failed CODE TEXT   quit TEXT   done
+ *     kill MS (wait for KILL with that grace)
  *     signal N (wait)    stdin RANK TEXT (wait)   stdineof RANK (wait)
  *     abort RANK (wait)  eof (wait for end of file)   garbage
  *

@@ -99,7 +99,7 @@ START_TEST(test_order_of_death)
         ck_assert_int_eq(peer.exited[i].rank, order[i]);
         ck_assert_int_eq(peer.exited[i].exit_code, 137);
         ck_assert_ptr_nonnull(
-            strstr(peer.exited[i].detail, "from outside the job"));
+            strstr(peer.exited[i].detail, "by an unknown process"));
     }
     finish(0);
 }
@@ -232,7 +232,7 @@ START_TEST(test_sigkill_of_the_guardian_ends_the_job)
     run_stubborn(100);
     kill(peer.guardian, SIGKILL);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_ptr_nonnull(strstr(peer.log, "signal 15"));
+    ck_assert_ptr_nonnull(strstr(peer.quitting, "guardian"));
     finish(137);
     wait_gone(peer.agent);
     while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -255,6 +255,10 @@ START_TEST(test_sigterm_of_the_agent_ends_the_job)
     peer_run(&peer, "exec sleep 1000", 2);
     kill(peer.guardian, SIGTERM); /* does not care */
     kill(peer.agent, SIGTERM);
+    peer_until(&peer, CONTROL_QUITTING);
+    ck_assert_int_eq(peer.exited_count, 0);
+    ck_assert_ptr_nonnull(strstr(peer.quitting, "the agent got SIGTERM from "
+                                                "pid"));
     peer_until(&peer, CONTROL_DONE);
     ck_assert_int_eq(exited(0)->cause, CONTROL_CAUSE_HVDRUN);
     finish(0);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct peer peer;
@@ -93,6 +94,23 @@ START_TEST(test_bad_interpreter)
     peer_launch_init(&m, "true", 2);
     set_program(&m, path);
     expect_failed(&m, 126, "bad interpreter: /nowhere/python");
+    fixture_close(&f);
+}
+END_TEST
+
+START_TEST(test_interpreter_with_dos_line_end)
+{
+    struct control_launch m;
+    struct fixture f;
+    char path[128];
+
+    fixture_open(&f);
+    fixture_file(&f, "script", "#!/bin/sh\r\nexit 0\r\n");
+    snprintf(path, sizeof(path), "%s/script", f.root);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+    peer_launch_init(&m, "true", 2);
+    set_program(&m, path);
+    expect_failed(&m, 126, "carriage return");
     fixture_close(&f);
 }
 END_TEST
@@ -356,6 +374,7 @@ static void add_launch(Suite *s)
     tcase_add_test(t, test_program_not_found);
     tcase_add_test(t, test_program_not_executable);
     tcase_add_test(t, test_bad_interpreter);
+    tcase_add_test(t, test_interpreter_with_dos_line_end);
     tcase_add_test(t, test_bad_directory);
     tcase_add_test(t, test_all_or_none);
     tcase_add_test(t, test_too_few_descriptors);

@@ -119,8 +119,8 @@ START_TEST(test_kill_from_outside)
     cause_init(&cause, fixture.root);
     ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
                      CONTROL_CAUSE_SIGNAL);
-    ck_assert_str_eq(text, "killed by signal 9 (SIGKILL): from outside the "
-                           "job: not by hvdrun, no out-of-memory kill "
+    ck_assert_str_eq(text, "killed by signal 9 (SIGKILL): by an unknown "
+                           "process: not by hvdrun, no out-of-memory kill "
                            "recorded");
 }
 END_TEST

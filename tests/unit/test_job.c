@@ -209,6 +209,26 @@ START_TEST(agent_lost)
 }
 END_TEST
 
+/* The ranks that it ends are not blamed. */
+START_TEST(agent_quits)
+{
+    start("hello;launch;started;quit the agent got \033SIGTERM;"
+          "kill 60000;ours 0 143;ours 1 143;done;eof");
+    finish(125, "",
+           "hvdrun: host a: the agent got ?SIGTERM; ranks 0-1 end with it\n"
+           "hvdrun: ended 2 ranks; exit code 125\n");
+}
+END_TEST
+
+START_TEST(agent_quits_without_a_reason)
+{
+    start("hello;launch;started;quit ;eof");
+    finish(125, "",
+           "hvdrun: host a: lost the agent: quitting without a reason; "
+           "ranks 0-1 end with it\n");
+}
+END_TEST
+
 START_TEST(foreign_rank)
 {
     start("hello;launch;started;exit 5 0;eof");
@@ -440,6 +460,8 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, not_an_agent);
     tcase_add_test(tc, agent_dies_at_once);
     tcase_add_test(tc, agent_lost);
+    tcase_add_test(tc, agent_quits);
+    tcase_add_test(tc, agent_quits_without_a_reason);
     tcase_add_test(tc, foreign_rank);
     tcase_add_test(tc, rank_exits_twice);
     tcase_add_test(tc, done_without_exits);

@@ -12,10 +12,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char self[4096];
@@ -24,7 +26,8 @@ struct seen {
     struct transport *t;
     struct hb_buf in, errs;
     int ends, closes;
-    size_t close_after; /* bytes; 0: never */
+    char why[HB_ERROR_TEXT_MAX]; /* of the end */
+    size_t close_after;          /* bytes; 0: never */
     size_t max_queued;
 };
 
@@ -50,8 +53,8 @@ static void on_end(void *arg, const struct hb_error *err)
 {
     struct seen *s = arg;
 
-    ck_assert_ptr_null(err);
     s->ends++;
+    snprintf(s->why, sizeof(s->why), "%s", err ? err->text : "");
     transport_close(s->t);
     transport_close(s->t);
 }
@@ -196,6 +199,41 @@ START_TEST(write_to_a_dead_agent)
 }
 END_TEST
 
+START_TEST(how_the_agent_ended)
+{
+    static const struct {
+        const char *part, *why;
+    } cases[] = {
+        {"exit", ""},
+        {"trouble", "it exited with code 125"},
+        {"passed on", "it was killed by signal 11 (SIGSEGV)"},
+        {"killed", "it was killed by signal 9 (SIGKILL)"},
+        {"slow", "it exited with code 125"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        seen.ends = seen.closes = 0;
+        open_as(cases[i].part);
+        run();
+        ck_assert_int_eq(seen.ends, 1);
+        ck_assert_str_eq(seen.why, cases[i].why);
+    }
+}
+END_TEST
+
+/* One that is stopped is continued, to see the end of the stream. */
+START_TEST(stopped_agent_ends)
+{
+    siginfo_t info;
+
+    open_as("stop");
+    ck_assert_int_eq(waitid(P_ALL, 0, &info, WSTOPPED), 0);
+    transport_close(seen.t);
+    run();
+    ck_assert_str_eq(hb_buf_data(&seen.errs), "continued\n");
+}
+END_TEST
+
 START_TEST(agent_that_does_not_end_is_killed)
 {
     struct transport_config c = config("stubborn");
@@ -273,7 +311,23 @@ static int play(const char *part)
     ssize_t n;
 
     if (strcmp(part, "exit") == 0)
-        return 3;
+        return 0;
+    if (strcmp(part, "trouble") == 0)
+        return 125;
+    if (strcmp(part, "passed on") == 0)
+        return 128 + SIGSEGV;
+    if (strcmp(part, "killed") == 0)
+        return raise(SIGKILL);
+    if (strcmp(part, "slow") == 0) {
+        close(0);
+        close(1);
+        poll(NULL, 0, 50); /* longer than the news of the closing takes */
+        return 125;
+    }
+    if (strcmp(part, "stop") == 0) {
+        raise(SIGSTOP);
+        return write(2, "continued\n", 10) != 10;
+    }
     if (strcmp(part, "talk") == 0)
         return write(1, "on stdout", 9) + write(2, "on stderr\n", 10) != 19;
     if (strcmp(part, "inherited") == 0) {
@@ -312,6 +366,8 @@ int main(int argc, char *argv[])
     tcase_add_test(tc, agent_that_exits);
     tcase_add_test(tc, last_words_are_read);
     tcase_add_test(tc, write_to_a_dead_agent);
+    tcase_add_test(tc, how_the_agent_ended);
+    tcase_add_test(tc, stopped_agent_ends);
     tcase_add_test(tc, agent_that_does_not_end_is_killed);
     tcase_add_test(tc, inherits_little);
     tcase_add_test(tc, missing_agent);

@@ -141,6 +141,30 @@ START_TEST(test_kill_outruns_a_program_that_keeps_forking)
 }
 END_TEST
 
+/* Whole variables count, wherever the process hides. */
+START_TEST(test_kill_marked)
+{
+    struct tree t = TREE_INIT;
+
+    start("sleep 1007 & TEST_MARK=12 sleep 1008 & "
+          "(TEST_MARK=1 setsid sleep 1009 &) ; "
+          "TEST_MARK=1 sh -c 'echo; trap \"\" TERM; "
+          "TEST_MARK=2 sleep 1010; :' & wait");
+    ck_assert_int_eq(tree_can_read(), 1);
+    tree_kill_marked("TEST_MARK=1");
+    reap();
+    ck_assert_int_eq(tree_read(getpid(), &t), 0);
+    for (size_t i = 0, live = 0; i <= t.count; i++) {
+        if (i == t.count)
+            ck_assert_uint_eq(live, 3); /* the shell, 1007 and 1008 */
+        else
+            live += t.procs[i].state != 'Z';
+    }
+    tree_free(&t);
+    kill_all();
+}
+END_TEST
+
 START_TEST(test_signal_skips_groups_and_zombies)
 {
     struct tree t = TREE_INIT;
@@ -200,6 +224,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_double_fork_and_setsid_do_not_hide);
     tcase_add_test(t, test_kill_ends_what_ignores_and_what_is_stopped);
     tcase_add_test(t, test_kill_outruns_a_program_that_keeps_forking);
+    tcase_add_test(t, test_kill_marked);
     tcase_add_test(t, test_signal_skips_groups_and_zombies);
     tcase_add_test(t, test_another_process_with_the_same_pid_is_spared);
     tcase_add_test(t, test_never_init_nor_self);

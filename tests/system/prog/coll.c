@@ -110,6 +110,24 @@ static int verb_again(char **args)
     return 0;
 }
 
+/* exec TIMES: init, work, shutdown, then the same program again in this
+ * process: libhvd starts afresh under a pid that the agent knows. */
+static int verb_exec(char **args)
+{
+    long left = number(args[0]);
+    char rest[24];
+
+    init();
+    check(sum(1000) == 0, "status");
+    check(hvd_shutdown() == 0, "shutdown");
+    if (left <= 1)
+        return 0;
+    snprintf(rest, sizeof(rest), "%ld", left - 1);
+    execl("/proc/self/exe", "coll", "exec", rest, (char *)NULL);
+    check(0, "execl");
+    return 1;
+}
+
 /* One collective of some kind, big enough to be in the middle of. */
 static int one(const char *kind)
 {
@@ -316,7 +334,7 @@ static const struct verb {
     {"again", 1, verb_again}, {"lose", 5, verb_lose},
     {"spin", 2, verb_spin},   {"mismatch", 1, verb_mismatch},
     {"idle", 2, verb_idle},   {"wait", 1, verb_wait},
-    {"quit", 1, verb_quit},
+    {"quit", 1, verb_quit},   {"exec", 1, verb_exec},
 };
 
 int main(int argc, char **argv)
