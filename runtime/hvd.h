@@ -34,13 +34,19 @@
  * fails so until hvd_shutdown.  An operation that a peer had joined before
  * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.
  *
- * Threads: every function may be called from any thread at any time after
- * hvd_init returned and before hvd_shutdown is called.  Calls from
- * several threads are ordered as they enter the library, so the threads
- * of a rank must themselves agree on an order that is the same on all
- * ranks.  Not async-signal-safe.  There is no thread, handler or output of the
- * library before hvd_init and after hvd_shutdown, and no thread before the
- * first _async call.
+ * Threads: every function may be called from any thread.  Collectives
+ * belong between the return of hvd_init and the call of hvd_shutdown:
+ * outside they return -HVD_ENOTINIT, and none may begin while hvd_shutdown
+ * runs.  hvd_init, hvd_shutdown, hvd_is_initialized, the topology
+ * functions (outside, they return -HVD_ENOTINIT) and those that only return
+ * texts, names or sizes may be called at any time; hvd_wait and hvd_test
+ * as long as there is a request, also after hvd_shutdown.
+ *
+ * Collectives of several threads are ordered as they enter the library, so
+ * the threads of a rank must themselves agree on an order that is the same
+ * on all ranks.  No function is async-signal-safe.  The library has no
+ * thread, handler or output before hvd_init and after hvd_shutdown, and no
+ * thread before the first _async call.
  *
  * Fork: a child of an initialised process cannot use the library: it
  * looks uninitialised there, and hvd_init is HVD_EUNSUPPORTED.  The parent
@@ -126,6 +132,7 @@ typedef struct hvd_request hvd_request;
  * Order: every rank calls it, the n-th call of one with the n-th of all.
  * Threads: any; blocks until all ranks of this host have called.
  * After hvd_shutdown it may be called again, any number of times.
+ * Source: Horovod's init; unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
  */
 HVD_API int hvd_init(void);
 
@@ -138,13 +145,18 @@ HVD_API int hvd_init(void);
  * rank get HVD_ESHUTDOWN naming it.
  * Returns 0, also when not initialised (and then does nothing).
  * Order: none; usually after the last operation on every rank.
- * Threads: any one; no new call may begin while it runs.  Does not wait
+ * Threads: any; no collective may begin while it runs.  Does not wait
  * for peers.
  * A process that exits without it leaves in order too.
+ * Source: Horovod's shutdown.
  */
 HVD_API int hvd_shutdown(void);
 
-/* 1 between a successful hvd_init and hvd_shutdown, else 0. */
+/*
+ * 1 between a successful hvd_init and hvd_shutdown, else 0.
+ *
+ * Order: none.  Threads: any; never blocks; so for the next three too.
+ */
 HVD_API int hvd_is_initialized(void);
 
 /* The library's version, "0.1.0"; a constant string. */
@@ -169,7 +181,7 @@ HVD_API const char *hvd_status_text(int status);
  * (local), and among the ranks of its local rank on all hosts (cross).
  *
  * Each returns the value, or -HVD_ENOTINIT.
- * Order: none.  Threads: any; none blocks.
+ * Order: none.  Threads: any; never blocks.
  * Source: Horovod's rank, size, local_rank, local_size, cross_rank,
  * cross_size.
  */
@@ -318,6 +330,7 @@ HVD_API int hvd_barrier_async(const char *name, const struct hvd_options *opts,
  * the library's work, for earlier operations too.  Works after
  * hvd_shutdown as well.  In a forked child, HVD_ENOTINIT for a request that
  * was in flight, which stays as it is.
+ * Source: MPI_Wait (MPI 4.0, 3.7.3); Horovod's synchronize.
  */
 HVD_API int hvd_wait(hvd_request *req);
 
@@ -331,13 +344,20 @@ HVD_API int hvd_wait(hvd_request *req);
  *
  * Returns 0, -HVD_EINVAL or, in a forked child, -HVD_ENOTINIT; the
  * operation's own status comes from hvd_wait.
- * Order: none.  Threads: any, not with hvd_wait on the same request.
+ * Order: none.  Threads: any, not with hvd_wait on the same request; never
+ * blocks.
+ * Source: MPI_Test (MPI 4.0, 3.7.3), which frees the request; Horovod's
+ * poll, which does not.
  */
 HVD_API int hvd_test(hvd_request *req, int *done);
 
 /* ---- Types --------------------------------------------------------- */
 
-/* Bytes of one element; 0 for what is no enum hvd_dtype. */
+/*
+ * Bytes of one element; 0 for what is no enum hvd_dtype.
+ *
+ * Order: none.  Threads: any; never blocks; so for the next two too.
+ */
 HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
 /* "float32", "sum"; "?" for what is none; constant strings. */
 HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);

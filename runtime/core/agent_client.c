@@ -156,7 +156,14 @@ static void keep_descriptor(struct hvd__agent *a, struct msghdr *msg)
     }
 }
 
-/* Reads what is there: 1, 0 when nothing is, or negative. */
+/* Before anything is taken off the socket, so that nothing gets lost. */
+static int make_room(struct hvd__agent *a)
+{
+    return hb_buf_reserve(&a->in, READ_BYTES);
+}
+
+/* Reads what is there, into the room made for it: 1, 0 when nothing is, or
+ * negative. */
 static int read_some(struct hvd__agent *a, struct hb_error *err)
 {
     union {
@@ -183,8 +190,7 @@ static int read_some(struct hvd__agent *a, struct hb_error *err)
                             "the agent on this host is gone%s%s",
                             n < 0 ? ": " : "", n < 0 ? strerror(errno) : "");
     keep_descriptor(a, &msg);
-    if (hb_buf_append(&a->in, bytes, (size_t)n) < 0)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for %zd bytes", n);
+    hb_buf_append(&a->in, bytes, (size_t)n);
     return 1;
 }
 
@@ -221,6 +227,8 @@ static int expect(struct hvd__agent *a, enum worker_type type,
         rc = frame_decode(&a->in, WORKER_PAYLOAD_MAX, f, err);
         if (rc != 0)
             break;
+        if (make_room(a) < 0)
+            return hb_error_set(err, HVD_ENOMEM, "no memory for a message");
         rc = read_some(a, err);
         if (rc == 0)
             rc = wait_ready(a->fd, POLLIN, deadline_ns, err);
@@ -240,21 +248,31 @@ static int expect(struct hvd__agent *a, enum worker_type type,
                         f->type, (unsigned)type);
 }
 
+/* Sends a message (empty if there was no memory for it), frees it, and
+ * waits for the answer; the caller ends that with frame_done. */
+static int exchange(struct hvd__agent *a, struct hb_buf *out,
+                    enum worker_type answer, uint64_t deadline_ns,
+                    struct frame *f, struct hb_error *err)
+{
+    int rc;
+
+    if (hb_buf_len(out) == 0)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for a message");
+    rc = send_all(a, out, deadline_ns, err);
+    hb_buf_free(out);
+    return rc < 0 ? rc : expect(a, answer, deadline_ns, f, err);
+}
+
 static int say_hello(struct hvd__agent *a, uint32_t rank, uint64_t deadline_ns,
                      struct worker_welcome *w, struct hb_error *err)
 {
     struct worker_hello hello = {WORKER_ABI, rank, (uint32_t)getpid()};
     struct hb_buf out = HB_BUF_INIT;
     struct frame f;
-    int rc = worker_encode_hello(&out, &hello);
+    int rc;
 
-    if (rc < 0)
-        hb_error_set(err, HVD_ENOMEM, "no memory for a message");
-    else
-        rc = send_all(a, &out, deadline_ns, err);
-    hb_buf_free(&out);
-    if (rc == 0)
-        rc = expect(a, WORKER_WELCOME, deadline_ns, &f, err);
+    worker_encode_hello(&out, &hello);
+    rc = exchange(a, &out, WORKER_WELCOME, deadline_ns, &f, err);
     if (rc < 0)
         return rc;
     if (worker_decode_welcome(f.payload, f.len, w) < 0)
@@ -284,15 +302,10 @@ int hvd__agent_join(struct hvd__agent *a, uint32_t epoch,
     struct worker_segment segment;
     struct hb_buf out = HB_BUF_INIT;
     struct frame f;
-    int rc = worker_encode_join(&out, &join);
+    int rc;
 
-    if (rc < 0)
-        hb_error_set(err, HVD_ENOMEM, "no memory for a message");
-    else
-        rc = send_all(a, &out, deadline_ns, err);
-    hb_buf_free(&out);
-    if (rc == 0)
-        rc = expect(a, WORKER_SEGMENT, deadline_ns, &f, err);
+    worker_encode_join(&out, &join);
+    rc = exchange(a, &out, WORKER_SEGMENT, deadline_ns, &f, err);
     if (rc < 0)
         return rc;
     if (worker_decode_segment(f.payload, f.len, &segment) < 0 ||
@@ -312,6 +325,9 @@ int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
 
     if (a->fd < 0)
         return hb_error_set(err, HVD_ECLOSED, "the agent on this host is gone");
+    /* What there is no memory for waits for the next check. */
+    if (make_room(a) < 0)
+        return 0;
     rc = read_some(a, err);
     if (rc < 0)
         return rc;

@@ -42,8 +42,10 @@ int hvd__agent_join(struct hvd__agent *a, uint32_t epoch,
                     uint64_t segment_bytes, uint64_t deadline_ns, int *memfd,
                     struct hb_error *err);
 
-/* Without blocking: 0 while the agent is there; -HVD_EPEER or -HVD_ECLOSED
- * with err set when it told of a death or is gone itself. */
+/* Without blocking: 0 while the agent is there, or when there is no memory
+ * to read what it says, which the next call then does; -HVD_EPEER,
+ * -HVD_ECLOSED or -HVD_EPROTO with err set when it told of a death, is gone
+ * itself, or says what it should not. */
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err);
 
 /* Says that this rank leaves; not told if the agent does not take it. */

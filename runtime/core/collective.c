@@ -51,6 +51,14 @@ static int no_scales(const struct hvd_options *o, struct hb_error *err)
                         "hvd_options: only reductions can be scaled");
 }
 
+/* What a caller passes; count is what this rank sends. */
+struct buffers {
+    const void *sendbuf;
+    void *recvbuf;
+    size_t count;
+    enum hvd_dtype dtype;
+};
+
 static int check_buffer(const char *what, const void *p, size_t count,
                         size_t elem_bytes, struct hb_error *err)
 {
@@ -70,10 +78,11 @@ static int check_buffer(const char *what, const void *p, size_t count,
 }
 
 /* Equal is in place; anything between is refused. */
-static int check_overlap(const void *sendbuf, const void *recvbuf, size_t bytes,
+static int check_overlap(const struct buffers *b, size_t elem_bytes,
                          struct hb_error *err)
 {
-    uintptr_t s = (uintptr_t)sendbuf, r = (uintptr_t)recvbuf;
+    uintptr_t s = (uintptr_t)b->sendbuf, r = (uintptr_t)b->recvbuf;
+    size_t bytes = b->count * elem_bytes;
 
     if (s == r || s + bytes <= r || r + bytes <= s)
         return 0;
@@ -126,46 +135,43 @@ static int set_dtype(struct hvd__op *op, enum hvd_dtype dtype,
                         (int)dtype);
 }
 
-static void set_buffers(struct hvd__op *op, const void *sendbuf, void *recvbuf,
-                        size_t count)
+static void set_buffers(struct hvd__op *op, const struct buffers *b)
 {
-    op->sendbuf = sendbuf;
-    op->recvbuf = recvbuf;
-    op->count = count;
+    op->sendbuf = b->sendbuf;
+    op->recvbuf = b->recvbuf;
+    op->count = b->count;
 }
 
 /* ---- One maker per kind -------------------------------------------- */
 
-static int make_allreduce(struct hvd__op *op, const void *sendbuf,
-                          void *recvbuf, size_t count, enum hvd_dtype dtype,
+static int make_allreduce(struct hvd__op *op, const struct buffers *b,
                           enum hvd_op rop, struct hb_error *err)
 {
-    int rc = set_dtype(op, dtype, err);
+    int rc = set_dtype(op, b->dtype, err);
 
     if (rc < 0)
         return rc;
     op->op = rop;
-    op->reduce = hvd__reduce_get(dtype, rop);
+    op->reduce = hvd__reduce_get(b->dtype, rop);
     if (!op->reduce)
         return hb_error_set(err, HVD_EINVAL, "%s of %s is not defined",
-                            hvd_op_name(rop), hvd_dtype_name(dtype));
-    rc = check_buffer("sendbuf", sendbuf, count, op->elem_bytes, err);
+                            hvd_op_name(rop), hvd_dtype_name(b->dtype));
+    rc = check_buffer("sendbuf", b->sendbuf, b->count, op->elem_bytes, err);
     if (rc == 0)
-        rc = check_buffer("recvbuf", recvbuf, count, op->elem_bytes, err);
+        rc = check_buffer("recvbuf", b->recvbuf, b->count, op->elem_bytes, err);
     if (rc == 0)
-        rc = check_overlap(sendbuf, recvbuf, count * op->elem_bytes, err);
-    set_buffers(op, sendbuf, recvbuf, count);
+        rc = check_overlap(b, op->elem_bytes, err);
+    set_buffers(op, b);
     op->args.pre = op->prescale;
     op->args.post = op->postscale;
     op->args.divisor = rop == HVD_AVERAGE ? hvd__context.topology.size : 1;
     return rc;
 }
 
-static int make_broadcast(struct hvd__op *op, const void *sendbuf,
-                          void *recvbuf, size_t count, enum hvd_dtype dtype,
-                          int root, struct hb_error *err)
+static int make_broadcast(struct hvd__op *op, const struct buffers *b, int root,
+                          struct hb_error *err)
 {
-    int rc = set_dtype(op, dtype, err);
+    int rc = set_dtype(op, b->dtype, err);
     int is_root = hvd__context.topology.rank == root;
 
     if (rc < 0)
@@ -174,27 +180,26 @@ static int make_broadcast(struct hvd__op *op, const void *sendbuf,
         return hb_error_set(err, HVD_EINVAL, "root %d is not in 0..%d", root,
                             hvd__context.topology.size - 1);
     op->root = root;
-    rc = check_buffer("recvbuf", recvbuf, count, op->elem_bytes, err);
+    rc = check_buffer("recvbuf", b->recvbuf, b->count, op->elem_bytes, err);
     if (rc == 0 && is_root)
-        rc = check_buffer("sendbuf", sendbuf, count, op->elem_bytes, err);
+        rc = check_buffer("sendbuf", b->sendbuf, b->count, op->elem_bytes, err);
     if (rc == 0 && is_root)
-        rc = check_overlap(sendbuf, recvbuf, count * op->elem_bytes, err);
-    set_buffers(op, sendbuf, recvbuf, count);
+        rc = check_overlap(b, op->elem_bytes, err);
+    set_buffers(op, b);
     return rc;
 }
 
-static int make_allgather(struct hvd__op *op, const void *sendbuf,
-                          size_t sendcount, void *recvbuf, size_t recvcap,
-                          size_t *recvcounts, enum hvd_dtype dtype,
+static int make_allgather(struct hvd__op *op, const struct buffers *b,
+                          size_t recvcap, size_t *recvcounts,
                           struct hb_error *err)
 {
-    int rc = set_dtype(op, dtype, err);
+    int rc = set_dtype(op, b->dtype, err);
 
     if (rc == 0)
-        rc = check_buffer("sendbuf", sendbuf, sendcount, op->elem_bytes, err);
+        rc = check_buffer("sendbuf", b->sendbuf, b->count, op->elem_bytes, err);
     if (rc == 0)
-        rc = check_buffer("recvbuf", recvbuf, recvcap, op->elem_bytes, err);
-    set_buffers(op, sendbuf, recvbuf, sendcount);
+        rc = check_buffer("recvbuf", b->recvbuf, recvcap, op->elem_bytes, err);
+    set_buffers(op, b);
     op->recvcap = recvcap;
     op->recvcounts = recvcounts;
     return rc;
@@ -249,14 +254,14 @@ int hvd_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                   enum hvd_dtype dtype, enum hvd_op op,
                   const struct hvd_options *opts)
 {
+    struct buffers b = {sendbuf, recvbuf, count, dtype};
     struct hvd_request req;
     int rc;
 
     hvd__request_init(&req);
     rc = begin(&req.op, HVD__ALLREDUCE, NULL, opts, &req.err);
     if (rc == 0)
-        rc = make_allreduce(&req.op, sendbuf, recvbuf, count, dtype, op,
-                            &req.err);
+        rc = make_allreduce(&req.op, &b, op, &req.err);
     return run(&req, rc);
 }
 
@@ -264,12 +269,13 @@ int hvd_allreduce_async(const char *name, const void *sendbuf, void *recvbuf,
                         size_t count, enum hvd_dtype dtype, enum hvd_op op,
                         const struct hvd_options *opts, hvd_request **req)
 {
+    struct buffers b = {sendbuf, recvbuf, count, dtype};
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__op o;
     int rc = begin(&o, HVD__ALLREDUCE, name, opts, &err);
 
     if (rc == 0)
-        rc = make_allreduce(&o, sendbuf, recvbuf, count, dtype, op, &err);
+        rc = make_allreduce(&o, &b, op, &err);
     return submit(&o, rc, req, &err);
 }
 
@@ -277,14 +283,14 @@ int hvd_broadcast(const void *sendbuf, void *recvbuf, size_t count,
                   enum hvd_dtype dtype, int root,
                   const struct hvd_options *opts)
 {
+    struct buffers b = {sendbuf, recvbuf, count, dtype};
     struct hvd_request req;
     int rc;
 
     hvd__request_init(&req);
     rc = begin(&req.op, HVD__BROADCAST, NULL, opts, &req.err);
     if (rc == 0)
-        rc = make_broadcast(&req.op, sendbuf, recvbuf, count, dtype, root,
-                            &req.err);
+        rc = make_broadcast(&req.op, &b, root, &req.err);
     return run(&req, rc);
 }
 
@@ -292,12 +298,13 @@ int hvd_broadcast_async(const char *name, const void *sendbuf, void *recvbuf,
                         size_t count, enum hvd_dtype dtype, int root,
                         const struct hvd_options *opts, hvd_request **req)
 {
+    struct buffers b = {sendbuf, recvbuf, count, dtype};
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__op o;
     int rc = begin(&o, HVD__BROADCAST, name, opts, &err);
 
     if (rc == 0)
-        rc = make_broadcast(&o, sendbuf, recvbuf, count, dtype, root, &err);
+        rc = make_broadcast(&o, &b, root, &err);
     return submit(&o, rc, req, &err);
 }
 
@@ -305,14 +312,14 @@ int hvd_allgather(const void *sendbuf, size_t sendcount, void *recvbuf,
                   size_t recvcap, size_t *recvcounts, enum hvd_dtype dtype,
                   const struct hvd_options *opts)
 {
+    struct buffers b = {sendbuf, recvbuf, sendcount, dtype};
     struct hvd_request req;
     int rc;
 
     hvd__request_init(&req);
     rc = begin(&req.op, HVD__ALLGATHER, NULL, opts, &req.err);
     if (rc == 0)
-        rc = make_allgather(&req.op, sendbuf, sendcount, recvbuf, recvcap,
-                            recvcounts, dtype, &req.err);
+        rc = make_allgather(&req.op, &b, recvcap, recvcounts, &req.err);
     return run(&req, rc);
 }
 
@@ -321,13 +328,13 @@ int hvd_allgather_async(const char *name, const void *sendbuf, size_t sendcount,
                         enum hvd_dtype dtype, const struct hvd_options *opts,
                         hvd_request **req)
 {
+    struct buffers b = {sendbuf, recvbuf, sendcount, dtype};
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__op o;
     int rc = begin(&o, HVD__ALLGATHER, name, opts, &err);
 
     if (rc == 0)
-        rc = make_allgather(&o, sendbuf, sendcount, recvbuf, recvcap,
-                            recvcounts, dtype, &err);
+        rc = make_allgather(&o, &b, recvcap, recvcounts, &err);
     return submit(&o, rc, req, &err);
 }
 

@@ -168,13 +168,14 @@ static int is_float(enum hvd_dtype dtype)
            dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
 }
 
-void hvd__reduce_run(const struct hvd__tier *tier, enum hvd_dtype dtype,
-                     enum hvd_op op, void *dst, const void *const *srcs,
-                     int nsrc, size_t count,
+void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
+                     const void *const *srcs, int nsrc, size_t count,
                      const struct hvd__reduce_args *args)
 {
-    const struct hvd__kernel *kernel = &tier->kernels[dtype][op];
-    const struct hvd__kernel *portable = &hvd__tier_portable.kernels[dtype][op];
+    const struct hvd__kernel *kernel =
+        &choice->tier->kernels[choice->dtype][choice->op];
+    const struct hvd__kernel *portable =
+        &hvd__tier_portable.kernels[choice->dtype][choice->op];
     struct hvd__pass pass = {.dst = dst,
                              .srcs = srcs,
                              .nsrc = nsrc,
@@ -193,13 +194,13 @@ void hvd__reduce_run(const struct hvd__tier *tier, enum hvd_dtype dtype,
     if (!fn)
         fn = portable->scaled;
     /* The same result, without a division, for a power of two. */
-    if (is_float(dtype) && pass.post == 1.0 &&
+    if (is_float(choice->dtype) && pass.post == 1.0 &&
         (pass.divisor & (pass.divisor - 1)) == 0) {
         pass.post = 1.0 / pass.divisor;
         pass.divisor = 1;
     }
     if (args->stream && count * kernel->elem_bytes >= STREAM_MIN_BYTES)
-        run_blocks(kernel, fn, &pass, tier);
+        run_blocks(kernel, fn, &pass, choice->tier);
     else if (nsrc > HVD__PASS_SRCS)
         run_blocks(kernel, fn, &pass, NULL);
     else

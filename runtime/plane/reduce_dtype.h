@@ -261,21 +261,23 @@ static void NAME(D, sum_of_two)(const struct hvd__pass *caller)
 }
 
 /* What the table wants of one op. */
-#define OP_INSTANCE(OP)                                                        \
-    static void NAME(D, OP##_plain)(const struct hvd__pass *caller)            \
-    {                                                                          \
-        if (HVD_##OP == HVD_SUM && caller->nsrc == 2 && !caller->carry_in &&   \
-            !caller->carry_out)                                                \
-            NAME(D, sum_of_two)(caller);                                       \
-        else                                                                   \
-            NAME(D, instance)(caller, HVD_##OP, 0);                            \
-    }                                                                          \
-    SCALED_INSTANCE(OP)                                                        \
-    static void NAME(D, OP##_entry)(void *dst, const void *const *srcs,        \
-                                    int nsrc, size_t count,                    \
-                                    const struct hvd__reduce_args *args)       \
-    {                                                                          \
-        hvd__reduce_run(&TIER, DTYPE, HVD_##OP, dst, srcs, nsrc, count, args); \
+#define OP_INSTANCE(OP)                                                      \
+    static void NAME(D, OP##_plain)(const struct hvd__pass *caller)          \
+    {                                                                        \
+        if (HVD_##OP == HVD_SUM && caller->nsrc == 2 && !caller->carry_in && \
+            !caller->carry_out)                                              \
+            NAME(D, sum_of_two)(caller);                                     \
+        else                                                                 \
+            NAME(D, instance)(caller, HVD_##OP, 0);                          \
+    }                                                                        \
+    SCALED_INSTANCE(OP)                                                      \
+    static void NAME(D, OP##_entry)(void *dst, const void *const *srcs,      \
+                                    int nsrc, size_t count,                  \
+                                    const struct hvd__reduce_args *args)     \
+    {                                                                        \
+        static const struct hvd__choice choice = {&TIER, DTYPE, HVD_##OP};   \
+                                                                             \
+        hvd__reduce_run(&choice, dst, srcs, nsrc, count, args);              \
     }
 
 /* Scaled integers are too rare to be built for every tier. */

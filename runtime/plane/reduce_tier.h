@@ -50,10 +50,16 @@ extern const struct hvd__tier hvd__tier_portable;
 extern const struct hvd__tier hvd__tier_avx2;
 extern const struct hvd__tier hvd__tier_avx512;
 
+/* Which kernel of which tier. */
+struct hvd__choice {
+    const struct hvd__tier *tier;
+    enum hvd_dtype dtype;
+    enum hvd_op op;
+};
+
 /* Runs the passes of one reduction; what every entry calls. */
-void hvd__reduce_run(const struct hvd__tier *tier, enum hvd_dtype dtype,
-                     enum hvd_op op, void *dst, const void *const *srcs,
-                     int nsrc, size_t count,
+void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
+                     const void *const *srcs, int nsrc, size_t count,
                      const struct hvd__reduce_args *args);
 
 #endif

@@ -3,7 +3,10 @@
  * What the others see when a rank dies, leaves, forks, loses its agent, or
  * may not make a system call.
  */
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
+#include "lib/protocol/worker.h"
+#include "runtime/core/agent_client.h"
 #include "runtime/hvd.h"
 #include "tests/unit/world.h"
 
@@ -17,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,6 +253,34 @@ START_TEST(test_agent_gone)
 }
 END_TEST
 
+/* A moment without memory does not cost a rank its agent: what it said is
+ * read later. */
+START_TEST(test_no_memory_for_the_agent)
+{
+    struct hvd__agent a = HVD__AGENT_INIT;
+    struct worker_abort m = {.rank = 3, .text = "rank 3 died"};
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf out = HB_BUF_INIT;
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    a.fd = fds[0];
+    ck_assert_int_eq(worker_encode_abort(&out, &m), 0);
+    ck_assert_int_eq(write(fds[1], hb_buf_data(&out), hb_buf_len(&out)),
+                     (ssize_t)hb_buf_len(&out));
+    hb_alloc_fail_after(0);
+    ck_assert_int_eq(hvd__agent_check(&a, &err), 0);
+    ck_assert_int_eq(hb_alloc_fail_after(-1), 1);
+    ck_assert_int_eq(err.status, 0);
+    ck_assert_int_eq(hvd__agent_check(&a, &err), -HVD_EPEER);
+    ck_assert_str_eq(err.text, "rank 3 died");
+    ck_assert_int_eq(err.rank, 3);
+    hb_buf_free(&out);
+    hvd__agent_close(&a);
+    close(fds[1]);
+}
+END_TEST
+
 /* ---- System calls that a filter refuses ------------------------------ */
 
 static int refuse_membarrier(void)
@@ -372,6 +404,7 @@ static Suite *failure_suite(void)
     tcase_add_loop_test(t, test_leave, 0, 30);
     tcase_add_test(t, test_exit_without_shutdown);
     tcase_add_test(t, test_agent_gone);
+    tcase_add_test(t, test_no_memory_for_the_agent);
     tcase_add_loop_test(t, test_no_membarrier, 0, 4);
     tcase_add_test(t, test_fork);
     suite_add_tcase(s, t);
