@@ -31,15 +31,17 @@ HOSTS_SRC := $(addprefix lib/hosts/, \
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
 	control.c control_bytes.c control_json.c frame.c segment.c worker.c)
 TRANSPORT_SRC := $(addprefix lib/transport/, local.c localname.c transport.c)
-AGENT_SRC := $(addprefix lib/agent/, agent.c cause.c cgroup.c cpus.c death.c endpoint.c epoch.c \
-	gpu.c guardian.c launch.c link.c port.c program.c pump.c segment_fd.c \
+AGENT_SRC := $(addprefix lib/agent/, \
+	agent.c cause.c cgroup.c cpus.c death.c endpoint.c epoch.c gpu.c \
+	guardian.c launch.c link.c port.c program.c pump.c segment_fd.c \
 	spawn.c state.c tree.c)
-JOB_SRC := $(addprefix lib/job/, input.c job.c job_host.c job_io.c lines.c outdir.c \
-	output.c report.c state.c stdio.c worker_env.c)
+JOB_SRC := $(addprefix lib/job/, \
+	input.c job.c job_host.c job_io.c lines.c outdir.c output.c report.c \
+	state.c stdio.c worker_env.c)
 HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	check_build.c config.c config_json.c config_tree.c config_yaml.c \
-	dryrun.c env_file.c main.c run.c options.c options_apply.c options_help.c options_table.c \
-	readfile.c)
+	dryrun.c env_file.c main.c run.c options.c options_apply.c \
+	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c data.c measure.c options.c)
@@ -55,11 +57,13 @@ EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 
-UNIT_TESTS := input job job_state lines outdir output report transport_local \
-	agent agent_launch agent_state cause cgroup cpus endpoint epoch gpu port pump spawn tree \
-	allreduce collectives engine failure init options options_table config env_file worker_env check_build dryrun \
-	reduce bench alloc clock log text buf env error hostlist plan strv frame control control_launch \
-	worker segment
+UNIT_TESTS := input job job_state lines outdir output report worker_env \
+	transport_local localname agent agent_launch agent_state cause cgroup \
+	cpus endpoint epoch gpu port program pump spawn tree \
+	options options_table config env_file check_build dryrun \
+	allreduce collectives engine failure init reduce bench \
+	alloc clock log text buf env error strv hostlist plan \
+	frame control control_launch worker segment
 SYSTEM_PROGS := actor coll poke pty
 FUZZERS := hostfile frame env config env_file
 
@@ -87,7 +91,8 @@ SANFLAGS += -fno-sanitize-recover=undefined
 endif
 endif
 
-DEPS_CFLAGS := $(shell $(PKG_CONFIG) --cflags libuv jansson yaml-0.1 2>/dev/null)
+DEPS_CFLAGS := $(shell $(PKG_CONFIG) --cflags libuv jansson yaml-0.1 \
+	2>/dev/null)
 UV_LIBS := $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null)
 JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
 YAML_LIBS := $(shell $(PKG_CONFIG) --libs yaml-0.1 2>/dev/null)
@@ -212,11 +217,13 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 # ---- Tests ------------------------------------------------------------
 
 # Shared by tests: a world of forked ranks, and what they compute.
-WORLD_SRC := $(addprefix tests/unit/, agent_util.c fake_agent.c values.c worker_client.c world.c)
+WORLD_SRC := $(addprefix tests/unit/, \
+	agent_util.c fake_agent.c values.c worker_client.c world.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
-		$(call ar,world hvd-bench hvdrun job transport agent hosts runtime protocol base)
+		$(call ar,world hvd-bench hvdrun job transport agent hosts \
+			runtime protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
@@ -334,6 +341,7 @@ LIBDIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
 SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
+DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
 .PHONY: install install-files
@@ -341,7 +349,8 @@ install: all
 	@$(MAKE) --no-print-directory install-files
 install-files:
 	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIBDIR)/pkgconfig \
-		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles
+		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles \
+		$(DOCDIR)
 	$(INSTALL) $(BIN)/hvdrun $(BIN)/hvd-bench $(BINDIR)
 	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
 	$(INSTALL) -m 644 $(SO) $(LIBDIR)
@@ -352,6 +361,7 @@ install-files:
 	$(INSTALL) -m 644 examples/*.[ch] $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
+	$(INSTALL) -m 644 LICENSE $(DOCDIR)
 	sh man/install $(MANDIR) $(INSTALL)
 
 # Removes what an install of this version would put there.
@@ -373,7 +383,7 @@ help:
 	'make check-fast   unit tests and fuzz corpora of this build' \
 	'make asan         unit and system tests under ASan and UBSan' \
 	'make ubsan        unit tests under UBSan alone' \
-	'make tsan         unit tests and examples under ThreadSanitizer' \
+	'make tsan         unit and libhvd system tests under ThreadSanitizer' \
 	'make valgrind     unit tests under memcheck' \
 	'make fuzz         fuzz every parser for a minute each' \
 	'make lint         layers, symbols, man pages, format, analysers' \

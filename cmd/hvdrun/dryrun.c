@@ -156,6 +156,22 @@ static int format_command(const struct dryrun *d, struct hb_buf *out)
     return rc < 0 ? rc : hb_buf_printf(out, "\ndirectory: %s\n", d->cwd);
 }
 
+static int format_remarks(const struct dryrun *d, struct hb_buf *out)
+{
+    int rc = 0;
+
+    for (int i = 0; !rc && i < d->plan->host_count; i++) {
+        const struct plan_host *host = &d->plan->hosts[i];
+        char *remark = cpus_remark(d->cpus, d->options->bind, host->count);
+
+        if (remark)
+            rc = hb_buf_printf(out, "warning: host %s: %s\n", host->entry->name,
+                               remark);
+        hb_free(remark);
+    }
+    return rc;
+}
+
 static int format_failures(const struct dryrun *d, struct hb_buf *out)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -185,6 +201,8 @@ int dryrun_format(const struct dryrun *d, struct hb_buf *out)
 
     if (!rc)
         rc = format_command(d, out);
+    if (!rc)
+        rc = format_remarks(d, out);
     return rc < 0 ? rc : format_failures(d, out);
 }
 

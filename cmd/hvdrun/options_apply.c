@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,9 +46,13 @@ static void *field_of(struct applier *a, const struct option *o)
 static int check_int(const struct setting *s, int64_t *out,
                      struct hb_error *err)
 {
-    int rc = hb_parse_i64(s->value, s->option->min, s->option->max, out, err);
+    const struct option *o = s->option;
+    struct hb_error why = HB_ERROR_INIT;
 
-    return rc < 0 ? hb_error_context(err, "%s", s->where) : 0;
+    if (hb_parse_i64(s->value, o->min, o->max, out, &why) == 0)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL, "%s: %s%s", s->where, why.text,
+                        o->limits ? o->limits : "");
 }
 
 static int check_int_list(const struct setting *s, struct hb_error *err)
@@ -151,10 +156,32 @@ static int apply_knob(struct applier *a, const struct setting *s,
     }
     if (rc < 0)
         return rc;
-    if (o->target == TO_KNOB)
-        return set_knob(a->options, o->env, value, err);
-    rc = hb_env_set(&a->options->knobs, o->env, value);
-    return rc < 0 ? out_of_memory(err) : 0;
+    if (o->target == TO_ENV)
+        rc = hb_env_set(&a->options->knobs, o->env, value);
+    else
+        rc = hb_strv_addf(&a->options->notes, "%s: " OPTIONS_UNUSED, s->where);
+    if (rc < 0)
+        return out_of_memory(err);
+    return o->target == TO_KNOB ? set_knob(a->options, o->env, value, err) : 0;
+}
+
+/* A time limit, and for those that libhvd reads too its variable: in
+ * seconds if it can be. */
+static int apply_ms(struct applier *a, const struct setting *s,
+                    struct hb_error *err)
+{
+    int64_t *ms = field_of(a, s->option);
+    char value[32];
+
+    if (check_duration(s, ms, err) < 0)
+        return -HVD_EINVAL;
+    if (!s->option->env)
+        return 0;
+    if (*ms % 1000 == 0)
+        snprintf(value, sizeof(value), "%lld", (long long)*ms / 1000);
+    else
+        snprintf(value, sizeof(value), "%lldms", (long long)*ms);
+    return set_knob(a->options, s->option->env, value, err);
 }
 
 static int apply_int(struct applier *a, const struct setting *s,
@@ -194,7 +221,7 @@ static int apply_one(struct applier *a, const struct setting *s,
     case TO_INT:
         return apply_int(a, s, err);
     case TO_MS:
-        return check_duration(s, field_of(a, o), err);
+        return apply_ms(a, s, err);
     case TO_STRING:
         set_string(field_of(a, o), s->value);
         return 0;
@@ -323,6 +350,8 @@ int apply_wdir(struct applier *a, const struct setting *s, struct hb_error *err)
         return hb_error_sys(err, errno, "%s '%s'", s->where, s->value);
     if (!S_ISDIR(st.st_mode))
         return bad(s, err, "is not a directory");
+    if (faccessat(AT_FDCWD, s->value, X_OK, AT_EACCESS) < 0)
+        return hb_error_sys(err, errno, "%s '%s'", s->where, s->value);
     if (s->value[0] == '/') {
         set_string(&a->options->wdir, s->value);
         return 0;

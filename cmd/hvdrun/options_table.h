@@ -19,6 +19,9 @@ enum {
     OPTIONS_TIME_MAX_MS = INT32_MAX, /* 24 days */
 };
 
+/* What options of TO_KNOB are good for. */
+#define OPTIONS_UNUSED "passed to the ranks; libhvd 0.1 does not use it yet"
+
 enum option_group {
     GROUP_JOB,
     GROUP_ENV,
@@ -45,9 +48,9 @@ enum option_arg {
 
 enum option_target {
     TO_INT,     /* int field; a switch stores `number` */
-    TO_MS,      /* int64_t field */
+    TO_MS,      /* int64_t field; with `env` a knob too */
     TO_STRING,  /* char * field */
-    TO_KNOB,    /* HVD_<env> and HOROVOD_<env> */
+    TO_KNOB,    /* HVD_<env> and HOROVOD_<env>; told at info: unused */
     TO_ENV,     /* exactly <env> */
     TO_CALL,    /* call() */
     TO_NOTHING, /* accepted, told at info: nothing to do here */
@@ -70,9 +73,10 @@ struct option {
     const char *metavar;
     const char *choices; /* ARG_CHOICE: words, one blank between */
     const char *env;
-    const char *value; /* what a switch of TO_KNOB or TO_ENV means */
-    int number;        /* and one of TO_INT or TO_CALL */
-    const char *help;  /* one line */
+    const char *value;  /* what a switch of TO_KNOB or TO_ENV means */
+    int number;         /* and one of TO_INT or TO_CALL */
+    const char *help;   /* one line */
+    const char *limits; /* what an error of range adds; or NULL */
     int (*call)(struct applier *a, const struct setting *s,
                 struct hb_error *err);
     int64_t min, max;

@@ -34,6 +34,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -54,7 +55,9 @@ struct run {
     char *cwd;
     struct job_config config;
     uv_loop_t loop;
-    uv_signal_t handlers[SIGNALS];
+    int signal_fd;
+    uv_poll_t signal_poll;
+    sigset_t signals; /* those of `signals` that were not ignored */
     struct job *job;
     int done;
     int exit_code;
@@ -283,45 +286,90 @@ static void run_fini(struct run *run)
 
 /* ---- Signals ---- */
 
-static void on_signal(uv_signal_t *handle, int signo)
+/* Only that of a process of this namespace has a pid; what the kernel
+ * sends, for a terminal for one, has none. */
+static char *sender_of(const struct signalfd_siginfo *info)
 {
-    struct run *run = handle->data;
+    pid_t pid = (pid_t)info->ssi_pid;
+    struct tree_proc proc;
 
-    if (run->done)
-        return;
-    job_signal(run->job, signo);
-    if (signo != SIGTSTP)
-        return;
-    /* The default action stops this process here; it goes on with SIGCONT,
-     * or at once where no shell could ever continue it. */
-    uv_signal_stop(handle);
-    raise(SIGTSTP);
-    uv_signal_start(handle, on_signal, SIGTSTP);
-    job_signal(run->job, SIGCONT);
+    if (info->ssi_code == SI_KERNEL || pid <= 0)
+        return NULL;
+    if (!tree_stat(pid, &proc))
+        return hb_xasprintf("pid %d", (int)pid);
+    return hb_xasprintf("pid %d (%s)", (int)pid, proc.name);
 }
 
-/* Held back until there are handlers, so that none ends this process
- * between the start of the agent and that. */
-static void hold_signals(int how)
+/* The default action stops this process, or does nothing where no shell
+ * could ever continue it. */
+static void stop_here(void)
 {
     sigset_t set;
 
     sigemptyset(&set);
-    for (int i = 0; i < SIGNALS; i++)
-        sigaddset(&set, signals[i]);
-    sigprocmask(how, &set, NULL);
+    sigaddset(&set, SIGTSTP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-static void watch_signals(struct run *run)
+static void on_signal(struct run *run, const struct signalfd_siginfo *info)
 {
+    int signo = (int)info->ssi_signo;
+    char *sender = sender_of(info);
+
+    job_signal(run->job, signo, sender);
+    hb_free(sender);
+    if (signo != SIGTSTP)
+        return;
+    stop_here();
+    job_signal(run->job, SIGCONT, NULL);
+}
+
+static void on_signals(uv_poll_t *poll, int status, int events)
+{
+    struct run *run = poll->data;
+    struct signalfd_siginfo info;
+
+    (void)status;
+    (void)events;
+    while (!run->done &&
+           read(run->signal_fd, &info, sizeof(info)) == sizeof(info))
+        on_signal(run, &info);
+}
+
+/* From here on signals wait, also while the agent is started, until the
+ * loop looks; they are let through again when it has ended. */
+static int open_signals(struct run *run, struct hb_error *err)
+{
+    int rc;
+
+    sigemptyset(&run->signals);
     for (int i = 0; i < SIGNALS; i++) {
         struct sigaction old;
 
-        uv_signal_init(&run->loop, &run->handlers[i]);
-        run->handlers[i].data = run;
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            uv_signal_start(&run->handlers[i], on_signal, signals[i]);
+            sigaddset(&run->signals, signals[i]);
     }
+    run->signal_fd = signalfd(-1, &run->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (run->signal_fd < 0)
+        return hb_error_sys(err, errno, "signalfd");
+    rc = uv_poll_init(&run->loop, &run->signal_poll, run->signal_fd);
+    if (rc < 0) {
+        close(run->signal_fd);
+        return hb_error_sys(err, -rc, "signalfd");
+    }
+    run->signal_poll.data = run;
+    uv_poll_start(&run->signal_poll, UV_READABLE, on_signals);
+    sigprocmask(SIG_BLOCK, &run->signals, NULL);
+    return 0;
+}
+
+/* The loop has ended. */
+static void close_signals(struct run *run)
+{
+    close(run->signal_fd);
+    sigprocmask(SIG_UNBLOCK, &run->signals, NULL);
 }
 
 /* ---- Running ---- */
@@ -341,8 +389,7 @@ static void on_done(void *arg, int exit_code)
     run->done = 1;
     run->log.sink = NULL;
     run->exit_code = exit_code;
-    for (int i = 0; i < SIGNALS; i++)
-        uv_close((uv_handle_t *)&run->handlers[i], NULL);
+    uv_close((uv_handle_t *)&run->signal_poll, NULL);
 }
 
 /* libuv aborts where it cannot have its descriptors. */
@@ -361,6 +408,11 @@ static int open_loop(struct run *run, struct hb_error *err)
     rc = uv_loop_init(&run->loop);
     if (rc < 0)
         return hb_error_sys(err, -rc, "cannot start the event loop");
+    rc = open_signals(run, err);
+    if (rc < 0) {
+        uv_loop_close(&run->loop);
+        return rc;
+    }
     run->exit_code = 0;
     return 0;
 }
@@ -385,19 +437,33 @@ static int run_loop(struct run *run, struct hb_error *err)
     if (rc < 0)
         return rc;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    hold_signals(SIG_BLOCK);
     rc = job_start(&run->config, on_done, run, &run->job, err);
     if (rc == 0) {
         run->log.sink = on_log;
         run->log.sink_arg = run;
-        watch_signals(run);
-        hold_signals(SIG_UNBLOCK);
         fill_env(run);
-        uv_run(&run->loop, UV_RUN_DEFAULT);
-        kill_leftovers(run);
+    } else {
+        uv_close((uv_handle_t *)&run->signal_poll, NULL);
     }
+    uv_run(&run->loop, UV_RUN_DEFAULT);
+    close_signals(run);
+    if (rc == 0)
+        kill_leftovers(run);
     uv_loop_close(&run->loop);
     return rc;
+}
+
+/* hvdrun's exit code; rc and err tell what failed here. */
+static int run_end(struct run *run, int rc, const struct hb_error *err,
+                   const struct hb_log *log)
+{
+    if (rc < 0) {
+        hb_log(log, HB_LOG_ERROR, "%s", err->text);
+        if (run->exit_code == 0)
+            run->exit_code = EXIT_USAGE;
+    }
+    run_fini(run);
+    return run->exit_code;
 }
 
 int run_job(const struct options *o, const struct hb_log *log)
@@ -415,13 +481,7 @@ int run_job(const struct options *o, const struct hb_log *log)
         rc = fill_config(&run, &err);
     if (rc == 0)
         rc = run_loop(&run, &err);
-    if (rc < 0) {
-        hb_log(log, HB_LOG_ERROR, "%s", err.text);
-        if (run.exit_code == 0)
-            run.exit_code = EXIT_USAGE;
-    }
-    run_fini(&run);
-    return run.exit_code;
+    return run_end(&run, rc, &err, log);
 }
 
 static int print_plan(struct run *run, struct hb_error *err)
@@ -452,11 +512,5 @@ int run_dry(const struct options *o, const struct hb_log *log)
 
     if (rc == 0)
         rc = print_plan(&run, &err);
-    if (rc < 0) {
-        hb_log(log, HB_LOG_ERROR, "%s", err.text);
-        if (run.exit_code == 0)
-            run.exit_code = EXIT_USAGE;
-    }
-    run_fini(&run);
-    return run.exit_code;
+    return run_end(&run, rc, &err, log);
 }

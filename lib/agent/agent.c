@@ -480,12 +480,16 @@ static void say_hello(struct agent *a)
 int agent_start(const struct agent_config *config, struct agent **out,
                 struct hb_error *err)
 {
-    static const struct link_events events = {
-        .on_frame = on_frame,
-        .on_end = on_link_end,
-        .on_flushed = on_link_flushed,
-    };
     struct agent *a = hb_xcalloc(1, sizeof(*a));
+    struct link_options link = {
+        .loop = config->loop,
+        .in_fd = config->in_fd,
+        .out_fd = config->out_fd,
+        .events = {.on_frame = on_frame,
+                   .on_end = on_link_end,
+                   .on_flushed = on_link_flushed},
+        .arg = a,
+    };
     int rc;
 
     a->config = *config;
@@ -504,8 +508,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
     if (rc == 0)
         rc = agent_watch_deaths(a, err);
     if (rc == 0)
-        rc = link_init(&a->link, config->loop, config->in_fd, config->out_fd,
-                       &events, a, err);
+        rc = link_init(&a->link, &link, err);
     if (rc < 0) {
         hb_free(a); /* the process ends */
         return rc;

@@ -27,7 +27,8 @@ struct agent_rank {
     int pidfd;     /* -1 once it has ended */
     uint64_t sent; /* bit n: we sent signal n */
     siginfo_t info;
-    int cpu_used_up; /* the hard limit on CPU time, which is SIGKILL too */
+    struct rlimit cpu; /* RLIMIT_CPU when it died, and the time used */
+    int64_t cpu_ms;
     uint64_t when_ns;
 };
 

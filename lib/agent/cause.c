@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { CPU_SLACK_MS = 50 };
+
 /* ---- Counters of the out-of-memory killer ---- */
 
 /* Reads up to size - 1 bytes; the length, or -1. */
@@ -309,12 +311,47 @@ const char *cause_signal_name(int signo, char text[16])
     return text;
 }
 
-static void put_limit(int signo, struct hb_buf *b)
+/* SIGKILL comes at the hard limit.  SIGXCPU comes at the soft one, which
+ * the kernel raises by a second each time it sends it.  The kernel counts
+ * for this in clock ticks, so that on a busy machine its count is far from
+ * the time reported at the end. */
+static int cpu_is_used_up(const struct cause_facts *f, int signo)
 {
-    if (signo == SIGXCPU)
-        hb_buf_puts(b, "its limit on CPU time (ulimit -t)");
+    rlim_t limit_s = signo == SIGKILL ? f->cpu.rlim_max : f->cpu.rlim_cur;
+    int64_t limit_ms;
+
+    if (limit_s > INT32_MAX) /* RLIM_INFINITY for one */
+        return 0;
+    if (signo == SIGXCPU && limit_s > 1)
+        limit_s--;
+    limit_ms = (int64_t)limit_s * 1000;
+    return f->cpu_ms + CPU_SLACK_MS + limit_ms / 4 >= limit_ms;
+}
+
+static const char *const cpu_limit = "its limit on CPU time (ulimit -t)";
+
+/* What programs, or the kernel for their own deeds, raise: nobody sent
+ * it. */
+static int is_own_fault(int signo)
+{
+    static const int own[] = {SIGSEGV, SIGBUS,    SIGFPE,   SIGILL,  SIGABRT,
+                              SIGSYS,  SIGTRAP,   SIGPIPE,  SIGALRM, SIGPROF,
+                              SIGIO,   SIGVTALRM, SIGSTKFLT};
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (signo == own[i])
+            return 1;
+    return 0;
+}
+
+static void put_origin(const struct cause_facts *f, int signo, struct hb_buf *b)
+{
+    if (signo == SIGXCPU && cpu_is_used_up(f, signo))
+        hb_buf_puts(b, cpu_limit);
     else if (signo == SIGXFSZ)
         hb_buf_puts(b, "its limit on file size (ulimit -f)");
+    else if (!is_own_fault(signo))
+        hb_buf_puts(b, "not sent by hvdrun");
 }
 
 /* SIGKILL that is not ours: the kernel's doing, or somebody's. */
@@ -329,8 +366,8 @@ explain_kill(struct cause *c, const struct cause_facts *f, struct hb_buf *b)
         put_oom(c, oom, b);
         return CONTROL_CAUSE_OOM;
     }
-    if (f->cpu_used_up) {
-        put_limit(SIGXCPU, b);
+    if (cpu_is_used_up(f, SIGKILL)) {
+        hb_buf_puts(b, cpu_limit);
         return CONTROL_CAUSE_SIGNAL;
     }
     hb_buf_puts(b, "by an unknown process: not by hvdrun, no out-of-memory "
@@ -352,7 +389,7 @@ static enum control_cause explain_signal(struct cause *c,
     }
     if (signo == SIGKILL)
         return explain_kill(c, f, b);
-    put_limit(signo, b);
+    put_origin(f, signo, b);
     return CONTROL_CAUSE_SIGNAL;
 }
 

@@ -13,6 +13,7 @@
 #include "lib/protocol/control.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 struct cause {
     char *root;            /* "" or a fixture's directory */
@@ -28,7 +29,8 @@ struct cause_facts {
     const siginfo_t *info; /* from waitid */
     uint64_t sent;         /* bit n: hvdrun sent signal n */
     int ending;            /* TERM or KILL by hvdrun had begun */
-    int cpu_used_up;       /* it had used what RLIMIT_CPU allows */
+    struct rlimit cpu;     /* RLIMIT_CPU when it died */
+    int64_t cpu_ms;        /* CPU time that it had used */
     const char *cwd, *tmpdir, *tail;
 };
 

@@ -249,6 +249,16 @@ void cpus_plan(const struct cpus *c, enum control_bind bind, int ranks,
     hb_free(sorted);
 }
 
+char *cpus_remark(const struct cpus *c, enum control_bind bind, int ranks)
+{
+    if (bind != CONTROL_BIND_CORE || c->cores == 0 || ranks <= c->cores)
+        return NULL;
+    if (c->cores == 1)
+        return hb_xasprintf("%d ranks on 1 core: they share it", ranks);
+    return hb_xasprintf("%d ranks on %d cores: some share one", ranks,
+                        c->cores);
+}
+
 int cpus_format(const struct cpus_set *s, struct hb_buf *out)
 {
     int rc = s->count == 0 ? hb_buf_putc(out, '-') : 0;

@@ -55,6 +55,11 @@ void cpus_fini(struct cpus *c);
 void cpus_plan(const struct cpus *c, enum control_bind bind, int ranks,
                struct cpus_set *sets);
 
+/* "3 ranks on 2 cores: some share one", a heap string (hb_free), when
+ * `bind` cannot give each rank a core of its own; else NULL.  Sharing a
+ * node is no such case. */
+char *cpus_remark(const struct cpus *c, enum control_bind bind, int ranks);
+
 /* "0-3,8": appended to out; "-" for an empty set. */
 int cpus_format(const struct cpus_set *s, struct hb_buf *out);
 

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEATHS_PER_ROUND = 64, CPU_SLACK_MS = 50 };
+enum { DEATHS_PER_ROUND = 64 };
 
 void agent_signal_ranks(struct agent *a, int signo)
 {
@@ -73,7 +73,8 @@ static void report(struct agent *a, int slot)
         .pid = r->pid,
         .info = &r->info,
         .sent = r->sent,
-        .cpu_used_up = r->cpu_used_up,
+        .cpu = r->cpu,
+        .cpu_ms = r->cpu_ms,
         .ending = a->state != AGENT_RUNNING,
         .cwd = a->job.cwd,
         .tmpdir = a->tmpdir,
@@ -91,33 +92,25 @@ static void report(struct agent *a, int slot)
     hb_free(m.stderr_tail);
 }
 
-static int is_used_up(const struct rlimit *limit, const struct rusage *used)
-{
-    int64_t ms = (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000 +
-                 (used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1000;
-
-    return limit->rlim_cur != RLIM_INFINITY &&
-           ms + CPU_SLACK_MS >= (int64_t)limit->rlim_cur * 1000;
-}
-
 /* 1 when the rank has ended and is now reaped.  The raw system call,
  * because libc's waitid does not pass the resource usage on. */
 static int collect(struct agent *a, int slot)
 {
-    struct rlimit cpu = {RLIM_INFINITY, RLIM_INFINITY};
     struct agent_rank *r = &a->ranks[slot];
     struct rusage used;
 
     memset(&r->info, 0, sizeof(r->info));
     if (r->pidfd < 0)
         return 0;
-    (void)prlimit(r->pid, RLIMIT_CPU, NULL, &cpu);
+    r->cpu = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    (void)prlimit(r->pid, RLIMIT_CPU, NULL, &r->cpu);
     if (syscall(SYS_waitid, P_PID, r->pid, &r->info, WEXITED | WNOHANG, &used) <
             0 ||
         r->info.si_pid == 0)
         return 0;
     r->when_ns = hb_now_ns();
-    r->cpu_used_up = is_used_up(&cpu, &used);
+    r->cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+                (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
     close(r->pidfd);
     r->pidfd = -1;
     a->live--;

@@ -157,12 +157,17 @@ static int place_cpus(struct launch *l, const struct cpus_set *allowed)
 {
     const struct control_launch *job = &l->agent->job;
     struct cpus cpus;
+    char *remark;
 
     if (job->bind == CONTROL_BIND_NONE)
         return 0;
     l->sets = hb_xcalloc((size_t)job->rank_count, sizeof(*l->sets));
     cpus_read("/sys", allowed, &cpus);
     cpus_plan(&cpus, job->bind, job->rank_count, l->sets);
+    remark = cpus_remark(&cpus, job->bind, job->rank_count);
+    if (remark)
+        hb_log(&l->agent->log, HB_LOG_WARNING, "%s", remark);
+    hb_free(remark);
     cpus_fini(&cpus);
     return 0;
 }

@@ -111,26 +111,26 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 /* ---- Opening and closing ---- */
 
-int link_init(struct link *l, uv_loop_t *loop, int in_fd, int out_fd,
-              const struct link_events *events, void *arg, struct hb_error *err)
+int link_init(struct link *l, const struct link_options *options,
+              struct hb_error *err)
 {
     int rc;
 
     memset(l, 0, sizeof(*l));
-    l->loop = loop;
-    l->events = *events;
-    l->arg = arg;
-    l->in_fd = in_fd;
-    l->out_fd = out_fd;
-    rc = uv_poll_init(loop, &l->in_poll, in_fd);
+    l->loop = options->loop;
+    l->events = options->events;
+    l->arg = options->arg;
+    l->in_fd = options->in_fd;
+    l->out_fd = options->out_fd;
+    rc = uv_poll_init(l->loop, &l->in_poll, l->in_fd);
     if (rc < 0)
         return hb_error_sys(err, -rc, "stdin must be a pipe or a socket");
-    rc = uv_poll_init(loop, &l->out_poll, out_fd);
+    rc = uv_poll_init(l->loop, &l->out_poll, l->out_fd);
     if (rc < 0) {
         uv_close((uv_handle_t *)&l->in_poll, NULL);
         return hb_error_sys(err, -rc, "stdout must be a pipe or a socket");
     }
-    uv_prepare_init(loop, &l->prepare);
+    uv_prepare_init(l->loop, &l->prepare);
     l->in_poll.data = l->out_poll.data = l->prepare.data = l;
     uv_poll_start(&l->in_poll, UV_READABLE, on_readable);
     uv_prepare_start(&l->prepare, on_prepare);

@@ -40,9 +40,15 @@ struct link {
     int ended, closed, writing;
 };
 
+struct link_options {
+    uv_loop_t *loop;
+    int in_fd, out_fd;
+    struct link_events events;
+    void *arg; /* of the events */
+};
+
 /* 0, or negative when a descriptor cannot be polled (a regular file). */
-int link_init(struct link *l, uv_loop_t *loop, int in_fd, int out_fd,
-              const struct link_events *events, void *arg,
+int link_init(struct link *l, const struct link_options *options,
               struct hb_error *err);
 /* The descriptors stay open.  The loop must run once more before link_fini
  * releases the memory. */

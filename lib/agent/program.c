@@ -13,13 +13,16 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* 0 when it can be executed, else why not. */
+enum { UNSEARCHABLE = -1 };
+
+/* 0 when it can be executed, else why not: an errno, or that a directory
+ * on the way to it may not be searched. */
 static int check(const char *file)
 {
     struct stat st;
 
     if (stat(file, &st) < 0)
-        return errno;
+        return errno == EACCES ? UNSEARCHABLE : errno;
     if (S_ISDIR(st.st_mode))
         return EISDIR;
     if (!S_ISREG(st.st_mode))
@@ -38,12 +41,33 @@ static char *join(const char *cwd, const char *dir, size_t dir_len,
     return hb_xasprintf("%s/%.*s/%s", cwd, (int)dir_len, dir, name);
 }
 
+/* The first directory of the path that may not be searched. */
+static int refuse_directory(const char *shown, struct hb_error *err)
+{
+    size_t len = 0;
+    char *dir = hb_xstrdup(shown);
+
+    do {
+        dir[len] = shown[len];
+        len += 1 + strcspn(shown + len + 1, "/");
+        dir[len] = '\0';
+    } while (shown[len] && faccessat(AT_FDCWD, dir, X_OK, AT_EACCESS) == 0);
+    hb_error_set(err, HVD_EPERM, "%s: directory %s may not be searched", shown,
+                 shown[len] ? dir : "of a link in its path");
+    hb_free(dir);
+    return -HVD_EPERM;
+}
+
 static int refuse(const char *shown, int why, int *exit_code,
                   struct hb_error *err)
 {
     if (why == EISDIR) {
         *exit_code = PROGRAM_NOT_EXECUTABLE;
         return hb_error_set(err, HVD_EPERM, "%s: is a directory", shown);
+    }
+    if (why == UNSEARCHABLE) {
+        *exit_code = PROGRAM_NOT_EXECUTABLE;
+        return refuse_directory(shown, err);
     }
     if (why == EACCES || why == EPERM) {
         *exit_code = PROGRAM_NOT_EXECUTABLE;
@@ -91,7 +115,7 @@ int program_resolve(const char *name, const char *path, const char *cwd,
             return 0;
         }
         /* A directory that may not be searched says nothing. */
-        if (!blocked && why == EACCES && access(file, F_OK) == 0) {
+        if (!blocked && why == EACCES) {
             blocked = file;
             blocked_why = why;
         } else {

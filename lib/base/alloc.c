@@ -85,11 +85,18 @@ void *hb_realloc_array(void *p, size_t count, size_t size)
 
 char *hb_strdup(const char *s)
 {
-    size_t size = strlen(s) + 1;
-    char *copy = hb_malloc(size);
+    return hb_strndup(s, strlen(s));
+}
 
-    if (copy)
-        memcpy(copy, s, size);
+char *hb_strndup(const char *s, size_t len)
+{
+    size_t n = strnlen(s, len);
+    char *copy = hb_malloc(n + 1);
+
+    if (copy) {
+        memcpy(copy, s, n);
+        copy[n] = '\0';
+    }
     return copy;
 }
 

@@ -18,6 +18,8 @@ void *hb_malloc(size_t size) __attribute__((malloc));
 void *hb_calloc(size_t count, size_t size) __attribute__((malloc));
 void *hb_realloc_array(void *p, size_t count, size_t size);
 char *hb_strdup(const char *s) __attribute__((malloc));
+/* Of at most the first len bytes. */
+char *hb_strndup(const char *s, size_t len) __attribute__((malloc));
 void hb_free(void *p);
 
 void *hb_xmalloc(size_t size) __attribute__((malloc, returns_nonnull));

@@ -89,17 +89,6 @@ int hb_strv_add_all(struct hb_strv *v, char *const *items)
     return 0;
 }
 
-static char *copy_span(const char *s, size_t len)
-{
-    char *copy = hb_malloc(len + 1);
-
-    if (copy) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
 int hb_strv_split(struct hb_strv *v, const char *s, const char *seps)
 {
     size_t before = v->count;
@@ -107,7 +96,7 @@ int hb_strv_split(struct hb_strv *v, const char *s, const char *seps)
     for (;;) {
         size_t len = strcspn(s, seps);
 
-        if (push(v, copy_span(s, len)) < 0) {
+        if (push(v, hb_strndup(s, len)) < 0) {
             shrink_to(v, before);
             return -HVD_ENOMEM;
         }

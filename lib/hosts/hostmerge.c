@@ -63,17 +63,6 @@ static int grow(struct host_parser *ps)
     return 0;
 }
 
-static char *copy_span(const char *s, size_t len)
-{
-    char *copy = hb_malloc(len + 1);
-
-    if (copy) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
 static int set_user(struct host_parser *ps, struct host_entry *e,
                     const struct host_spec *spec)
 {
@@ -85,7 +74,7 @@ static int set_user(struct host_parser *ps, struct host_entry *e,
                          "host %s was given with user %s before; keep one",
                          e->name, e->user);
     if (!e->user)
-        e->user = copy_span(spec->user, spec->user_len);
+        e->user = hb_strndup(spec->user, spec->user_len);
     return e->user ? 0 : host_no_memory(ps);
 }
 

@@ -361,7 +361,7 @@ void job_check_drained(struct job *job)
 
 /* ---- Signals ---- */
 
-static void end_by_signal(struct job *job, int signo)
+static void end_by_signal(struct job *job, int signo, const char *sender)
 {
     int again = job->signals++ > 0;
 
@@ -370,6 +370,7 @@ static void end_by_signal(struct job *job, int signo)
         struct hb_buf name = HB_BUF_INIT;
 
         report_signal_name(&name, signo);
+        report_sender(&name, sender);
         job_say(job, "%s: ending the job (once more: kill it at once)",
                 hb_buf_data(&name));
         hb_buf_free(&name);
@@ -412,7 +413,7 @@ static void job_continue(struct job *job)
     send_signal(job, SIGCONT);
 }
 
-void job_signal(struct job *job, int signo)
+void job_signal(struct job *job, int signo, const char *sender)
 {
     if (job->state == JOB_DONE)
         return;
@@ -420,7 +421,7 @@ void job_signal(struct job *job, int signo)
     case SIGINT:
     case SIGTERM:
     case SIGHUP:
-        end_by_signal(job, signo);
+        end_by_signal(job, signo, sender);
         break;
     case SIGTSTP:
         job_stop(job);

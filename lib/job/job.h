@@ -10,7 +10,8 @@
  *
  * Exit code: 0 when every rank exited 0; else that of the first rank that
  * failed (order of death as the agents saw it), 128+n for a signal; 124
- * after --timeout; 125 when the launcher itself failed; 126 / 127 when the
+ * after --timeout; 125 when the launcher itself failed, or when output was
+ * lost; 126 / 127 when the
  * program could not be run / found; 128+n when hvdrun was asked to stop by
  * signal n.
  */
@@ -64,11 +65,12 @@ int job_start(const struct job_config *config,
               void (*on_done)(void *arg, int exit_code), void *arg,
               struct job **out, struct hb_error *err);
 
-/* A signal reached hvdrun.  SIGINT, SIGTERM, SIGHUP: the first ends the job
- * with the grace time, the second kills at once.  SIGTSTP and SIGCONT stop
- * and continue every rank; SIGUSR1, SIGUSR2, SIGWINCH and SIGQUIT go to
- * every rank. */
-void job_signal(struct job *job, int signo);
+/* A signal reached hvdrun; `sender`, "pid 812 (slurmstepd)", or NULL for
+ * a terminal and where the system does not tell.  SIGINT, SIGTERM, SIGHUP: the
+ * first ends the job with the grace time, the second kills at once.  SIGTSTP
+ * and SIGCONT stop and continue every rank; SIGUSR1, SIGUSR2, SIGWINCH and
+ * SIGQUIT go to every rank. */
+void job_signal(struct job *job, int signo, const char *sender);
 
 /* Writes a line for hvdrun's user to stderr, in order with the ranks'
  * output and without blocking; for the sink of config->log. */

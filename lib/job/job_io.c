@@ -32,7 +32,7 @@ static void on_output_error(void *arg, const struct hb_error *err, int terminal)
 
     hb_log(job->config->log, HB_LOG_ERROR, "%s%s", err->text,
            terminal ? "; the ranks go on, their output is lost" : "");
-    if (terminal && job->exit_code == 0)
+    if (job->exit_code == 0)
         job->exit_code = JOB_EXIT_LAUNCHER;
 }
 

@@ -32,6 +32,14 @@ static void put_text(struct hb_buf *out, const char *text)
     hb_free(copy);
 }
 
+void report_sender(struct hb_buf *out, const char *sender)
+{
+    if (!sender)
+        return;
+    xbuf_puts(out, " from ");
+    put_text(out, sender);
+}
+
 void report_phrase(struct hb_buf *out, const struct control_exited *e)
 {
     int detail = e->detail && e->detail[0];

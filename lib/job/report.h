@@ -38,4 +38,7 @@ void report_phrase(struct hb_buf *out, const struct control_exited *e);
 /* "SIGTERM"; "signal 40" style names for those without one. */
 void report_signal_name(struct hb_buf *out, int signo);
 
+/* " from pid 812 (slurmstepd)"; nothing for NULL. */
+void report_sender(struct hb_buf *out, const char *sender);
+
 #endif

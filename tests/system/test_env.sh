@@ -177,6 +177,28 @@ test_env_file() {
     same env.0 OVER flag
 }
 
+test_start_timeout_reaches_the_ranks() {
+    expect_exit 0 "$HVDRUN" -np 1 --no-tag-output --start-timeout 90 env
+    grep -qx 'HVD_START_TIMEOUT=90' out
+    grep -qx 'HOROVOD_START_TIMEOUT=90' out
+    expect_exit 0 "$HVDRUN" -np 1 --no-tag-output --no-env env
+    absent START_TIMEOUT out
+}
+
+# One CPU for two ranks.
+test_more_ranks_than_cores() {
+    local cpu
+    cpu=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' \
+        /proc/self/status)
+    expect_exit 0 taskset -c "$cpu" "$HVDRUN" -np 2 --bind-to core true
+    one_line err
+    grep -q '2 ranks on 1 core: they share it' err
+    expect_exit 0 taskset -c "$cpu" "$HVDRUN" -np 2 --bind-to core --dry-run true
+    grep -q '^warning: .*2 ranks on 1 core: they share it' out
+    expect_exit 0 taskset -c "$cpu" "$HVDRUN" -np 2 --bind-to numa true
+    [ ! -s err ]
+}
+
 test_wdir() {
     mkdir 'a dir'
     expect_exit 0 "$HVDRUN" -np 2 --no-tag-output --wdir 'a dir' pwd

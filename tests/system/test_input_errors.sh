@@ -156,13 +156,19 @@ test_missing_program_is_127() {
 }
 
 # As a shell: a directory of PATH that may not be searched is no reason.
+# On PATH such a directory says nothing; in a path it is named.
 test_unsearchable_path() {
-    [ "$(id -u)" -ne 0 ] || skip "root may search every directory"
-    mkdir locked
+    local user=
+    [ "$(id -u)" -ne 0 ] || user='setpriv --reuid 65534 --clear-groups'
+    mkdir -p locked/below
+    cp "$(command -v true)" locked/below/prog
     chmod 000 locked
-    expect_exit 127 env PATH="$PWD/locked:$PATH" "$HVDRUN" -np 2 \
-        no-such-program-anywhere
+    expect_exit 127 $user env PATH="$PWD/locked:$PATH" "$HVDRUN" -np 2 \
+        --wdir / no-such-program-anywhere
     check_refusal 'not found'
+    expect_exit 126 $user "$HVDRUN" -np 2 --wdir / "$PWD/locked/below/prog"
+    check_refusal 'locked/below/prog: directory /.* may not be searched'
+    chmod 700 locked
 }
 
 test_unrunnable_programs_are_126() {
@@ -223,6 +229,14 @@ test_working_directory() {
     "$HVDRUN" -np 2 --wdir plain touch "$PWD/started" >out 2>err || got=$?
     [ "$got" -ne 0 ]
     check_refusal 'plain'
+    need_root
+    mkdir -m 700 secret
+    chmod 755 .
+    got=0
+    setpriv --reuid 65534 --clear-groups \
+        "$HVDRUN" -np 2 --wdir secret touch "$PWD/started" >out 2>err || got=$?
+    [ "$got" -eq 2 ] || fail "exit $got"
+    check_refusal "--wdir 'secret': Permission denied"
 }
 
 test_output_directory() {

@@ -73,6 +73,12 @@ test_man_pages_are_installed() {
     done
 }
 
+test_licence_is_installed() {
+    local prefix
+    installed_tree
+    cmp "$ROOT/LICENSE" "$prefix/share/doc/hvd/LICENSE"
+}
+
 test_uninstall_leaves_nothing() {
     [ -w "$BUILD" ] || skip "the build directory is somebody else's"
     installed_tree

@@ -35,6 +35,7 @@ test_ctrl_c() {
         "send:$HVDRUN -np 2 --grace 1 $PROG/actor tree up; echo code=\$?\\n" \
         'file:up.0' 'file:up.1' 'send:\003' 'expect:code=130' \
         'send:exit\n' >screen
+    grep -q 'hvdrun: SIGINT: ending the job' screen
     wait_for 'gone tty'
 }
 

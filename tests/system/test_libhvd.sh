@@ -96,6 +96,18 @@ test_rank_killed_inside_each_collective() {
     done
 }
 
+# On a machine that is not busy; so one of a few tries must do.
+test_death_is_told_within_100_ms() {
+    local worst
+    for _ in 1 2 3 4 5; do
+        lose allreduce kill 137
+        worst=$(sed -n 's/.*: after \([0-9]*\) ms$/\1/p' out |
+            sort -n | tail -n 1)
+        [ "$worst" -gt 100 ] || return 0
+    done
+    fail "told after $worst ms, and no sooner in five tries"
+}
+
 test_rank_crashes_inside_a_collective() {
     sanitized && skip "sanitizers catch the signal"
     ulimit -c 0

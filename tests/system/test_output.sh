@@ -238,13 +238,13 @@ test_output_filename_replaces_old_files() {
     [ "$(cat logs/rank.0/stdout)" = short ]
 }
 
-# The job goes on without the files; the loss is told once.
+# The job goes on without the files; the loss is told once and counts.
 test_disk_full() {
     need_root
     mkdir disk
     mount -n -t tmpfs -o size=64k tmpfs disk 2>/dev/null ||
         skip "cannot mount a small disk"
-    expect_exit 0 "$HVDRUN" -np 2 --output-filename disk/logs \
+    expect_exit 125 "$HVDRUN" -np 2 --output-filename disk/logs \
         "$PROG/actor" lines 10000 100
     umount -n disk
     [ "$(wc -l <out)" -eq 20000 ]

@@ -123,6 +123,7 @@ test_sigterm_lets_ranks_finish() {
     wait_for '[ -e up.0 ] && [ -e up.1 ]'
     kill -TERM "$pid"
     finish nice 143
+    grep -Eq "^hvdrun: SIGTERM from pid $$ \(bash\): ending the job" nice.err
     [ "$(grep -c saved nice.out)" -eq 2 ]
 }
 
@@ -339,6 +340,21 @@ test_killed_from_outside() {
     finish victim 137
     grep -v '^\[' victim.err | grep -q 'rank 1'
     grep -v '^\[' victim.err | grep -Eq 'SIGKILL|signal 9'
+}
+
+test_terminated_from_outside() {
+    expect_exit 143 "$HVDRUN" -np 2 --grace 2 sh -c '
+        [ $HVD_RANK = 0 ] && exec sleep 1000; kill $$'
+    grep -q 'rank 1 .*(SIGTERM): not sent by hvdrun$' err
+}
+
+test_limit_on_cpu_time() {
+    local soft
+    for soft in -S ''; do
+        expect_exit "$([ -n "$soft" ] && echo 152 || echo 137)" \
+            "$HVDRUN" -np 1 sh -c "ulimit -c 0; ulimit $soft -t 1; while :; do :; done"
+        grep -q 'its limit on CPU time' err
+    done
 }
 
 memory_group() {

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,9 +24,25 @@
 
 /* ---- Fixtures ---- */
 
+static char fixtures[64] = "/tmp";
+
+void fixtures_setup(void)
+{
+    snprintf(fixtures, sizeof(fixtures), "/tmp/hvd-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(fixtures));
+}
+
+void fixtures_teardown(void)
+{
+    struct fixture all;
+
+    snprintf(all.root, sizeof(all.root), "%s", fixtures);
+    fixture_close(&all);
+}
+
 void fixture_open(struct fixture *f)
 {
-    snprintf(f->root, sizeof(f->root), "/tmp/hvd-test-XXXXXX");
+    snprintf(f->root, sizeof(f->root), "%s/hvd-test-XXXXXX", fixtures);
     ck_assert_ptr_nonnull(mkdtemp(f->root));
 }
 
@@ -312,6 +329,33 @@ void peer_until_output(struct peer *p, int rank, const char *text)
 {
     while (!strstr(hb_buf_data(&p->output[rank][0]), text))
         ck_assert_int_ne(peer_next(p), 0);
+}
+
+struct peer peer;
+
+/* What the agent leaves behind would become ours. */
+void peer_setup(void)
+{
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    peer_open(&peer);
+}
+
+void peer_teardown(void)
+{
+    ck_assert_int_eq(tree_has_children(), 0);
+}
+
+void peer_finish(int status)
+{
+    ck_assert_int_eq(peer_close(&peer), status);
+}
+
+const struct control_exited *peer_exited(int rank)
+{
+    for (int i = 0; i < peer.exited_count; i++)
+        if (peer.exited[i].rank == rank)
+            return &peer.exited[i];
+    ck_abort_msg("rank %d has not exited", rank);
 }
 
 int process_lives(pid_t pid)

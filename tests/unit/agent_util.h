@@ -11,8 +11,12 @@
 
 /* ---- Fixture trees below a temporary directory ---- */
 
+/* For tcase_add_unchecked_fixture: what a failing test leaves goes too. */
+void fixtures_setup(void);
+void fixtures_teardown(void);
+
 struct fixture {
-    char root[64];
+    char root[96];
 };
 
 void fixture_open(struct fixture *f);
@@ -64,6 +68,16 @@ int peer_next(struct peer *p);
 void peer_until(struct peer *p, enum control_type type);
 /* Until this text is in the rank's stdout. */
 void peer_until_output(struct peer *p, int rank, const char *text);
+
+/* ---- The one agent of a test ---- */
+
+extern struct peer peer;
+
+/* For tcase_add_checked_fixture; the latter checks that nothing is left. */
+void peer_setup(void);
+void peer_teardown(void);
+void peer_finish(int status); /* peer_close gives that */
+const struct control_exited *peer_exited(int rank);
 
 /* Waits for processes, not for time: until none has `pid` any more. */
 void wait_gone(pid_t pid);

@@ -11,33 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct peer peer;
-
-/* What the agent leaves behind would become ours. */
-static void setup(void)
-{
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    peer_open(&peer);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(tree_has_children(), 0);
-}
-
-static void finish(int status)
-{
-    ck_assert_int_eq(peer_close(&peer), status);
-}
-
-static const struct control_exited *exited(int rank)
-{
-    for (int i = 0; i < peer.exited_count; i++)
-        if (peer.exited[i].rank == rank)
-            return &peer.exited[i];
-    ck_abort_msg("rank %d has not exited", rank);
-}
-
 /* ---- Ends ---- */
 
 START_TEST(test_four_true)
@@ -48,12 +21,12 @@ START_TEST(test_four_true)
     ck_assert_int_eq(peer.exited_count, 4);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(peer.exited[i].exit_code, 0);
-        ck_assert_int_eq(exited(i)->pid, peer.pids[i]);
+        ck_assert_int_eq(peer_exited(i)->pid, peer.pids[i]);
         ck_assert_int_eq(peer.ended[i][0], 1);
         ck_assert_int_eq(peer.ended[i][1], 1);
     }
     ck_assert_int_eq(peer_next(&peer), 0); /* it ends by itself */
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -64,17 +37,17 @@ START_TEST(test_exit_codes_and_signals)
              "3) echo out; echo err >&2; exit 255 ;; esac",
              4);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->exit_code, 0);
-    ck_assert_int_eq(exited(1)->exit_code, 7);
-    ck_assert_int_eq(exited(1)->cause, CONTROL_CAUSE_EXIT);
-    ck_assert_int_eq(exited(2)->exit_code, 139);
-    ck_assert_int_eq(exited(2)->signal, SIGSEGV);
-    ck_assert_int_eq(exited(2)->cause, CONTROL_CAUSE_SIGNAL);
-    ck_assert_int_eq(exited(3)->exit_code, 255);
-    ck_assert_str_eq(exited(3)->stderr_tail, "err\n");
+    ck_assert_int_eq(peer_exited(0)->exit_code, 0);
+    ck_assert_int_eq(peer_exited(1)->exit_code, 7);
+    ck_assert_int_eq(peer_exited(1)->cause, CONTROL_CAUSE_EXIT);
+    ck_assert_int_eq(peer_exited(2)->exit_code, 139);
+    ck_assert_int_eq(peer_exited(2)->signal, SIGSEGV);
+    ck_assert_int_eq(peer_exited(2)->cause, CONTROL_CAUSE_SIGNAL);
+    ck_assert_int_eq(peer_exited(3)->exit_code, 255);
+    ck_assert_str_eq(peer_exited(3)->stderr_tail, "err\n");
     ck_assert_str_eq(hb_buf_data(&peer.output[3][0]), "out\n");
     ck_assert_str_eq(hb_buf_data(&peer.output[3][1]), "err\n");
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -101,7 +74,7 @@ START_TEST(test_order_of_death)
         ck_assert_ptr_nonnull(
             strstr(peer.exited[i].detail, "by an unknown process"));
     }
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -115,9 +88,9 @@ START_TEST(test_a_grandchild_with_stdout_delays_nothing)
     ck_assert_uint_lt(hb_now_ns() - start, UINT64_C(20000000000));
     peer_send_u32(&peer, CONTROL_KILL, 10000);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(1)->cause, CONTROL_CAUSE_HVDRUN);
-    ck_assert_int_eq(exited(1)->signal, SIGTERM);
-    finish(0);
+    ck_assert_int_eq(peer_exited(1)->cause, CONTROL_CAUSE_HVDRUN);
+    ck_assert_int_eq(peer_exited(1)->signal, SIGTERM);
+    peer_finish(0);
 }
 END_TEST
 
@@ -130,9 +103,9 @@ START_TEST(test_leftovers_end)
              "read x </dev/null; sleep 0.1; exit 0",
              1);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->exit_code, 0);
+    ck_assert_int_eq(peer_exited(0)->exit_code, 0);
     ck_assert_ptr_nonnull(strstr(hb_buf_data(&peer.output[0][0]), "bye\n"));
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -142,7 +115,7 @@ START_TEST(test_late_writer_is_heard)
     peer_run(&peer, "(sleep 0.1; echo late) & exit 0", 1);
     peer_until(&peer, CONTROL_DONE);
     ck_assert_str_eq(hb_buf_data(&peer.output[0][0]), "late\n");
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -169,9 +142,9 @@ START_TEST(test_grace_then_kill)
     run_stubborn(60000);
     peer_send_u32(&peer, CONTROL_KILL, 100);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->signal, SIGKILL);
-    ck_assert_int_eq(exited(0)->cause, CONTROL_CAUSE_HVDRUN);
-    finish(0);
+    ck_assert_int_eq(peer_exited(0)->signal, SIGKILL);
+    ck_assert_int_eq(peer_exited(0)->cause, CONTROL_CAUSE_HVDRUN);
+    peer_finish(0);
 }
 END_TEST
 
@@ -181,8 +154,8 @@ START_TEST(test_kill_at_once)
     peer_send_u32(&peer, CONTROL_KILL, 60000);
     peer_send_u32(&peer, CONTROL_KILL, 0);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(1)->signal, SIGKILL);
-    finish(0);
+    ck_assert_int_eq(peer_exited(1)->signal, SIGKILL);
+    peer_finish(0);
 }
 END_TEST
 
@@ -195,8 +168,8 @@ START_TEST(test_stopped_ranks_can_be_terminated)
     peer_until_output(&peer, 0, "up\n");
     peer_send_u32(&peer, CONTROL_KILL, 60000);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->exit_code, 5);
-    finish(0);
+    ck_assert_int_eq(peer_exited(0)->exit_code, 5);
+    peer_finish(0);
 }
 END_TEST
 
@@ -206,7 +179,7 @@ START_TEST(test_hang_up_kills_everything)
 
     run_stubborn(100);
     memcpy(pids, peer.pids, sizeof(pids));
-    finish(1); /* the guardian ends when nothing is left */
+    peer_finish(1); /* the guardian ends when nothing is left */
     ck_assert_int_eq(process_lives(pids[0]), 0);
     ck_assert_int_eq(process_lives(pids[1]), 0);
 }
@@ -221,7 +194,7 @@ START_TEST(test_sigkill_of_the_agent_leaves_nothing)
     kill(peer.agent, SIGKILL);
     while (peer_next(&peer) != 0)
         ;
-    finish(137);
+    peer_finish(137);
     ck_assert_int_eq(process_lives(pids[0]), 0);
     ck_assert_int_eq(process_lives(pids[1]), 0);
 }
@@ -233,7 +206,7 @@ START_TEST(test_sigkill_of_the_guardian_ends_the_job)
     kill(peer.guardian, SIGKILL);
     peer_until(&peer, CONTROL_DONE);
     ck_assert_ptr_nonnull(strstr(peer.quitting, "guardian"));
-    finish(137);
+    peer_finish(137);
     wait_gone(peer.agent);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
@@ -245,7 +218,7 @@ START_TEST(test_hang_up_while_the_agent_is_stopped)
 {
     run_stubborn(100);
     kill(peer.agent, SIGSTOP);
-    finish(137);
+    peer_finish(137);
     ck_assert_int_eq(process_lives(peer.pids[0]), 0);
 }
 END_TEST
@@ -260,8 +233,8 @@ START_TEST(test_sigterm_of_the_agent_ends_the_job)
     ck_assert_ptr_nonnull(strstr(peer.quitting, "the agent got SIGTERM from "
                                                 "pid"));
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->cause, CONTROL_CAUSE_HVDRUN);
-    finish(0);
+    ck_assert_int_eq(peer_exited(0)->cause, CONTROL_CAUSE_HVDRUN);
+    peer_finish(0);
 }
 END_TEST
 
@@ -276,9 +249,9 @@ START_TEST(test_signals_reach_the_groups)
     peer_until_output(&peer, 1, "usr1");
     peer_send_u32(&peer, CONTROL_SIGNAL, SIGUSR2);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->signal, SIGUSR2);
-    ck_assert_int_eq(exited(0)->cause, CONTROL_CAUSE_HVDRUN);
-    finish(0);
+    ck_assert_int_eq(peer_exited(0)->signal, SIGUSR2);
+    ck_assert_int_eq(peer_exited(0)->cause, CONTROL_CAUSE_HVDRUN);
+    peer_finish(0);
 }
 END_TEST
 
@@ -287,7 +260,7 @@ static void add_ends(Suite *s)
     TCase *t = tcase_create("ends");
 
     tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, peer_setup, peer_teardown);
     tcase_add_test(t, test_four_true);
     tcase_add_test(t, test_exit_codes_and_signals);
     tcase_add_test(t, test_order_of_death);

@@ -5,6 +5,7 @@
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,33 +13,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct peer peer;
-
-/* What the agent leaves behind would become ours. */
-static void setup(void)
-{
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    peer_open(&peer);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(tree_has_children(), 0);
-}
-
-static void finish(int status)
-{
-    ck_assert_int_eq(peer_close(&peer), status);
-}
-
-static const struct control_exited *exited(int rank)
-{
-    for (int i = 0; i < peer.exited_count; i++)
-        if (peer.exited[i].rank == rank)
-            return &peer.exited[i];
-    ck_abort_msg("rank %d has not exited", rank);
-}
 
 /* ---- Launch errors ---- */
 
@@ -51,7 +25,7 @@ static void expect_failed(struct control_launch *m, int code, const char *text)
                   peer.failed.text);
     ck_assert_int_eq(peer.started, 0);
     ck_assert_int_eq(peer_next(&peer), 0);
-    finish(0);
+    peer_finish(0);
 }
 
 static void set_program(struct control_launch *m, const char *program)
@@ -143,7 +117,7 @@ START_TEST(test_too_few_descriptors)
     struct rlimit few = {24, 24};
     struct control_launch m;
 
-    finish(1);
+    peer_finish(1);
     setrlimit(RLIMIT_NOFILE, &few);
     peer_open(&peer);
     peer_launch_init(&m, "sleep 1000", 16);
@@ -161,7 +135,7 @@ START_TEST(test_garbage_ends_the_agent)
     while (peer_next(&peer) != 0)
         ;
     hb_buf_free(&b);
-    finish(1);
+    peer_finish(1);
 }
 END_TEST
 
@@ -191,7 +165,7 @@ START_TEST(test_environment_is_what_was_sent)
     out = hb_buf_data(&peer.output[1][0]);
     ck_assert_ptr_nonnull(strstr(out, "A=mine\n"));
     ck_assert_ptr_null(strstr(out, "A=common\n"));
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -204,7 +178,7 @@ START_TEST(test_master_port_given_is_kept)
     peer_launch(&peer, &m);
     peer_until(&peer, CONTROL_DONE);
     ck_assert_str_eq(hb_buf_data(&peer.output[0][0]), "29500\n");
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -217,7 +191,7 @@ START_TEST(test_descriptors_of_a_rank)
              1);
     peer_until(&peer, CONTROL_DONE);
     ck_assert_str_eq(hb_buf_data(&peer.output[0][0]), "0 1 2 /dev/null\n");
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -235,7 +209,29 @@ START_TEST(test_bind_to_core)
     ck_assert_ptr_nonnull(strstr(a, "Cpus_allowed_list"));
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
         ck_assert_str_ne(a, b);
-    finish(0);
+    peer_finish(0);
+}
+END_TEST
+
+START_TEST(test_more_ranks_than_cores)
+{
+    struct control_launch m;
+    cpu_set_t mine, one;
+    size_t first = 0;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    while (!CPU_ISSET(first, &mine))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ck_assert_int_eq(sched_setaffinity(peer.agent, sizeof(one), &one), 0);
+    peer_launch_init(&m, "true", 2);
+    m.bind = CONTROL_BIND_CORE;
+    peer_launch(&peer, &m);
+    peer_until(&peer, CONTROL_LOG);
+    ck_assert_ptr_nonnull(strstr(peer.log, "2 ranks on 1 core"));
+    peer_until(&peer, CONTROL_DONE);
+    peer_finish(0);
 }
 END_TEST
 
@@ -254,7 +250,7 @@ START_TEST(test_output_stops_at_the_window)
     peer_send_u32(&peer, CONTROL_OUTPUT_ACK, CONTROL_OUTPUT_WINDOW);
     peer.auto_ack = 1;
     peer_until(&peer, CONTROL_DONE);
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -272,7 +268,7 @@ START_TEST(test_large_output_is_complete)
             i++;
         ck_assert_uint_eq(i, 5000000);
     }
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -321,7 +317,7 @@ START_TEST(test_stdin)
     ck_assert_str_eq(hb_buf_data(&peer.output[1][0]), "hello world\n");
     ck_assert_str_eq(hb_buf_data(&peer.output[0][0]), "");
     ck_assert_uint_eq(peer.stdin_acked, 29);
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -335,9 +331,9 @@ START_TEST(test_stdin_that_nobody_reads)
     peer_launch(&peer, &m);
     send_stdin(0, bytes, CONTROL_STDIN_WINDOW);
     peer_until(&peer, CONTROL_DONE);
-    ck_assert_int_eq(exited(0)->exit_code, 0);
+    ck_assert_int_eq(peer_exited(0)->exit_code, 0);
     hb_free(bytes);
-    finish(0);
+    peer_finish(0);
 }
 END_TEST
 
@@ -361,7 +357,7 @@ START_TEST(test_resident_memory_with_16_ranks)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     ck_assert_int_le(kib, 4096);
 #endif
-    finish(1);
+    peer_finish(1);
 }
 END_TEST
 
@@ -369,8 +365,9 @@ static void add_launch(Suite *s)
 {
     TCase *t = tcase_create("launch");
 
+    tcase_add_unchecked_fixture(t, fixtures_setup, fixtures_teardown);
     tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, peer_setup, peer_teardown);
     tcase_add_test(t, test_program_not_found);
     tcase_add_test(t, test_program_not_executable);
     tcase_add_test(t, test_bad_interpreter);
@@ -383,6 +380,7 @@ static void add_launch(Suite *s)
     tcase_add_test(t, test_master_port_given_is_kept);
     tcase_add_test(t, test_descriptors_of_a_rank);
     tcase_add_test(t, test_bind_to_core);
+    tcase_add_test(t, test_more_ranks_than_cores);
     suite_add_tcase(s, t);
 }
 
@@ -391,7 +389,7 @@ static void add_streams(Suite *s)
     TCase *t = tcase_create("streams");
 
     tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, peer_setup, peer_teardown);
     tcase_add_test(t, test_output_stops_at_the_window);
     tcase_add_test(t, test_large_output_is_complete);
     tcase_add_test(t, test_stderr_tail_is_not_held_back);

@@ -42,6 +42,30 @@ START_TEST(test_overflow_is_refused)
 }
 END_TEST
 
+START_TEST(test_strndup)
+{
+    static const struct {
+        const char *s;
+        size_t len;
+        const char *copy;
+    } cases[] = {{"abc", 2, "ab"},
+                 {"abc", 3, "abc"},
+                 {"abc", 9, "abc"},
+                 {"abc", 0, ""},
+                 {"", 5, ""}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *copy = hb_strndup(cases[i].s, cases[i].len);
+
+        ck_assert_str_eq(copy, cases[i].copy);
+        hb_free(copy);
+    }
+    hb_alloc_fail_after(0);
+    ck_assert_ptr_null(hb_strndup("abc", 1));
+    hb_alloc_fail_after(-1);
+}
+END_TEST
+
 START_TEST(test_contents)
 {
     unsigned char *zeros = hb_calloc(16, 4);
@@ -189,6 +213,7 @@ int main(void)
 
     tcase_add_test(c, test_zero_sizes_give_pointers);
     tcase_add_test(c, test_overflow_is_refused);
+    tcase_add_test(c, test_strndup);
     tcase_add_test(c, test_contents);
     tcase_add_test(c, test_fails_after_n_once);
     tcase_add_test(c, test_armed_but_not_reached);

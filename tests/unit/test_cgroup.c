@@ -162,7 +162,6 @@ END_TEST
 /* The real agent: its ranks run in a cgroup, which is gone afterwards. */
 START_TEST(test_agent)
 {
-    static struct peer peer;
     char path[PATH_MAX + 32];
 
     if (!home[0])
@@ -186,6 +185,7 @@ static Suite *suite(void)
     TCase *t = tcase_create("cgroup");
 
     tcase_set_timeout(t, 60);
+    tcase_add_unchecked_fixture(t, fixtures_setup, fixtures_teardown);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_not_delegated);
     tcase_add_test(t, test_fork_without_a_cgroup);

@@ -99,6 +99,24 @@ START_TEST(test_core_within_the_mask)
 }
 END_TEST
 
+START_TEST(test_remark)
+{
+    const struct cpus two = {.cores = 2, .nodes = 1}, one = {.cores = 1};
+    const struct cpus none = {.cores = 0};
+    char *text = cpus_remark(&two, CONTROL_BIND_CORE, 3);
+
+    ck_assert_str_eq(text, "3 ranks on 2 cores: some share one");
+    hb_free(text);
+    text = cpus_remark(&one, CONTROL_BIND_CORE, 2);
+    ck_assert_str_eq(text, "2 ranks on 1 core: they share it");
+    hb_free(text);
+    ck_assert_ptr_null(cpus_remark(&two, CONTROL_BIND_CORE, 2));
+    ck_assert_ptr_null(cpus_remark(&two, CONTROL_BIND_NUMA, 3));
+    ck_assert_ptr_null(cpus_remark(&two, CONTROL_BIND_NONE, 3));
+    ck_assert_ptr_null(cpus_remark(&none, CONTROL_BIND_CORE, 3));
+}
+END_TEST
+
 START_TEST(test_numa)
 {
     make_two_sockets();
@@ -163,10 +181,12 @@ static Suite *suite(void)
     Suite *s = suite_create("cpus");
     TCase *t = tcase_create("cpus");
 
+    tcase_add_unchecked_fixture(t, fixtures_setup, fixtures_teardown);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_topology);
     tcase_add_test(t, test_core);
     tcase_add_test(t, test_core_within_the_mask);
+    tcase_add_test(t, test_remark);
     tcase_add_test(t, test_numa);
     tcase_add_test(t, test_none);
     tcase_add_test(t, test_no_sysfs_at_all);

@@ -76,6 +76,18 @@ START_TEST(bound)
 }
 END_TEST
 
+START_TEST(more_ranks_than_cores)
+{
+    const char *text;
+
+    options.bind = CONTROL_BIND_CORE;
+    text = format("localhost:3", 3);
+    ck_assert_ptr_nonnull(strstr(text, "2     localhost  2           0,2"));
+    ck_assert_ptr_nonnull(strstr(text, "\nwarning: host localhost: 3 ranks on "
+                                       "2 cores: some share one\n"));
+}
+END_TEST
+
 START_TEST(two_hosts_count_on_their_own)
 {
     const char *text = format("localhost:2,127.0.0.1:1", 3);
@@ -164,6 +176,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, plain);
     tcase_add_test(t, bound);
+    tcase_add_test(t, more_ranks_than_cores);
     tcase_add_test(t, two_hosts_count_on_their_own);
     tcase_add_test(t, unbound_ranks_share_gpus);
     tcase_add_test(t, words_are_quoted);

@@ -143,6 +143,7 @@ static Suite *suite(void)
     Suite *s = suite_create("gpu");
     TCase *t = tcase_create("gpu");
 
+    tcase_add_unchecked_fixture(t, fixtures_setup, fixtures_teardown);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_none);
     tcase_add_test(t, test_driver_files_in_order_of_minor);

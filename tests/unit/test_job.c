@@ -4,6 +4,7 @@
  * started under the name hvd-agent.
  */
 #include "lib/job/job.h"
+#include "tests/unit/agent_util.h"
 #include "tests/unit/fake_agent.h"
 #include "tests/unit/unit.h"
 
@@ -307,8 +308,18 @@ START_TEST(signal_ends_with_grace)
     start("hello;launch;started;out 0 1 up;kill 60000;ours 0 143;ours 1 0;"
           "done;eof");
     wait_for_output("up");
-    job_signal(job, SIGTERM);
+    job_signal(job, SIGTERM, NULL);
     finish(143, "[0]<stdout>:up\n", notice);
+}
+END_TEST
+
+START_TEST(sender_of_a_signal)
+{
+    start("hello;eof");
+    job_signal(job, SIGTERM, "pid 812 (slurm\033stepd)");
+    finish(143, "",
+           "hvdrun: SIGTERM from pid 812 (slurm?stepd): ending the job (once "
+           "more: kill it at once)\n");
 }
 END_TEST
 
@@ -317,9 +328,9 @@ START_TEST(second_signal_kills)
     start("hello;launch;started;out 0 1 up;kill 60000;kill 0;ours 0 137;"
           "ours 1 137;done;eof");
     wait_for_output("up");
-    job_signal(job, SIGTERM);
-    job_signal(job, SIGINT);
-    job_signal(job, SIGINT);
+    job_signal(job, SIGTERM, NULL);
+    job_signal(job, SIGINT, NULL);
+    job_signal(job, SIGINT, NULL);
     finish(143, "[0]<stdout>:up\n", notice);
 }
 END_TEST
@@ -327,7 +338,7 @@ END_TEST
 START_TEST(signal_before_the_start)
 {
     start("hello;eof");
-    job_signal(job, SIGTERM);
+    job_signal(job, SIGTERM, NULL);
     finish(143, "", notice);
 }
 END_TEST
@@ -338,8 +349,8 @@ START_TEST(signal_after_failure)
     start("hello;launch;started;exit 1 7;out 0 1 up;kill 60000;kill 0;"
           "ours 0 137;done;eof");
     wait_for_output("up");
-    job_signal(job, SIGINT);
-    job_signal(job, SIGINT);
+    job_signal(job, SIGINT, NULL);
+    job_signal(job, SIGINT, NULL);
     finish(7, "[0]<stdout>:up\n",
            "hvdrun: rank 1 on host a (pid 101) failed: exit code 7\n"
            "hvdrun: ended the other rank; exit code 7\n");
@@ -356,9 +367,9 @@ START_TEST(signals_are_forwarded)
              SIGUSR1, SIGSTOP, SIGCONT);
     start(script);
     wait_for_output("up");
-    job_signal(job, SIGUSR1);
-    job_signal(job, SIGTSTP);
-    job_signal(job, SIGCONT);
+    job_signal(job, SIGUSR1, NULL);
+    job_signal(job, SIGTSTP, NULL);
+    job_signal(job, SIGCONT, NULL);
     finish(0, "[0]<stdout>:up\n", "");
 }
 END_TEST
@@ -369,8 +380,66 @@ START_TEST(prints_in_order)
           "exit 1 0;done;eof");
     wait_for_output("up");
     job_print(job, "a line");
-    job_signal(job, SIGUSR1);
+    job_signal(job, SIGUSR1, NULL);
     finish(0, "[0]<stdout>:up\n", "a line\n[0]<stderr>:after\n");
+}
+END_TEST
+
+/* The file of rank 0's stdout becomes a full disk. */
+static void fill_disk(const char *root)
+{
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC), filled = 0;
+    char path[160], link[64], target[160];
+
+    ck_assert_int_ge(full, 0);
+    snprintf(path, sizeof(path), "%s/rank.0/stdout", root);
+    for (int fd = 3; fd < full; fd++) {
+        ssize_t n;
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strcmp(target, path) == 0)
+            filled = dup2(full, fd) == fd;
+    }
+    ck_assert_int_eq(filled, 1);
+    close(full);
+}
+
+static void lose_files(const char *script, int code, const char *report)
+{
+    char want[512];
+    struct fixture f;
+
+    fixture_open(&f);
+    config.output_dir = f.root;
+    start(script);
+    fill_disk(f.root);
+    snprintf(
+        want, sizeof(want),
+        "log: test: error: output of rank 0 cannot be written to its file; the "
+        "files end here, the terminal goes on: No space left on device\n"
+        "%s",
+        report);
+    finish(code, "[0]<stdout>:up\n[0]<stdout>:more\n", want);
+    fixture_close(&f);
+}
+
+START_TEST(lost_files)
+{
+    lose_files("hello;launch;started;out 0 1 up;out 0 1 more;exit 0 0;"
+               "exit 1 0;done;eof",
+               125, "");
+}
+END_TEST
+
+START_TEST(lost_files_and_a_failure)
+{
+    lose_files("hello;launch;started;out 0 1 up;out 0 1 more;exit 1 7;"
+               "kill 60000;ours 0 143;done;eof",
+               7,
+               "hvdrun: rank 1 on host a (pid 101) failed: exit code 7\n"
+               "hvdrun: ended the other rank; exit code 7\n");
 }
 END_TEST
 
@@ -470,11 +539,14 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, start_timeout);
     tcase_add_test(tc, timeout);
     tcase_add_test(tc, signal_ends_with_grace);
+    tcase_add_test(tc, sender_of_a_signal);
     tcase_add_test(tc, second_signal_kills);
     tcase_add_test(tc, signal_before_the_start);
     tcase_add_test(tc, signal_after_failure);
     tcase_add_test(tc, signals_are_forwarded);
     tcase_add_test(tc, prints_in_order);
+    tcase_add_test(tc, lost_files);
+    tcase_add_test(tc, lost_files_and_a_failure);
     tcase_add_test(tc, closed_stdout);
     tcase_add_test(tc, forwards_stdin);
     tcase_add_test(tc, two_hosts);
@@ -493,6 +565,7 @@ int main(int argc, char *argv[])
         return EXIT_FAILURE;
     suite = suite_create("job");
     tc = tcase_create("all");
+    tcase_add_unchecked_fixture(tc, fixtures_setup, fixtures_teardown);
     tcase_add_checked_fixture(tc, setup, teardown);
     add_tests(tc);
     suite_add_tcase(suite, tc);

@@ -93,6 +93,9 @@ static const struct {
     {"--thread-affinity 1", "THREAD_AFFINITY", "1"},
     {"--thread-affinity 0,2,4", "THREAD_AFFINITY", "0,2,4"},
     {"--gloo-timeout-seconds 30", "GLOO_TIMEOUT_SECONDS", "30"},
+    {"--start-timeout 90", "START_TIMEOUT", "90"},
+    {"--start-timeout 2m", "START_TIMEOUT", "120"},
+    {"--start-timeout=1500ms", "START_TIMEOUT", "1500ms"},
     {"--log-level INFO", "LOG_LEVEL", "INFO"},
     {"--log-level debug", "LOG_LEVEL", "DEBUG"},
     {"--log-with-timestamp", "LOG_HIDE_TIME", "0"},
@@ -336,20 +339,24 @@ END_TEST
 
 /* ---- Wrong ---- */
 
+#define NP_LIMITS                                                            \
+    "; at most 1024 on one host, and libhvd serves up to 64 on one host in " \
+    "this version"
+
 static const struct {
     const char *line, *text;
 } wrong[] = {
     {"hvdrun -np 0 cmd",
-     "-np: 0 is out of range; give a number from 1 to 65536"},
+     "-np: 0 is out of range; give a number from 1 to 65536" NP_LIMITS},
     {"hvdrun -np -1 cmd",
-     "-np: -1 is out of range; give a number from 1 to 65536"},
+     "-np: -1 is out of range; give a number from 1 to 65536" NP_LIMITS},
     {"hvdrun -np 65537 cmd",
-     "-np: 65537 is out of range; give a number from 1 to 65536"},
+     "-np: 65537 is out of range; give a number from 1 to 65536" NP_LIMITS},
     {"hvdrun -np 99999999999999999999 cmd",
      "-np: 99999999999999999999 is out of range; "
-     "give a number from 1 to 65536"},
-    {"hvdrun --num-proc two cmd",
-     "--num-proc: 'two' is not a whole number; give one from 1 to 65536"},
+     "give a number from 1 to 65536" NP_LIMITS},
+    {"hvdrun --num-proc two cmd", "--num-proc: 'two' is not a whole number; "
+                                  "give one from 1 to 65536" NP_LIMITS},
     {"hvdrun --num-porc 2 cmd",
      "unknown option --num-porc; did you mean --num-proc?"},
     {"hvdrun -nq 2 cmd", "unknown option -nq; did you mean -np?"},
@@ -471,6 +478,39 @@ START_TEST(compat_is_accepted_with_a_note)
 }
 END_TEST
 
+/* Said under --verbose; what has an effect is not remarked upon. */
+START_TEST(tunables_without_effect_are_told)
+{
+    ok("hvdrun -np 2 --cycle-time-ms 2 --autotune --timeline-filename t cmd");
+    ck_assert_uint_eq(o.notes.count, 3);
+    ck_assert_str_eq(o.notes.items[0],
+                     "--cycle-time-ms: passed to the ranks; libhvd 0.1 does "
+                     "not use it yet");
+    ok("hvdrun -np 2 --tcp --start-timeout 9 --log-level INFO cmd");
+    ck_assert_uint_eq(o.notes.count, 0);
+}
+END_TEST
+
+START_TEST(wdir_that_may_not_be_searched)
+{
+    char dir[] = "/tmp/hvd-test-XXXXXX", line[96], text[96];
+    int rc;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    chmod(dir, 0644);
+    if (geteuid() == 0)
+        ck_assert_int_eq(seteuid(65534), 0);
+    snprintf(line, sizeof(line), "hvdrun -np 2 --wdir %s cmd", dir);
+    snprintf(text, sizeof(text), "--wdir '%s': Permission denied", dir);
+    rc = parse(line);
+    if (getuid() == 0)
+        ck_assert_int_eq(seteuid(0), 0);
+    rmdir(dir);
+    ck_assert_int_lt(rc, 0);
+    ck_assert_str_eq(err.text, text);
+}
+END_TEST
+
 START_TEST(what_would_change_the_meaning_is_refused)
 {
     static const char *const names[] = {"--mpi",
@@ -530,6 +570,8 @@ int main(void)
     tcase_add_test(t, negative_tunables);
     tcase_add_test(t, compat_is_accepted_with_a_note);
     tcase_add_test(t, what_would_change_the_meaning_is_refused);
+    tcase_add_test(t, tunables_without_effect_are_told);
+    tcase_add_test(t, wdir_that_may_not_be_searched);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

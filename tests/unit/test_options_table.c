@@ -18,7 +18,8 @@ START_TEST(table_is_sound)
         ck_assert_int_le((int)strlen(p->help), 46);
         ck_assert_msg((p->arg == ARG_NONE) == !p->metavar, "%s", p->names[0]);
         ck_assert_msg((p->target == TO_CALL) == !!p->call, "%s", p->names[0]);
-        ck_assert_msg((p->target == TO_KNOB || p->target == TO_ENV) == !!p->env,
+        ck_assert_msg(p->target == TO_MS || (p->target == TO_KNOB ||
+                                             p->target == TO_ENV) == !!p->env,
                       "%s", p->names[0]);
         for (int n = 0; n < OPTION_NAMES_MAX && p->names[n]; n++)
             ck_assert_ptr_eq(option_find(p->names[n], strlen(p->names[n])), p);
@@ -130,7 +131,8 @@ START_TEST(hvd_env_has_every_knob)
 
         if (!p->env)
             continue;
-        macro = hb_xasprintf("Ev %s ", p->env);
+        macro =
+            hb_xasprintf(p->target == TO_MS ? "Ev HVD_%s\n" : "Ev %s ", p->env);
         ck_assert_msg(strstr(manual, macro) != NULL, "%s is not in hvd-env(7)",
                       p->env);
         hb_free(macro);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/spawn.h and program.h: starting programs, and why not. */
-#include "lib/agent/program.h"
+/* lib/agent/spawn.h: starting programs. */
 #include "lib/agent/spawn.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
@@ -322,130 +321,10 @@ START_TEST(test_thousand_short_programs_are_all_seen)
 }
 END_TEST
 
-/* ---- program.h ---- */
-
-static char dir[64];
-
-static void make_file(const char *name, const char *text, mode_t mode)
-{
-    char *path = hb_xasprintf("%s/%s", dir, name);
-    int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    ck_assert_int_eq(fchmod(fd, mode), 0);
-    close(fd);
-    hb_free(path);
-}
-
-static void make_dir(void)
-{
-    snprintf(dir, sizeof(dir), "/tmp/hvd-test-spawn-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    make_file("tool", "#!/nowhere/sh\n", 0755);
-    make_file("data", "#!/bin/sh\n", 0644);
-    make_file("noformat", "rubbish\n", 0755);
-}
-
-static void remove_dir(void)
-{
-    static const char *const names[] = {"tool", "data", "noformat"};
-
-    for (size_t i = 0; i < 3; i++) {
-        char *path = hb_xasprintf("%s/%s", dir, names[i]);
-
-        unlink(path);
-        hb_free(path);
-    }
-    rmdir(dir);
-}
-
-/* Resolves and compares with dir/expected, or an exit code and a text. */
-static void found(const char *name, const char *path, const char *cwd,
-                  const char *expected)
-{
-    struct hb_error err = HB_ERROR_INIT;
-    char *want = hb_xasprintf("%s/%s", dir, expected), *got = NULL;
-    int exit_code = -1;
-
-    ck_assert_msg(program_resolve(name, path, cwd, &got, &exit_code, &err) == 0,
-                  "%s", err.text);
-    ck_assert_str_eq(got, want);
-    ck_assert_int_eq(exit_code, -1);
-    hb_free(want);
-    hb_free(got);
-}
-
-static void refused(const char *name, const char *path, int code,
-                    const char *text)
-{
-    struct hb_error err = HB_ERROR_INIT;
-    char *got = NULL;
-    int exit_code = -1;
-
-    ck_assert_int_lt(program_resolve(name, path, dir, &got, &exit_code, &err),
-                     0);
-    ck_assert_int_eq(exit_code, code);
-    ck_assert_ptr_null(got);
-    ck_assert_msg(strstr(err.text, text) != NULL, "%s", err.text);
-}
-
-START_TEST(test_resolve)
-{
-    found("tool", dir, "/", "tool");
-    found("./tool", "/bin", dir, "./tool");
-    found("tool", "/nowhere:", dir, "tool"); /* empty entry: cwd */
-    found("tool", ":/nowhere", dir, "tool");
-    found("tool", "./.", dir, "././tool"); /* relative entry: to cwd */
-    refused("tool", "/nowhere:/bin", 127, "tool: command not found");
-    refused("./nope", "/bin", 127, "No such file");
-    refused("", "/bin", 127, "not found");
-    refused("data", dir, 126, "not executable");
-    refused("./data", "/bin", 126, "not executable");
-    refused("/tmp", "/bin", 126, "is a directory");
-    refused("./data/x", "/bin", 127, "Not a directory");
-}
-END_TEST
-
-START_TEST(test_default_path)
-{
-    struct hb_error err = HB_ERROR_INIT;
-    char *got = NULL;
-    int code;
-
-    ck_assert_int_eq(program_resolve("true", NULL, "/", &got, &code, &err), 0);
-    ck_assert_ptr_nonnull(strstr(got, "/bin/true"));
-    hb_free(got);
-}
-END_TEST
-
-START_TEST(test_exec_errors_are_explained)
-{
-    struct hb_error err = HB_ERROR_INIT;
-    char *path = hb_xasprintf("%s/tool", dir);
-    int code = 0;
-
-    program_exec_error(path, ENOENT, &code, &err);
-    ck_assert_int_eq(code, 126);
-    ck_assert_ptr_nonnull(
-        strstr(err.text, "bad interpreter: /nowhere/sh does not exist"));
-    hb_error_clear(&err);
-    program_exec_error(path, ENOEXEC, &code, &err);
-    ck_assert_ptr_nonnull(strstr(err.text, "exec format error"));
-    hb_error_clear(&err);
-    program_exec_error("/bin/true", ENOENT, &code, &err);
-    ck_assert_ptr_nonnull(strstr(err.text, "loader"));
-    hb_error_clear(&err);
-    program_exec_error(path, E2BIG, &code, &err);
-    ck_assert_ptr_nonnull(strstr(err.text, "longer than"));
-    hb_free(path);
-}
-END_TEST
-
 static Suite *suite(void)
 {
     Suite *s = suite_create("spawn");
-    TCase *t = tcase_create("spawn"), *p = tcase_create("program");
+    TCase *t = tcase_create("spawn");
 
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_exit_status_and_environment);
@@ -458,11 +337,6 @@ static Suite *suite(void)
     tcase_add_test(t, test_standard_descriptors_are_refused);
     tcase_add_test(t, test_thousand_short_programs_are_all_seen);
     suite_add_tcase(s, t);
-    tcase_add_unchecked_fixture(p, make_dir, remove_dir);
-    tcase_add_test(p, test_resolve);
-    tcase_add_test(p, test_default_path);
-    tcase_add_test(p, test_exec_errors_are_explained);
-    suite_add_tcase(s, p);
     return s;
 }
 

@@ -3,7 +3,6 @@
  * lib/transport/local with an agent that is this program itself: started
  * under the name hvd-agent it plays the part that FAKE_AGENT names.
  */
-#include "lib/transport/localname.h"
 #include "lib/transport/transport.h"
 #include "tests/unit/unit.h"
 
@@ -287,20 +286,6 @@ START_TEST(agent_that_cannot_run)
 }
 END_TEST
 
-START_TEST(local_names)
-{
-    ck_assert_int_eq(transport_name_is_local("localhost", "n1"), 1);
-    ck_assert_int_eq(transport_name_is_local("n1", "n1"), 1);
-    ck_assert_int_eq(transport_name_is_local("127.0.0.1", "n1"), 1);
-    ck_assert_int_eq(transport_name_is_local("::1", "n1"), 1);
-    ck_assert_int_eq(transport_name_is_local("n2", "n1"), 0);
-    /* TEST-NET-1 and the documentation prefix: nobody has them. */
-    ck_assert_int_eq(transport_name_is_local("192.0.2.1", "n1"), 0);
-    ck_assert_int_eq(transport_name_is_local("2001:db8::1", "n1"), 0);
-    ck_assert_int_eq(transport_name_is_local("2001:db8::1%eth0", "n1"), 0);
-}
-END_TEST
-
 /* ---- The other side ---- */
 
 static int play(const char *part)
@@ -372,7 +357,6 @@ int main(int argc, char *argv[])
     tcase_add_test(tc, inherits_little);
     tcase_add_test(tc, missing_agent);
     tcase_add_test(tc, agent_that_cannot_run);
-    tcase_add_test(tc, local_names);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }
