@@ -167,3 +167,10 @@ count_files() {
     done
     echo "$n"
 }
+
+# Needs nobody to be able to run hvdrun: a build below a private directory
+# cannot be used by another user.
+need_nobody() {
+    setpriv --reuid 65534 --clear-groups test -x "$HVDRUN" ||
+        skip "another user cannot reach $HVDRUN"
+}

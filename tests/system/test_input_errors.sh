@@ -159,9 +159,12 @@ test_missing_program_is_127() {
 # On PATH such a directory says nothing; in a path it is named.
 test_unsearchable_path() {
     local user=
-    [ "$(id -u)" -ne 0 ] || user='setpriv --reuid 65534 --clear-groups'
+    if [ "$(id -u)" -eq 0 ]; then
+        need_nobody
+        user='setpriv --reuid 65534 --clear-groups'
+    fi
     mkdir -p locked/below
-    cp "$(command -v true)" locked/below/prog
+    cp "$(type -P true)" locked/below/prog
     chmod 000 locked
     expect_exit 127 $user env PATH="$PWD/locked:$PATH" "$HVDRUN" -np 2 \
         --wdir / no-such-program-anywhere
@@ -233,6 +236,7 @@ test_working_directory() {
     mkdir -m 700 secret
     chmod 755 .
     got=0
+    need_nobody
     setpriv --reuid 65534 --clear-groups \
         "$HVDRUN" -np 2 --wdir secret touch "$PWD/started" >out 2>err || got=$?
     [ "$got" -eq 2 ] || fail "exit $got"
