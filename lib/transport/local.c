@@ -232,6 +232,10 @@ static void on_io(uv_poll_t *io, int status, int events)
     }
     if ((events & UV_READABLE) && !l->ended)
         local_read(l);
+    /* libuv stops a poll on error, but what the agent said before it
+     * reset the connection is still to be read. */
+    if (status < 0 && !l->ended)
+        local_poll(l);
 }
 
 static int local_write(struct transport *t, const void *bytes, size_t len)
