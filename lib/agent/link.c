@@ -94,8 +94,10 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     char chunk[LINK_READ_BYTES];
     ssize_t n;
 
-    (void)status;
     (void)events;
+    /* libuv stops a poll on error; what came before it is still read. */
+    if (status < 0)
+        uv_poll_start(poll, UV_READABLE, on_readable);
     n = read(l->in_fd, chunk, sizeof(chunk));
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
