@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Runs a script that writes a line when its processes are all there. */
@@ -141,6 +142,24 @@ START_TEST(test_kill_outruns_a_program_that_keeps_forking)
 }
 END_TEST
 
+/* A process has its own environment only once it has been executed. */
+static void wait_for_sleeps(size_t want)
+{
+    const struct timespec pause = {0, 2000000};
+    struct tree t = TREE_INIT;
+    size_t seen = 0;
+
+    for (int i = 0; i < 5000 && seen < want; i++) {
+        nanosleep(&pause, NULL);
+        ck_assert_int_eq(tree_read(getpid(), &t), 0);
+        seen = 0;
+        for (size_t k = 0; k < t.count; k++)
+            seen += strcmp(t.procs[k].name, "sleep") == 0;
+    }
+    tree_free(&t);
+    ck_assert_uint_eq(seen, want);
+}
+
 /* Whole variables count, wherever the process hides. */
 START_TEST(test_kill_marked)
 {
@@ -151,6 +170,7 @@ START_TEST(test_kill_marked)
           "TEST_MARK=1 sh -c 'echo; trap \"\" TERM; "
           "TEST_MARK=2 sleep 1010; :' & wait");
     ck_assert_int_eq(tree_can_read(), 1);
+    wait_for_sleeps(4);
     tree_kill_marked("TEST_MARK=1");
     reap();
     ck_assert_int_eq(tree_read(getpid(), &t), 0);
