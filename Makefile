@@ -25,30 +25,48 @@ PKG_CONFIG ?= pkg-config
 # ---- Sources ----------------------------------------------------------
 
 BASE_SRC := $(addprefix lib/base/, \
-	alloc.c buf.c clock.c env.c error.c log.c strv.c text.c)
+	alloc.c buf.c clock.c env.c error.c log.c netaddr.c strv.c text.c)
 HOSTS_SRC := $(addprefix lib/hosts/, \
-	hostlist.c hostmerge.c hostparse.c plan.c)
+	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
-	control.c control_bytes.c control_json.c frame.c segment.c worker.c)
-TRANSPORT_SRC := $(addprefix lib/transport/, local.c localname.c transport.c)
+	agent_hash.c control.c control_bytes.c control_json.c control_route.c \
+	frame.c query.c rendezvous.c segment.c worker.c worker_rdv.c)
+RENDEZVOUS_SRC := $(addprefix lib/rendezvous/, fence.c store.c)
+TRANSPORT_SRC := $(addprefix lib/transport/, \
+	agent_image.c bootstrap.c child.c command.c local.c localname.c \
+	openssh.c remote.c remote_config.c remote_host.c remote_open.c \
+	remote_proxy.c rsh.c ssh_config.c transport.c)
 AGENT_SRC := $(addprefix lib/agent/, \
-	agent.c cause.c cgroup.c cpus.c death.c endpoint.c epoch.c gpu.c \
-	guardian.c launch.c link.c port.c program.c pump.c segment_fd.c \
-	spawn.c state.c tree.c)
+	capture.c jobend.c jobscan.c libfind.c place.c progcheck.c query.c \
+	query_doctor.c query_jobs.c \
+	interfaces.c route.c route_auth.c route_dial.c route_measure.c \
+	route_orders.c route_serve.c route_try.c \
+	agent.c cause.c cgroup.c cpus.c death.c endpoint.c \
+	endpoint_rdv.c \
+	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
+	pump.c rendezvous.c segment_fd.c spawn.c state.c tree.c)
 JOB_SRC := $(addprefix lib/job/, \
+	survey.c \
 	input.c job.c job_host.c job_io.c lines.c outdir.c output.c report.c \
+	job_routes.c rendezvous.c route_choice.c route_filter.c routes.c \
+	routes_result.c \
 	state.c stdio.c worker_env.c)
 HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
+	doctor.c doctor_checks.c doctor_net.c findings.c jobs.c jobs_text.c \
+	table.c tool.c \
 	check_build.c config.c config_json.c config_tree.c config_yaml.c \
-	dryrun.c env_file.c main.c run.c options.c options_apply.c \
+	dryrun.c env_file.c main.c reach.c run.c options.c options_apply.c \
 	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c data.c measure.c options.c)
 RUNTIME_SRC := $(addprefix runtime/core/, agent_client.c collective.c \
-		context.c engine.c message.c request.c types.c) \
+		context.c engine.c hosts.c message.c request.c types.c) \
 	$(addprefix runtime/plane/, op.c self.c shm.c shm_allreduce.c \
-		shm_gather.c shm_wait.c reduce.c reduce_portable.c)
+		shm_gather.c shm_wait.c reduce.c reduce_portable.c) \
+	$(addprefix runtime/plane/, hier.c hier_agree.c hier_gather.c \
+		hier_lanes.c map.c shm_scatter.c tcp.c tcp_auth.c \
+		tcp_exchange.c tcp_setup.c tcp_stream.c)
 # Reduction kernels for wider instruction sets; chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
@@ -58,14 +76,19 @@ EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 
 UNIT_TESTS := input job job_state lines outdir output report worker_env \
-	transport_local localname agent agent_launch agent_state cause cgroup \
-	cpus endpoint epoch gpu port program pump spawn tree \
+	transport_local localname agent_image bootstrap openssh remote rsh \
+	agent agent_launch agent_state cause cgroup \
+	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun \
-	allreduce collectives engine failure init reduce bench \
+	allreduce collectives engine failure hosts hosts_failure init map reduce bench \
+	tcp tcp_auth tcp_setup worker_rdv \
+	agent_route control_route interfaces netaddr route route_auth route_choice \
+	route_filter routes routes_net \
 	alloc clock log text buf env error strv hostlist plan \
-	frame control control_launch worker segment
-SYSTEM_PROGS := actor coll poke pty
-FUZZERS := hostfile frame env config env_file
+	frame control control_launch worker segment hostfold findings jobs survey place query \
+	doctor
+SYSTEM_PROGS := actor coll evil_agent poke pty
+FUZZERS := hostfile frame env config env_file query bootstrap
 
 # ---- Flags ------------------------------------------------------------
 
@@ -96,6 +119,9 @@ DEPS_CFLAGS := $(shell $(PKG_CONFIG) --cflags libuv jansson yaml-0.1 \
 UV_LIBS := $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null)
 JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
 YAML_LIBS := $(shell $(PKG_CONFIG) --libs yaml-0.1 2>/dev/null)
+# Linked statically, so that libhvd and the agent need no library.
+SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
+	--variable=libdir libsodium 2>/dev/null))
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
@@ -109,7 +135,7 @@ ALL_LDFLAGS = -pthread -Wl,-z,relro -Wl,-z,now -Wl,--as-needed \
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
-LIBS := base hosts protocol transport agent job runtime
+LIBS := base hosts protocol rendezvous transport agent job runtime
 BIN := $(BUILD)/bin
 LIB := $(BUILD)/lib
 SO := $(LIB)/libhvd.so.$(SOVERSION)
@@ -118,12 +144,12 @@ SO := $(LIB)/libhvd.so.$(SOVERSION)
 all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
 	$(EXAMPLES:%=$(BUILD)/examples/%)
 
-ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS)),)
+ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS),$(SODIUM_A)),)
 $(BUILD)/flags: packages-missing
 endif
 .PHONY: packages-missing
 packages-missing:
-	@echo 'libuv, jansson or libyaml is not installed: try' \
+	@echo 'libuv, jansson, libyaml or libsodium is not installed: try' \
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
 # Changing flags rebuilds: the stamp is rewritten only when they differ.
@@ -142,6 +168,9 @@ $(BUILD)/obj/runtime/plane/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
 $(BUILD)/obj/runtime/plane/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \
 	-mavx2 -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 
+# Holds the script.
+$(BUILD)/obj/lib/transport/bootstrap.o: lib/transport/bootstrap.sh
+
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
@@ -154,6 +183,7 @@ endef
 $(eval $(call archive,base,BASE))
 $(eval $(call archive,hosts,HOSTS))
 $(eval $(call archive,protocol,PROTOCOL))
+$(eval $(call archive,rendezvous,RENDEZVOUS))
 $(eval $(call archive,transport,TRANSPORT))
 $(eval $(call archive,agent,AGENT))
 $(eval $(call archive,job,JOB))
@@ -162,10 +192,11 @@ $(eval $(call archive,hvdrun,HVDRUN))
 $(eval $(call archive,hvd-bench,HVD_BENCH))
 ar = $(patsubst %,$(BUILD)/obj/lib%.a,$(1))
 
-$(BIN)/hvdrun: $(call ar,hvdrun job transport agent hosts protocol base)
+$(BIN)/hvdrun: $(call ar,hvdrun job transport rendezvous agent hosts protocol \
+		base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $^ -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS)
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -ldl
 
 # Static, so that it runs on any host of the same CPU type.  The linker
 # warns about look-ups of users, which libuv has and the agent does not use.
@@ -176,9 +207,9 @@ $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
 	@mkdir -p $(@D)
 ifeq ($(AGENT_LINK),-static)
 	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ $^ \
-		-l:libuv_a.a -ljansson -ldl
+		-l:libuv_a.a -ljansson -ldl $(SODIUM_A)
 else
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) $(SODIUM_A)
 endif
 
 $(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
@@ -186,7 +217,8 @@ $(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libhvd.so.$(SOVERSION) \
 		-Wl,--version-script=runtime/libhvd.map -Wl,-z,defs \
 		-Wl,-z,nodelete -o $@ \
-		$(filter %.o %.a,$^)
+		$(filter %.o %.a,$^) \
+		-Wl,--exclude-libs,libsodium.a $(SODIUM_A)
 
 $(LIB)/libhvd.so: $(SO)
 	ln -sf $(notdir $(SO)) $@
@@ -218,26 +250,30 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 
 # Shared by tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
-	agent_util.c fake_agent.c values.c worker_client.c world.c)
+	agent_util.c fake_agent.c tcp_group.c values.c worker_client.c \
+	world.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
-		$(call ar,world hvd-bench hvdrun job transport agent hosts \
+		$(call ar,world hvd-bench hvdrun job transport rendezvous agent hosts \
 			runtime protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm \
+		$(SODIUM_A)
 
 # They drive the real one.
-$(BUILD)/tests/test_agent $(BUILD)/tests/test_agent_launch: | $(BIN)/hvd-agent
+$(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
+		$(BUILD)/tests/test_agent_launch \
+		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 		$(LIB)/libhvd.so $(call ar,protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
-		$(filter %.o %.a,$^) -L$(LIB) -lhvd
+		$(filter %.o %.a,$^) -L$(LIB) -lhvd $(JANSSON_LIBS)
 
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
@@ -247,11 +283,11 @@ FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
 	$(call obj,tests/fuzz/replay.c))
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(filter %.o,$(FUZZ_MAIN)) \
-		$(call ar,hvdrun job transport hosts protocol base)
+		$(call ar,hvdrun job transport rendezvous hosts protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS)
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A)
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
@@ -294,6 +330,7 @@ $(BUILD)/bench/mpi_allreduce.%: tests/bench/mpi_allreduce.c
 bench: all $(MPI_PEERS)
 	BUILD='$(BUILD)' tests/bench/run
 	BUILD='$(BUILD)' tests/bench/launch
+	BUILD='$(BUILD)' tests/bench/cluster
 
 .PHONY: asan ubsan tsan valgrind lint
 asan ubsan tsan valgrind lint:

@@ -32,7 +32,9 @@
  * Failures that last: once a peer has died (HVD_EPEER) or has left
  * (HVD_ESHUTDOWN), or the agent is gone (HVD_ECLOSED), every operation
  * fails so until hvd_shutdown.  An operation that a peer had joined before
- * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.
+ * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.  A
+ * connection between hosts that breaks, without the agents knowing of a
+ * death, is HVD_EPEER too, after 2 s.
  *
  * Threads: every function may be called from any thread.  Collectives
  * belong between the return of hvd_init and the call of hvd_shutdown:
@@ -122,15 +124,18 @@ typedef struct hvd_request hvd_request;
  *
  * Returns 0, also when already initialised (and then does nothing); or the
  * negative of HVD_EINVAL (the HVD_ variables contradict each other or
- * hvdrun), HVD_ENOENT, HVD_ESYSTEM (no agent, no shared memory),
- * HVD_EPERM (the agent is another user's, or refuses this rank),
- * HVD_ETIMEOUT (the other ranks did not come within HVD_START_TIMEOUT, 30 s
- * by default), HVD_EPEER (a rank died meanwhile), HVD_ECLOSED, HVD_EPROTO
- * (the agent), HVD_EUNSUPPORTED (more than 64 ranks on this host, ranks on
- * several hosts, or a forked child), HVD_ENOMEM.  On failure nothing is
- * held and it may be called again.
+ * hvdrun), HVD_ENOENT, HVD_ESYSTEM (no agent, no shared memory, no way to a
+ * rank on another host), HVD_EPERM (the agent is another user's, or refuses
+ * this rank), HVD_ETIMEOUT (the other ranks did not come within
+ * HVD_START_TIMEOUT, 30 s by default), HVD_EPEER (a rank died meanwhile),
+ * HVD_ECLOSED, HVD_EPROTO (the agent, or another release of libhvd on
+ * another host), HVD_EUNSUPPORTED (more than 64 ranks on one host, hosts of
+ * different byte order, or a forked child), HVD_ENOMEM.  On failure nothing
+ * is held and it may be called again.
  * Order: every rank calls it, the n-th call of one with the n-th of all.
- * Threads: any; blocks until all ranks of this host have called.
+ * Threads: any; blocks until all ranks have called.
+ * Between hosts it opens TCP connections, at most one per other host; the
+ * ranks prove to each other with the job's secret that they belong to it.
  * After hvd_shutdown it may be called again, any number of times.
  * Source: Horovod's init; unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
  */
@@ -237,11 +242,14 @@ HVD_API int hvd_cross_size(void);
  *
  * result = reduce(input * prescale) * postscale, and divided by the number
  * of ranks for HVD_AVERAGE.  float16 and bfloat16 are accumulated in
- * float32 and rounded once, to nearest even.  Integers wrap; scaled ones
+ * float32 and rounded to nearest even, once on one host; on several, the
+ * sum of each host and what goes on to the next is.  Integers wrap; scaled ones
  * go through double and truncate toward zero; an average of integers
  * truncates toward zero.  Bool: sum and max are or, product and min are
  * and; results are 0 or 1.  A NaN in any input of a float min or max gives
- * NaN.  Operands are taken in rank order, so all ranks get the same bits.
+ * NaN.  Operands are taken in rank order on each host, and in an order of
+ * the hosts that depends on count and dtype only: all ranks get the same
+ * bits.  The same ranks on other hosts may get others.
  *
  * Statuses, order, threads: above.
  * Source: MPI_Allreduce (MPI 4.0, 6.9.6); scales as in Horovod.

@@ -10,14 +10,18 @@
 #include "lib/agent/agent.h"
 #include "lib/agent/guardian.h"
 #include "lib/base/alloc.h"
+#include "lib/protocol/agent_hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -105,6 +109,42 @@ static int agent_main(pid_t guardian, struct guardian_shared *shared)
     return rc;
 }
 
+/* ---- Sent by hvdrun (lib/transport/bootstrap.sh) ---- */
+
+/* Has it arrived as it was sent? */
+static int check_self(const char *hash)
+{
+    char ours[AGENT_HASH_HEX];
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+    errno = fd < 0 ? errno : agent_hash_fd(fd, ours);
+    if (errno)
+        return trouble("/proc/self/exe");
+    if (strcmp(hash, ours) == 0)
+        return 0;
+    dprintf(2, "hvd-agent: it arrived altered\n");
+    return 1;
+}
+
+/* One that is kept is marked as used, so that the newest stay; the other
+ * leaves nothing behind.  Nothing depends on whether that works. */
+static void settle(int remove_self, const char *dir)
+{
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (n > 0 && remove_self) {
+        path[n] = '\0';
+        unlink(path);
+        if (chdir("/") == 0)
+            rmdir(dirname(path));
+    } else {
+        utimensat(AT_FDCWD, "/proc/self/exe", NULL, 0);
+    }
+    if (chdir(dir) < 0 && chdir("/") < 0)
+        return;
+}
+
 int main(int argc, char **argv)
 {
     struct guardian_shared *shared;
@@ -115,7 +155,12 @@ int main(int argc, char **argv)
         printf("hvd-agent %s\n", HVD_VERSION);
         return 0;
     }
-    if (argc > 1) {
+    if (argc == 3 && strcmp(argv[1], "--check") == 0)
+        return check_self(argv[2]);
+    if (argc == 3 && (strcmp(argv[1], "--pushed") == 0 ||
+                      strcmp(argv[1], "--remove-self") == 0)) {
+        settle(argv[1][2] == 'r', argv[2]);
+    } else if (argc > 1) {
         dprintf(2, "hvd-agent: takes no arguments but --version; hvdrun "
                    "starts it\n");
         return EXIT_USAGE;
@@ -123,6 +168,7 @@ int main(int argc, char **argv)
     json_set_alloc_funcs(hb_xmalloc, hb_free);
     fill_stdio();
     set_signals();
+    prctl(PR_SET_NAME, "hvd-agent"); /* whatever its file is called */
     (void)setsid(); /* fails when it leads a group: as good */
     shared = guardian_share();
     if (!shared)

@@ -20,8 +20,8 @@ static unsigned class_of(uint64_t seed, size_t i)
     return (unsigned)((i * UINT64_C(0x9e3779b97f4a7c15) + seed) >> 56);
 }
 
-/* bfloat16 holds integers up to 256: so far may a sum go, and an input
- * that the average divides evenly. */
+/* bfloat16 holds integers up to 256: so far may a sum go, also that of the
+ * inputs of an average, which it divides evenly. */
 static int64_t value_of(const struct bench_data *d, int rank, unsigned class)
 {
     uint64_t shared = mix(d->seed + class);
@@ -34,8 +34,9 @@ static int64_t value_of(const struct bench_data *d, int rank, unsigned class)
     case HVD_SUM:
         return rank < 256 ? (int64_t)(own % (most + 1)) : 0;
     case HVD_AVERAGE:
-        return d->size <= 256 ? (int64_t)(own % (most + 1)) * d->size
-                              : (int64_t)(shared % 2);
+        return d->size <= 16
+                   ? (int64_t)(own % (most / (unsigned)d->size + 1)) * d->size
+                   : (int64_t)(shared % 2);
     case HVD_PRODUCT:
         return shared % (uint64_t)d->size == (uint64_t)rank
                    ? (int64_t)(own % 128)

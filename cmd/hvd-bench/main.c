@@ -46,14 +46,42 @@ static int pin(int n, struct hb_error *err)
     return 0;
 }
 
-static void print_header(const struct bench_options *o)
+/* The plane that the library uses for these ranks; the same on all. */
+static int plane_in_use(enum bench_plane *plane, struct hb_error *err)
+{
+    int32_t most = hvd_local_size();
+    int rc = hvd_allreduce(&most, &most, 1, HVD_INT32, HVD_MAX, NULL);
+
+    if (rc < 0)
+        return library_error(err, "allreduce", rc);
+    *plane = hvd_size() == 1                  ? BENCH_PLANE_SELF
+             : hvd_local_size() == hvd_size() ? BENCH_PLANE_SHM
+             : most == 1                      ? BENCH_PLANE_TCP
+                                              : BENCH_PLANE_HIER;
+    return 0;
+}
+
+/* One of the ranks may be alone with shared memory. */
+static int check_plane(const struct bench_options *o, enum bench_plane used,
+                       struct hb_error *err)
+{
+    if (o->plane == BENCH_PLANE_AUTO || o->plane == used ||
+        (o->plane == BENCH_PLANE_SHM && used == BENCH_PLANE_SELF))
+        return 0;
+    return hb_error_set(err, HVD_EUNSUPPORTED,
+                        "--plane %s: %d rank%s placed like this use %s",
+                        bench_plane_name(o->plane), hvd_size(),
+                        hvd_size() == 1 ? "" : "s", bench_plane_name(used));
+}
+
+static void print_header(const struct bench_options *o, enum bench_plane plane)
 {
     int moves = o->what != BENCH_BARRIER;
 
-    printf("# hvd-bench %s: libhvd %s, %d rank%s%s%s%s%s%s",
+    printf("# hvd-bench %s: libhvd %s, %d rank%s, plane %s%s%s%s%s%s",
            bench_what_name(o->what), hvd_version(), hvd_size(),
-           hvd_size() == 1 ? "" : "s", moves ? ", " : "",
-           moves ? hvd_dtype_name(o->dtype) : "",
+           hvd_size() == 1 ? "" : "s", bench_plane_name(plane),
+           moves ? ", " : "", moves ? hvd_dtype_name(o->dtype) : "",
            o->what == BENCH_ALLREDUCE ? " " : "",
            o->what == BENCH_ALLREDUCE ? hvd_op_name(o->op) : "",
            o->in_place ? ", in place" : "");
@@ -64,19 +92,21 @@ static void print_header(const struct bench_options *o)
            "iters");
 }
 
-static void print_result(const struct bench_options *o,
+static void print_result(const struct bench_options *o, enum bench_plane plane,
                          const struct bench_result *r)
 {
     if (o->json)
-        printf("{\"collective\":\"%s\",\"ranks\":%d,\"dtype\":\"%s\","
+        printf("{\"collective\":\"%s\",\"ranks\":%d,\"plane\":\"%s\","
+               "\"dtype\":\"%s\","
                "\"op\":\"%s\",\"in_place\":%s,\"async\":%d,\"bytes\":%zu,"
                "\"count\":%zu,\"median_us\":%.4f,\"min_us\":%.4f,"
                "\"max_us\":%.4f,\"algbw_gbs\":%.4f,\"busbw_gbs\":%.4f,"
                "\"iters\":%lld,\"checked\":%s,\"version\":\"%s\"}\n",
-               bench_what_name(o->what), hvd_size(), hvd_dtype_name(o->dtype),
-               hvd_op_name(o->op), o->in_place ? "true" : "false", o->async,
-               r->bytes, r->count, r->median_us, r->min_us, r->max_us, r->algbw,
-               r->busbw, (long long)r->iters,
+               bench_what_name(o->what), hvd_size(), bench_plane_name(plane),
+               hvd_dtype_name(o->dtype), hvd_op_name(o->op),
+               o->in_place ? "true" : "false", o->async, r->bytes, r->count,
+               r->median_us, r->min_us, r->max_us, r->algbw, r->busbw,
+               (long long)r->iters,
                o->check && o->what != BENCH_BARRIER ? "true" : "false",
                hvd_version());
     else
@@ -89,15 +119,18 @@ static void print_result(const struct bench_options *o,
 static int run_sizes(const struct bench_options *o, struct hb_error *err)
 {
     size_t n = o->what == BENCH_BARRIER ? 1 : o->nsizes;
+    enum bench_plane plane = BENCH_PLANE_AUTO;
     struct bench_result result;
-    int rc = 0;
+    int rc = plane_in_use(&plane, err);
 
-    if (hvd_rank() == 0 && !o->json)
-        print_header(o);
+    if (rc == 0)
+        rc = check_plane(o, plane, err);
+    if (rc == 0 && hvd_rank() == 0 && !o->json)
+        print_header(o, plane);
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = bench_measure(o, o->sizes[i], &result, err);
         if (rc == 0 && hvd_rank() == 0)
-            print_result(o, &result);
+            print_result(o, plane, &result);
     }
     return rc;
 }

@@ -22,7 +22,8 @@ const char bench_help[] =
     "  --iters N        timed iterations per size (default: by --seconds)\n"
     "  --warmup N       iterations before them (default: 2 blocks)\n"
     "  --seconds S      time to measure each size for (default 0.5)\n"
-    "  --plane PLANE    shm, or auto (default)\n"
+    "  --plane PLANE    fail unless it is self, shm, tcp or hier (default\n"
+    "                   auto: whatever the library uses)\n"
     "  --in-place       sendbuf is recvbuf\n"
     "  --async N        N operations in flight instead of blocking calls\n"
     "  --no-check       do not check the results\n"
@@ -36,6 +37,18 @@ static const char *const what_names[] = {
     [BENCH_IDLE] = "idle",
 };
 enum { NWHATS = sizeof(what_names) / sizeof(what_names[0]) };
+
+static const char *const plane_names[] = {
+    [BENCH_PLANE_AUTO] = "auto", [BENCH_PLANE_SELF] = "self",
+    [BENCH_PLANE_SHM] = "shm",   [BENCH_PLANE_TCP] = "tcp",
+    [BENCH_PLANE_HIER] = "hier",
+};
+enum { NPLANES = sizeof(plane_names) / sizeof(plane_names[0]) };
+
+const char *bench_plane_name(enum bench_plane plane)
+{
+    return plane_names[plane];
+}
 
 const char *bench_what_name(enum bench_what what)
 {
@@ -167,14 +180,13 @@ static int parse_seconds(struct bench_options *o, const char *s,
     return hb_parse_duration_ms(s, &o->measure_ms, err);
 }
 
-/* What a host's ranks can use today is shared memory. */
 static int parse_plane(struct bench_options *o, const char *s,
                        struct hb_error *err)
 {
-    static const char *const planes[] = {"auto", "shm"};
-    int found = parse_name(s, "plane of this build", planes, 2, err);
+    int found = parse_name(s, "plane of this build", plane_names, NPLANES, err);
 
-    (void)o;
+    if (found >= 0)
+        o->plane = (enum bench_plane)found;
     return found < 0 ? found : 0;
 }
 

@@ -75,7 +75,7 @@ static int put_host(struct table *t, const struct dryrun *d,
 
     cpus_plan(d->cpus, d->options->bind, host->count, sets);
     for (int i = 0; !rc && i < host->count; i++) {
-        rc = put_number(t, host->first_rank + i);
+        rc = put_number(t, host->ranks[i]);
         if (!rc)
             rc = put_cell(t, host->entry->name);
         if (!rc)

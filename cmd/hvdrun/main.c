@@ -7,6 +7,8 @@
  * itself failed.
  */
 #include "cmd/hvdrun/check_build.h"
+#include "cmd/hvdrun/doctor.h"
+#include "cmd/hvdrun/jobs.h"
 #include "cmd/hvdrun/run.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
@@ -86,6 +88,14 @@ static int dispatch(const struct options *o, const struct hb_log *log)
         return print_check_build(log);
     case OPTIONS_DRY_RUN:
         return run_dry(o, log);
+    case OPTIONS_PS:
+        return jobs_ps(o, log);
+    case OPTIONS_KILL:
+        return jobs_kill(o, log);
+    case OPTIONS_CLEAN:
+        return jobs_clean(o, log);
+    case OPTIONS_DOCTOR:
+        return doctor_run(o, log);
     case OPTIONS_RUN:
         break;
     }

@@ -17,7 +17,12 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { START_TIMEOUT_MS = 30000, GRACE_MS = 5000 };
+enum {
+    START_TIMEOUT_MS = 30000,
+    GRACE_MS = 5000,
+    HEARTBEAT_MS = 15000,
+    MAX_STARTUPS = 16,
+};
 
 void options_init(struct options *o)
 {
@@ -32,6 +37,8 @@ void options_init(struct options *o)
         .stdin_rank = JOB_STDIN_NONE,
         .start_timeout_ms = START_TIMEOUT_MS,
         .grace_ms = GRACE_MS,
+        .heartbeat_ms = HEARTBEAT_MS,
+        .max_startups = MAX_STARTUPS,
         .gpus_per_rank = 1,
         .bind = CONTROL_BIND_NONE,
         .log_level = HB_LOG_WARNING,
@@ -40,8 +47,18 @@ void options_init(struct options *o)
 
 void options_fini(struct options *o)
 {
-    char *strings[] = {o->hosts,           o->hostfile,   o->wdir,
-                       o->output_filename, o->agent_path, o->config_file};
+    char *strings[] = {o->hosts,
+                       o->hostfile,
+                       o->wdir,
+                       o->output_filename,
+                       o->agent_path,
+                       o->config_file,
+                       o->rsh,
+                       o->ssh_user,
+                       o->ssh_identity,
+                       o->ssh_config,
+                       o->ssh_known_hosts,
+                       o->network_interfaces};
     struct hb_strv *vectors[] = {&o->set_env, &o->knobs, &o->command,
                                  &o->warnings, &o->notes};
 
@@ -216,7 +233,7 @@ static const char *spelled(const struct option *o, const struct word *w)
     return name;
 }
 
-static int scan_one(char *const **argv, struct settings *out,
+static int scan_one(char *const **argv, const char *tool, struct settings *out,
                     const struct option **stop, struct hb_error *err)
 {
     struct word w = word_split(**argv);
@@ -227,6 +244,12 @@ static int scan_one(char *const **argv, struct settings *out,
         return -HVD_EINVAL;
     name = spelled(o, &w);
     (*argv)++;
+    if (tool && !(o->flags & OPTION_TOOL))
+        return hb_error_set(err, HVD_EINVAL, "%s is not for hvdrun %s", name,
+                            tool);
+    if (!tool && (o->flags & OPTION_TOOL_ONLY))
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s is for hvdrun ps, kill and doctor", name);
     if (o->arg == ARG_NONE && w.value)
         return hb_error_set(err, HVD_EINVAL, "%s takes no value ('%s')", name,
                             w.value);
@@ -242,8 +265,10 @@ static int scan_one(char *const **argv, struct settings *out,
     return 0;
 }
 
-/* Cuts argv into settings and the command. */
-static int scan(char *const *argv, struct settings *out,
+/* Cuts argv into settings and the command.  `tool`: ps, kill, ..., or NULL;
+ * the
+ * same rule for both: options come first. */
+static int scan(char *const *argv, const char *tool, struct settings *out,
                 struct hb_strv *command, const struct option **stop,
                 struct hb_error *err)
 {
@@ -254,7 +279,7 @@ static int scan(char *const *argv, struct settings *out,
             argv++;
             break;
         }
-        rc = scan_one(&argv, out, stop, err);
+        rc = scan_one(&argv, tool, out, stop, err);
         if (rc < 0)
             return rc;
     }
@@ -280,10 +305,43 @@ static int apply_environment(struct options *o, struct hb_error *err)
     return 0;
 }
 
+static int check_launcher(struct options *o, struct hb_error *err)
+{
+    if (o->rsh && o->launcher != REMOTE_AUTO && o->launcher != REMOTE_RSH)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--rsh: it excludes the other launchers");
+    if (o->launcher == REMOTE_RSH && !o->rsh)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--launcher rsh: give the command with --rsh "
+                            "'COMMAND {host}'");
+    if (o->rsh)
+        o->launcher = REMOTE_RSH;
+    return 0;
+}
+
+static int check_tool(const struct options *o, struct hb_error *err)
+{
+    int takes = o->action == OPTIONS_KILL || o->action == OPTIONS_DOCTOR;
+
+    if (o->command.count && !takes)
+        return hb_error_set(err, HVD_EINVAL,
+                            "'%s': nothing can follow the options here",
+                            o->command.items[0]);
+    if (o->action == OPTIONS_KILL && !o->command.count && !o->all)
+        return hb_error_set(err, HVD_EINVAL,
+                            "kill: which job? give its id (see hvdrun ps) "
+                            "or --all");
+    return 0;
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
-    const struct options *o = a->options;
+    struct options *o = a->options;
 
+    if (check_launcher(o, err) < 0)
+        return err->status;
+    if (o->action >= OPTIONS_PS)
+        return check_tool(o, err);
     if (o->action != OPTIONS_RUN && o->action != OPTIONS_DRY_RUN)
         return 0;
     if (!o->command.count)
@@ -312,14 +370,38 @@ static const char *config_named(const struct settings *flags)
     return NULL;
 }
 
+/* The tool that argv[1] names: its name, with o->action set, or NULL. */
+static const char *find_tool(struct options *o, int argc, char *const argv[])
+{
+    static const struct {
+        const char *name;
+        enum options_action action;
+    } tools[] = {
+        {"ps", OPTIONS_PS},
+        {"kill", OPTIONS_KILL},
+        {"clean", OPTIONS_CLEAN},
+        {"doctor", OPTIONS_DOCTOR},
+    };
+
+    for (size_t i = 0; argc > 1 && i < sizeof(tools) / sizeof(tools[0]); i++) {
+        if (!strcmp(argv[1], tools[i].name)) {
+            o->action = tools[i].action;
+            return tools[i].name;
+        }
+    }
+    return NULL;
+}
+
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err)
 {
     struct settings flags = {NULL, 0, 0}, file = {NULL, 0, 0};
     struct applier a = {.options = o};
     const struct option *stop = NULL;
-    const char *path;
-    int rc = argc > 0 ? scan(argv + 1, &flags, &o->command, &stop, err) : 0;
+    const char *tool = find_tool(o, argc, argv), *path;
+    int skip = tool ? 2 : 1;
+    int rc =
+        argc > 0 ? scan(argv + skip, tool, &flags, &o->command, &stop, err) : 0;
 
     if (rc < 0)
         goto out;

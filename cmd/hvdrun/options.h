@@ -12,7 +12,9 @@
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
+#include "lib/hosts/plan.h"
 #include "lib/protocol/control.h"
+#include "lib/transport/remote.h"
 
 #include <stdint.h>
 
@@ -23,6 +25,11 @@ enum options_action {
     OPTIONS_VERSION,
     OPTIONS_CHECK_BUILD,
     OPTIONS_HELP_ALL,
+    /* `hvdrun ps ...`: the first word of the command line */
+    OPTIONS_PS,
+    OPTIONS_KILL,
+    OPTIONS_CLEAN,
+    OPTIONS_DOCTOR,
 };
 
 enum options_bind_gpu { GPU_AUTO, GPU_BIND };
@@ -36,7 +43,10 @@ struct options {
     int no_env;             /* workers do not inherit hvdrun's own */
     struct hb_strv knobs;   /* tunables, NAME=VALUE; both HVD_ and
                                HOROVOD_ spellings */
-    char *wdir;             /* absolute; NULL: hvdrun's own */
+    enum plan_map map;
+    int npernode; /* 0: not given */
+    int oversubscribe;
+    char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
     int timestamp;
     int tag;                  /* 1 unless --no-tag-output */
@@ -44,15 +54,25 @@ struct options {
     int64_t start_timeout_ms; /* default 30 s */
     int64_t timeout_ms;       /* 0: none */
     int64_t grace_ms;         /* default 5 s */
+    int64_t heartbeat_ms;     /* default 15 s; 0: never */
     int gpus_per_rank;        /* default 1 */
     int bind_gpu;             /* set CUDA_VISIBLE_DEVICES per rank */
     enum control_bind bind;
     int verbose;
     enum hb_log_level log_level;
     int log_timestamp;
-    char *agent_path; /* NULL: found beside hvdrun */
+    char *agent_path; /* NULL: found beside hvdrun, and sent to hosts */
+    enum remote_launcher launcher;
+    char *rsh; /* template of a command; implies its launcher */
+    int ssh_port;
+    char *ssh_user, *ssh_identity, *ssh_config, *ssh_known_hosts;
+    int max_startups;         /* default 16 */
+    char *network_interfaces; /* names and CIDRs, comma-separated */
     char *config_file;
-    struct hb_strv command; /* the ranks' argv */
+    int json;               /* ps, doctor */
+    int all;                /* kill */
+    int dry_run;            /* clean */
+    struct hb_strv command; /* the ranks' argv; kill: job ids */
     /* One line each, for the caller to log once it knows log_level. */
     struct hb_strv warnings;
     struct hb_strv notes; /* at info */
@@ -64,7 +84,9 @@ void options_fini(struct options *o);
 /* Parses argv[1..] and the config file it names (flags win wherever they
  * stand).  0, or negative with one line in err: the caller prints it and
  * exits 2.  After 0 with OPTIONS_RUN or OPTIONS_DRY_RUN there is a command
- * and at least one of num_proc, hosts and hostfile. */
+ * and at least one of num_proc, hosts and hostfile.  When argv[1] is ps,
+ * kill, clean or doctor that is the action, and only the options that
+ * concern it are taken. */
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err);
 

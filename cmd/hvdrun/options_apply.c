@@ -12,10 +12,8 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int out_of_memory(struct hb_error *err)
@@ -343,15 +341,8 @@ int apply_env_file(struct applier *a, const struct setting *s,
 
 int apply_wdir(struct applier *a, const struct setting *s, struct hb_error *err)
 {
-    struct stat st;
     char *cwd, *path;
 
-    if (stat(s->value, &st) < 0)
-        return hb_error_sys(err, errno, "%s '%s'", s->where, s->value);
-    if (!S_ISDIR(st.st_mode))
-        return bad(s, err, "is not a directory");
-    if (faccessat(AT_FDCWD, s->value, X_OK, AT_EACCESS) < 0)
-        return hb_error_sys(err, errno, "%s '%s'", s->where, s->value);
     if (s->value[0] == '/') {
         set_string(&a->options->wdir, s->value);
         return 0;
@@ -423,10 +414,75 @@ int apply_log_time(struct applier *a, const struct setting *s,
                     err);
 }
 
+/* Tools have a --dry-run of their own. */
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err)
 {
     (void)err;
-    a->options->action = (enum options_action)s->option->number;
+    if (a->options->action >= OPTIONS_PS)
+        a->options->dry_run = 1;
+    else
+        a->options->action = (enum options_action)s->option->number;
+    return 0;
+}
+
+/* A shell leaves the ~ of --option=~/file as it is. */
+int apply_path(struct applier *a, const struct setting *s, struct hb_error *err)
+{
+    char **field = field_of(a, s->option);
+    const char *home = inherited("HOME");
+
+    if (s->value[0] != '~') {
+        set_string(field, s->value);
+        return 0;
+    }
+    if (s->value[1] != '/' && s->value[1] != '\0')
+        return bad(s, err, "only ~/ is understood, not ~user");
+    if (!home || !*home)
+        return bad(s, err, "HOME is not set");
+    hb_free(*field);
+    *field = hb_xasprintf("%s%s", home, s->value + 1);
+    return 0;
+}
+
+int apply_launcher(struct applier *a, const struct setting *s,
+                   struct hb_error *err)
+{
+    static const enum remote_launcher launchers[] = {
+        REMOTE_AUTO, REMOTE_SSH2, REMOTE_OPENSSH, REMOTE_RSH};
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc)
+        a->options->launcher = launchers[i];
+    return rc;
+}
+
+int apply_map(struct applier *a, const struct setting *s, struct hb_error *err)
+{
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc)
+        a->options->map = i == 0 ? PLAN_MAP_SLOT : PLAN_MAP_NODE;
+    return rc;
+}
+
+/* Several add up; the flags' replace the file's. */
+int apply_interfaces(struct applier *a, const struct setting *s,
+                     struct hb_error *err)
+{
+    char **list = &a->options->network_interfaces;
+    char *joined;
+
+    (void)err;
+    if (!*list || a->interfaces_from_file == a->from_flags) {
+        set_string(list, s->value);
+    } else {
+        joined = hb_xasprintf("%s,%s", *list, s->value);
+        hb_free(*list);
+        *list = joined;
+    }
+    a->interfaces_from_file = !a->from_flags;
     return 0;
 }

@@ -24,6 +24,7 @@ enum {
 
 enum option_group {
     GROUP_JOB,
+    GROUP_HOSTS,
     GROUP_ENV,
     GROUP_OUTPUT,
     GROUP_TIME,
@@ -63,6 +64,8 @@ enum {
     OPTION_LIST = 1u << 2,    /* a list in the file is several settings */
     OPTION_STOP = 1u << 3,    /* parsing ends here: --help, --version */
     OPTION_JOIN = 1u << 4,    /* ... or one, with commas */
+    OPTION_TOOL = 1u << 5,    /* ps, kill, clean and doctor take it too */
+    OPTION_TOOL_ONLY = 1u << 6,
 };
 
 struct setting;
@@ -116,6 +119,7 @@ struct applier {
     int from_flags; /* else from the config file */
     /* who gave -H / --hostfile: 0 nobody, 1 the file, 2 the flags */
     int hosts_from, hostfile_from;
+    int interfaces_from_file; /* --network-interfaces so far */
     int log_level_given;
 };
 
@@ -138,6 +142,13 @@ int apply_log_level(struct applier *a, const struct setting *s,
                     struct hb_error *err);
 int apply_log_time(struct applier *a, const struct setting *s,
                    struct hb_error *err);
+int apply_path(struct applier *a, const struct setting *s,
+               struct hb_error *err);
+int apply_launcher(struct applier *a, const struct setting *s,
+                   struct hb_error *err);
+int apply_map(struct applier *a, const struct setting *s, struct hb_error *err);
+int apply_interfaces(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
 

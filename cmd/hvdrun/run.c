@@ -16,25 +16,26 @@
 #include "cmd/hvdrun/run.h"
 
 #include "cmd/hvdrun/dryrun.h"
+#include "cmd/hvdrun/reach.h"
 #include "lib/agent/tree.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
 #include "lib/job/worker_env.h"
 #include "lib/job/xbuf.h"
-#include "lib/transport/localname.h"
+#include "lib/transport/remote.h"
 
 #include <errno.h>
-#include <libgen.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -51,6 +52,11 @@ struct run {
     struct hb_log log; /* through the job, while there is one */
     struct hostlist hosts;
     struct plan plan;
+    unsigned char *host_is_local; /* [plan.host_count] */
+    int local_hosts;
+    struct remote_options remote_options;
+    struct remote *remote; /* NULL: every host is this machine */
+    char *plugin_dir;
     char *agent_path;
     char *cwd;
     struct job_config config;
@@ -96,21 +102,39 @@ static int make_plan(struct run *run, const char *hostname,
         rc = hosts_here(run, hostname, err);
     if (rc < 0)
         return rc;
-    return plan_make(&run->hosts, o->num_proc, &run->plan, err);
+    return plan_make(&run->hosts,
+                     &(struct plan_options){.num_proc = o->num_proc,
+                                            .map = o->map,
+                                            .npernode = o->npernode,
+                                            .oversubscribe = o->oversubscribe},
+                     &run->plan, err);
 }
 
-static int check_hosts(const struct run *run, const char *hostname,
-                       struct hb_error *err)
+static void find_local(struct run *run, const char *hostname)
 {
+    run->host_is_local = hb_xcalloc((size_t)run->plan.host_count, 1);
     for (int i = 0; i < run->plan.host_count; i++) {
-        const char *name = run->plan.hosts[i].entry->name;
-        if (!transport_name_is_local(name, hostname))
-            return hb_error_set(err, HVD_EUNSUPPORTED,
-                                "host %s: only this machine (%s) can be "
-                                "reached by this version; use its name, "
-                                "localhost, or -np alone",
-                                name, hostname);
+        run->host_is_local[i] =
+            (unsigned char)reach_is_local(run->plan.hosts[i].entry, hostname);
+        run->local_hosts += run->host_is_local[i];
     }
+}
+
+/* Other hosts' directories are for their agents to check. */
+static int check_wdir(const struct run *run, struct hb_error *err)
+{
+    const char *path = run->options->wdir;
+    struct stat st;
+
+    if (!path || !run->local_hosts)
+        return 0;
+    if (stat(path, &st) < 0)
+        return hb_error_sys(err, errno, "--wdir '%s'", path);
+    if (!S_ISDIR(st.st_mode))
+        return hb_error_set(err, HVD_EINVAL, "--wdir '%s': is not a directory",
+                            path);
+    if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0)
+        return hb_error_sys(err, errno, "--wdir '%s'", path);
     return 0;
 }
 
@@ -125,47 +149,13 @@ static int run_plan(struct run *run, struct hb_error *err)
         rc = hb_error_set(err, HVD_EINVAL,
                           "--stdin %d: there are only ranks 0 to %d",
                           run->options->stdin_rank, run->plan.size - 1);
-    return rc == 0 ? check_hosts(run, hostname, err) : rc;
+    if (rc < 0)
+        return rc;
+    find_local(run, hostname);
+    return check_wdir(run, err);
 }
 
 /* ---- Paths ---- */
-
-char *run_program_dir(void)
-{
-    char path[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    const char *name = (const char *)getauxval(AT_EXECFN);
-
-    if (n >= 0)
-        path[n] = '\0';
-    else if (!name || !realpath(name, path)) /* without /proc */
-        return hb_xstrdup("/");
-    return hb_xstrdup(dirname(path));
-}
-
-/* Beside hvdrun, as in the build tree; else where make install puts it.
- * A program that is nowhere is reported when it is started. */
-static char *find_agent(const char *option)
-{
-    static const char *const places[] = {"hvd-agent", "../libexec/hvd-agent",
-                                         "../libexec/hvd/hvd-agent"};
-    char *dir, *path = NULL;
-
-    if (option)
-        return hb_xstrdup(option);
-    dir = run_program_dir();
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        path = hb_xasprintf("%s/%s", dir, places[i]);
-        if (access(path, X_OK) == 0)
-            break;
-        hb_free(path);
-        path = NULL;
-    }
-    if (!path)
-        path = hb_xasprintf("%s/%s", dir, places[0]);
-    hb_free(dir);
-    return path;
-}
 
 static int find_cwd(struct run *run, struct hb_error *err)
 {
@@ -177,6 +167,20 @@ static int find_cwd(struct run *run, struct hb_error *err)
                             "--wdir)");
     run->cwd = hb_xstrdup(run->options->wdir ? run->options->wdir : path);
     return 0;
+}
+
+/* ---- Other hosts ---- */
+
+static int open_remote(struct run *run, struct hb_error *err)
+{
+    const struct options *o = run->options;
+
+    if (run->local_hosts == run->plan.host_count)
+        return 0;
+    run->plugin_dir = reach_plugin_dir();
+    reach_options(o, run->agent_path, run->plugin_dir, &run->remote_options);
+    return remote_new(&run->loop, &run->log, &run->remote_options, &run->remote,
+                      err);
 }
 
 /* ---- The job's description ---- */
@@ -219,12 +223,17 @@ static int fill_config(struct run *run, struct hb_error *err)
 
     if (find_cwd(run, err) < 0)
         return err->status;
-    run->agent_path = find_agent(o->agent_path);
+    run->agent_path = reach_agent_path(o);
     run->config = (struct job_config){
         .loop = &run->loop,
         .log = &run->log,
         .plan = &run->plan,
         .agent_path = run->agent_path,
+        .host_is_local = run->host_is_local,
+        .progress = isatty(2),
+        .heartbeat_ms =
+            o->heartbeat_ms < INT_MAX ? (int)o->heartbeat_ms : INT_MAX,
+        .network_interfaces = o->network_interfaces,
         .argv = o->command,
         .cwd = run->cwd,
         .bind = o->bind,
@@ -242,12 +251,13 @@ static int fill_config(struct run *run, struct hb_error *err)
     return fill_random(&run->config, err);
 }
 
-static int common_env(const struct options *o, struct hb_strv *env,
+static int common_env(const struct options *o, int remote, struct hb_strv *env,
                       struct hb_error *err)
 {
     struct worker_env_config config = {
         .inherited = environ,
         .no_env = o->no_env,
+        .remote = remote,
         .knobs = &o->knobs,
         .set_env = &o->set_env,
     };
@@ -260,7 +270,9 @@ static void fill_env(struct run *run)
 {
     struct job_config *config = &run->config;
 
-    hb_must(common_env(run->options, &config->env, NULL));
+    hb_must(common_env(run->options, 0, &config->env, NULL));
+    if (run->remote)
+        hb_must(common_env(run->options, 1, &config->remote_env, NULL));
     config->rank_env =
         hb_xcalloc((size_t)run->plan.size, sizeof(*config->rank_env));
     for (int rank = 0; rank < run->plan.size; rank++)
@@ -277,8 +289,11 @@ static void run_fini(struct run *run)
         hb_strv_free(&config->rank_env[i]);
     hb_free(config->rank_env);
     hb_strv_free(&config->env);
+    hb_strv_free(&config->remote_env);
     explicit_bzero(config->secret, sizeof(config->secret));
     hb_free(run->agent_path);
+    hb_free(run->plugin_dir);
+    hb_free(run->host_is_local);
     hb_free(run->cwd);
     plan_free(&run->plan);
     hostlist_free(&run->hosts);
@@ -437,7 +452,10 @@ static int run_loop(struct run *run, struct hb_error *err)
     if (rc < 0)
         return rc;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    rc = job_start(&run->config, on_done, run, &run->job, err);
+    rc = open_remote(run, err);
+    run->config.remote = run->remote;
+    if (rc == 0)
+        rc = job_start(&run->config, on_done, run, &run->job, err);
     if (rc == 0) {
         run->log.sink = on_log;
         run->log.sink_arg = run;
@@ -449,6 +467,7 @@ static int run_loop(struct run *run, struct hb_error *err)
     close_signals(run);
     if (rc == 0)
         kill_leftovers(run);
+    remote_free(run->remote);
     uv_loop_close(&run->loop);
     return rc;
 }
@@ -488,7 +507,7 @@ static int print_plan(struct run *run, struct hb_error *err)
 {
     struct hb_strv env = HB_STRV_INIT;
     struct hb_buf text = HB_BUF_INIT;
-    int rc = common_env(run->options, &env, err);
+    int rc = common_env(run->options, 0, &env, err);
 
     if (rc == 0)
         rc = find_cwd(run, err);

@@ -5,6 +5,7 @@
  */
 #include "lib/agent/agent_impl.h"
 
+#include "lib/agent/interfaces.h"
 #include "lib/agent/tree.h"
 
 #include "lib/base/alloc.h"
@@ -125,6 +126,8 @@ static void do_exit(struct agent *a)
     a->closed = 1;
     a->rc = a->gone;
     link_close(&a->link);
+    query_close(&a->query);
+    route_close(a->route);
     if (a->pump_open)
         pump_close(&a->pump);
     if (a->endpoint_open)
@@ -323,6 +326,28 @@ const struct pump_events agent_pump_events = {
     .on_all_ended = on_all_ended,
 };
 
+/* ---- Rendezvous ---- */
+
+void agent_ask_rendezvous(void *arg, const struct rdv_request *m)
+{
+    struct agent *a = arg;
+
+    if (!a->gone)
+        rdv_encode_request(&a->link.out, CONTROL_RENDEZVOUS, m);
+}
+
+static int on_rendezvous_reply(struct agent *a, const struct frame *f,
+                               struct hb_error *err)
+{
+    struct rdv_reply m;
+
+    if (rdv_decode_reply(f->payload, f->len, &m) < 0)
+        return hb_error_set(err, HVD_EPROTO, "malformed rendezvous reply");
+    if (a->endpoint_open)
+        endpoint_answer(&a->endpoint, &m);
+    return 0;
+}
+
 /* ---- Orders ---- */
 
 static int on_launch(struct agent *a, const struct frame *f,
@@ -336,6 +361,7 @@ static int on_launch(struct agent *a, const struct frame *f,
     if (rc < 0)
         return rc;
     a->job_held = 1;
+    route_close(a->route);
     if (a->config.grace_ms)
         atomic_store(a->config.grace_ms, (uint32_t)a->job.grace_ms);
     if (agent_launch(a) < 0) {
@@ -405,6 +431,25 @@ static int on_abort(struct agent *a, const struct frame *f,
     return 0;
 }
 
+static void on_answer(void *arg, const struct hb_buf *frame)
+{
+    struct agent *a = arg;
+
+    if (a->gone ||
+        hb_buf_append(&a->link.out, hb_buf_data(frame), hb_buf_len(frame)) < 0)
+        return;
+    link_flush(&a->link);
+}
+
+static int on_query(struct agent *a, const struct frame *f,
+                    struct hb_error *err)
+{
+    if (a->state != AGENT_WAITING || a->job_held)
+        return hb_error_set(err, HVD_EPROTO, "a query during a job");
+    return query_ask(&a->query, a->config.loop, f->payload, f->len, on_answer,
+                     a, err);
+}
+
 static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
     struct agent *a = arg;
@@ -420,6 +465,13 @@ static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
         return on_u32(a, f, err);
     case CONTROL_ABORT:
         return on_abort(a, f, err);
+    case CONTROL_RENDEZVOUS_REPLY:
+        return on_rendezvous_reply(a, f, err);
+    case CONTROL_QUERY:
+        return on_query(a, f, err);
+    case CONTROL_ROUTE_LISTEN:
+    case CONTROL_ROUTE_PROBE:
+        return agent_on_route(a, f, err);
     default:
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);
@@ -471,8 +523,12 @@ static void say_hello(struct agent *a)
     m.cpu = u.machine;
     m.pid = getpid();
     m.cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    m.machine = interfaces_machine("");
+    interfaces_read("", &m.interfaces);
     control_encode_hello(&a->link.out, &m);
     link_flush(&a->link);
+    hb_free(m.machine);
+    control_interfaces_fini(&m.interfaces);
 }
 
 /* ---- Start and finish ---- */
@@ -523,6 +579,8 @@ int agent_finish(struct agent *a)
     int rc = a->rc;
 
     link_fini(&a->link);
+    query_fini(&a->query);
+    route_free(a->route);
     if (a->pump_open)
         pump_free_memory(&a->pump);
     if (a->endpoint_open)

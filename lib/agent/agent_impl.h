@@ -8,6 +8,8 @@
 #include "lib/agent/endpoint.h"
 #include "lib/agent/link.h"
 #include "lib/agent/pump.h"
+#include "lib/agent/query.h"
+#include "lib/agent/route.h"
 #include "lib/agent/state.h"
 
 #include "lib/base/log.h"
@@ -40,6 +42,8 @@ struct agent {
     struct pump pump;
     struct endpoint endpoint;
     struct cause cause;
+    struct query query;
+    struct route *route; /* NULL before ROUTE_LISTEN */
     int pump_open, endpoint_open, cause_open;
 
     struct control_launch job;
@@ -69,8 +73,15 @@ void agent_post(struct agent *a, enum agent_event event);
 /* Posts AGENT_EMPTY or how the ranks ended, if either is the case now. */
 void agent_check_empty(struct agent *a);
 
+/* A request of a worker, for hvdrun. */
+void agent_ask_rendezvous(void *arg, const struct rdv_request *m);
+
 /* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
 int agent_launch(struct agent *a);
+
+/* route_orders.c: ROUTE_LISTEN and ROUTE_PROBE. */
+int agent_on_route(struct agent *a, const struct frame *f,
+                   struct hb_error *err);
 
 /* death.c */
 int agent_watch_deaths(struct agent *a, struct hb_error *err);

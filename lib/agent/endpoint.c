@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 enum {
-    FRAME_MAX_FROM_WORKER = 64,
+    FRAME_MAX_FROM_WORKER = RDV_REQUEST_MAX,
     SPARE_CONNECTIONS = 8,
     BACKLOG = 1024,
-    READ_BYTES = 1024,
+    READ_BYTES = 16 << 10,
 };
 
 static void conn_close(struct endpoint_conn *c);
@@ -51,6 +51,11 @@ static void send_welcome(struct endpoint_conn *c)
     snprintf(m->job_id, sizeof(m->job_id), "%s", e->job->job_id);
     memcpy(m->secret, e->job->secret, sizeof(m->secret));
     m->cpus = (uint32_t)e->cpus;
+    m->host_count = 1;
+    if (e->job->peers.count) {
+        m->host_index = (uint32_t)e->job->host_index;
+        m->host_count = (uint32_t)e->job->peers.count;
+    }
     m->local_count = (uint32_t)e->job->rank_count;
     for (int i = 0; i < e->job->rank_count; i++)
         m->local_ranks[i] = (uint32_t)e->job->ranks[i].rank;
@@ -95,6 +100,18 @@ static void on_hello(struct endpoint_conn *c, const struct worker_hello *m)
     conn_refuse(c, text);
 }
 
+static void send_routes(struct endpoint_conn *c)
+{
+    const struct hb_strv *peers = &c->endpoint->job->peers;
+    struct hb_buf out = HB_BUF_INIT;
+
+    if (worker_encode_routes_are(&out, peers->items, peers->count) == 0)
+        conn_send(c, &out, -1);
+    else
+        conn_refuse(c, "the job's addresses are too long");
+    hb_buf_free(&out);
+}
+
 /* ---- Connections ---- */
 
 static void on_conn_closed(uv_handle_t *handle)
@@ -102,6 +119,7 @@ static void on_conn_closed(uv_handle_t *handle)
     struct endpoint_conn *c = handle->data;
 
     hb_buf_free(&c->in);
+    hb_buf_free(&c->out);
     hb_free(c);
 }
 
@@ -119,8 +137,10 @@ static void conn_close(struct endpoint_conn *c)
         c->next->link = c->link;
     e->conn_count--;
     uv_close((uv_handle_t *)&c->poll, on_conn_closed);
-    if (c->slot >= 0)
+    if (c->slot >= 0) {
+        relay_slot_gone(&e->relay, c->slot);
         epoch_conn_ended(e, c->slot);
+    }
 }
 
 /* All or nothing: a few hundred bytes always fit into the socket of a peer
@@ -137,6 +157,10 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes, int pass_fd)
 
     if (c->fd < 0)
         return;
+    if (hb_buf_len(&c->out) > 0) {
+        conn_queue(c, bytes);
+        return;
+    }
     if (pass_fd >= 0) {
         struct cmsghdr *cmsg;
 
@@ -153,6 +177,38 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes, int pass_fd)
     while (n < 0 && errno == EINTR);
     if (n != (ssize_t)iov.iov_len)
         conn_close(c);
+}
+
+static void on_conn_ready(uv_poll_t *poll, int status, int events);
+
+void conn_queue(struct endpoint_conn *c, const struct hb_buf *bytes)
+{
+    if (c->fd < 0)
+        return;
+    if (hb_buf_len(&c->out) + hb_buf_len(bytes) > ENDPOINT_QUEUE_MAX ||
+        hb_buf_append(&c->out, hb_buf_data(bytes), hb_buf_len(bytes)) < 0) {
+        conn_close(c);
+        return;
+    }
+    uv_poll_start(&c->poll, UV_READABLE | UV_WRITABLE, on_conn_ready);
+}
+
+static void conn_write(struct endpoint_conn *c)
+{
+    ssize_t n;
+
+    do
+        n = send(c->fd, hb_buf_data(&c->out), hb_buf_len(&c->out),
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN) {
+        conn_close(c);
+        return;
+    }
+    if (n > 0)
+        hb_buf_consume(&c->out, (size_t)n);
+    if (hb_buf_len(&c->out) == 0)
+        uv_poll_start(&c->poll, UV_READABLE, on_conn_ready);
 }
 
 void conn_refuse(struct endpoint_conn *c, const char *text)
@@ -183,8 +239,10 @@ static int conn_frame(struct endpoint_conn *c, const struct frame *f)
     else if (f->type == WORKER_LEAVE && c->slot >= 0 &&
              worker_decode_leave(f->payload, f->len, &epoch) == 0)
         epoch_leave(c, epoch);
+    else if (f->type == WORKER_ROUTES && c->slot >= 0 && f->len == 0)
+        send_routes(c);
     else
-        return -HVD_EPROTO;
+        return c->slot >= 0 ? rdv_frame(c, f) : -HVD_EPROTO;
     return 0;
 }
 
@@ -213,11 +271,16 @@ int conn_read(struct endpoint_conn *c)
     return 1;
 }
 
-static void on_conn_readable(uv_poll_t *poll, int status, int events)
+static void on_conn_ready(uv_poll_t *poll, int status, int events)
 {
-    (void)status;
-    (void)events;
-    conn_read(poll->data);
+    struct endpoint_conn *c = poll->data;
+
+    if (status < 0)
+        events = UV_READABLE; /* the read tells what is wrong */
+    if (events & UV_WRITABLE)
+        conn_write(c);
+    if (c->fd >= 0 && (events & UV_READABLE))
+        conn_read(c);
 }
 
 static int peer_allowed(int fd, pid_t *pid)
@@ -251,7 +314,7 @@ static void conn_new(struct endpoint *e, int fd, pid_t pid)
         c->next->link = &c->next;
     e->conns = c;
     e->conn_count++;
-    uv_poll_start(&c->poll, UV_READABLE, on_conn_readable);
+    uv_poll_start(&c->poll, UV_READABLE, on_conn_ready);
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -333,6 +396,7 @@ int endpoint_init(struct endpoint *e, uv_loop_t *loop,
     uv_timer_init(loop, &e->lost_timer);
     e->poll.data = e->lost_timer.data = e;
     e->slots = hb_xcalloc((size_t)job->rank_count, sizeof(*e->slots));
+    rdv_init(e);
     uv_poll_start(&e->poll, UV_READABLE, on_connection);
     return 0;
 }
@@ -354,6 +418,8 @@ void endpoint_fini(struct endpoint *e)
 {
     for (int i = 0; e->slots && i < e->job->rank_count; i++)
         hb_free(e->slots[i].gone);
+    if (e->slots)
+        relay_fini(&e->relay);
     hb_free(e->slots);
     hb_free(e->aborted);
     if (e->slots)

@@ -7,15 +7,17 @@
  * get the shared segment; when one of them dies, the others learn it from
  * the segment and from their sockets before anything else happens.
  *
- * What a worker may do to the agent is bounded: frames are tiny, there
+ * What a worker may do to the agent is bounded: frames have a limit, there
  * are at most two connections per rank (and a few), and a peer that does
- * not read what it is sent is dropped, so nothing is ever queued.
+ * not read what it is sent is dropped: nothing is queued but the answers of
+ * the rendezvous, up to ENDPOINT_QUEUE_MAX.
  *
  * SIGPIPE must be blocked or ignored by the owner.
  */
 #ifndef HVD_AGENT_ENDPOINT_H
 #define HVD_AGENT_ENDPOINT_H
 
+#include "lib/agent/rendezvous.h"
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/protocol/control.h"
@@ -27,6 +29,7 @@ enum {
     /* A connection that ends without LEAVE is blamed on the rank's death
      * if that is seen within this time, else on the connection. */
     ENDPOINT_LOST_MS = 50,
+    ENDPOINT_QUEUE_MAX = 32 << 20, /* bytes for one worker */
 };
 
 struct endpoint_conn;
@@ -53,6 +56,10 @@ struct endpoint {
     struct endpoint_slot *slots; /* by local rank */
     struct endpoint_conn *conns; /* list of all */
     int conn_count;
+    struct relay relay;
+    /* Takes requests for hvdrun; NULL: there is none to be asked. */
+    void (*ask)(void *arg, const struct rdv_request *m);
+    void *ask_arg;
     struct segment_head *head; /* of the epoch in use, or NULL */
     char *aborted;             /* a rank elsewhere died: why */
     uint32_t abort_rank;
@@ -65,6 +72,14 @@ int endpoint_init(struct endpoint *e, uv_loop_t *loop,
 /* Closes everything; the loop must run once more before endpoint_fini. */
 void endpoint_close(struct endpoint *e);
 void endpoint_fini(struct endpoint *e);
+
+/* Requests to the rendezvous go to `ask`, and hvdrun's replies come back by
+ * endpoint_answer. */
+void endpoint_set_rendezvous(struct endpoint *e,
+                             void (*ask)(void *arg,
+                                         const struct rdv_request *m),
+                             void *arg);
+void endpoint_answer(struct endpoint *e, const struct rdv_reply *m);
 
 /* A rank's process has ended; `why` is the line for its peers.  Aborts the
  * epoch it was in and whoever waits for it. */

@@ -16,6 +16,8 @@ struct endpoint_conn {
     pid_t pid;
     uv_poll_t poll;
     struct hb_buf in;
+    struct hb_buf out; /* answers of the rendezvous */
+    char fence[WORKER_SCOPE_MAX]; /* of the RDV_FENCE under way */
 };
 
 /* endpoint.c.  Any of these may close the connection. */
@@ -25,6 +27,13 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes,
 /* Takes one read's worth; 0 when there was nothing. */
 int conn_read(struct endpoint_conn *c);
 void conn_refuse(struct endpoint_conn *c, const char *text);
+/* Queues what does not fit now, up to ENDPOINT_QUEUE_MAX. */
+void conn_queue(struct endpoint_conn *c, const struct hb_buf *bytes);
+
+/* endpoint_rdv.c */
+void rdv_init(struct endpoint *e);
+/* A frame of the rendezvous: 0 or -HVD_EPROTO. */
+int rdv_frame(struct endpoint_conn *c, const struct frame *f);
 
 /* epoch.c */
 void epoch_join(struct endpoint_conn *c, const struct worker_join *m);

@@ -11,7 +11,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,19 +45,61 @@ static int ms_until(uint64_t deadline_ns)
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* Until the agent is dead, by itself or by our hand. */
-static void watch(int pidfd, int fd, const struct guardian_shared *shared)
+/* A stopped agent is silent; whoever asks why should be told. */
+static void tell_stop(pid_t agent)
 {
-    struct pollfd fds[2] = {{pidfd, POLLIN, 0}, {fd, POLLRDHUP, 0}};
+    siginfo_t info = {0};
+    const char *name;
+
+    if (waitid(P_PID, (id_t)agent, &info,
+               WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+        info.si_pid == 0)
+        return;
+    name = sigabbrev_np(info.si_status);
+    if (info.si_code == CLD_STOPPED)
+        dprintf(2, "hvd-agent: the agent (pid %d) was stopped by SIG%s\n",
+                (int)agent, name ? name : "?");
+    else if (info.si_code == CLD_CONTINUED)
+        dprintf(2, "hvd-agent: the agent (pid %d) goes on\n", (int)agent);
+}
+
+static int open_chld(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void drain_chld(int fd)
+{
+    struct signalfd_siginfo info;
+
+    while (read(fd, &info, sizeof(info)) == sizeof(info))
+        ;
+}
+
+/* Until the agent is dead, by itself or by our hand. */
+static void watch(pid_t agent, int pidfd, int fd,
+                  const struct guardian_shared *shared)
+{
+    struct pollfd fds[3] = {{pidfd, POLLIN, 0},
+                            {fd, POLLRDHUP, 0},
+                            {open_chld(), POLLIN, 0}};
     uint64_t deadline_ns = 0;
 
     for (;;) {
-        int n = poll(fds, 2, ms_until(deadline_ns));
+        int n = poll(fds, 3, ms_until(deadline_ns));
 
         if (n < 0 && errno != EINTR)
-            return;
+            break;
         if (fds[0].revents)
-            return;
+            break;
+        if (n > 0 && fds[2].revents) {
+            drain_chld(fds[2].fd);
+            tell_stop(agent);
+        }
         if (n == 0) {
             syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);
             deadline_ns = 0;
@@ -65,6 +110,7 @@ static void watch(int pidfd, int fd, const struct guardian_shared *shared)
                                             1000000;
         }
     }
+    close(fds[2].fd);
 }
 
 static int collect(pid_t agent)
@@ -113,7 +159,7 @@ int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
     int status;
 
     if (pidfd >= 0) {
-        watch(pidfd, fd, shared);
+        watch(agent, pidfd, fd, shared);
         close(pidfd);
     }
     status = collect(agent);

@@ -10,6 +10,7 @@
 
 #include "lib/agent/cpus.h"
 #include "lib/agent/gpu.h"
+#include "lib/agent/host_env.h"
 #include "lib/agent/port.h"
 #include "lib/agent/program.h"
 #include "lib/agent/spawn.h"
@@ -196,6 +197,8 @@ static int open_parts(struct launch *l, struct hb_error *err)
         rc = endpoint_init(&a->endpoint, a->config.loop, &a->job, allowed.count,
                            &a->log, err);
     a->endpoint_open = a->pump_open && rc == 0;
+    if (a->endpoint_open)
+        endpoint_set_rendezvous(&a->endpoint, agent_ask_rendezvous, a);
     if (rc == 0)
         rc = place_port(l, err);
     if (rc == 0)
@@ -346,6 +349,7 @@ int agent_launch(struct agent *a)
     int rc;
 
     launch_init(&l, a);
+    hb_must(host_env_complete(&a->job.env, environ));
     rc = check_job(&a->job, &err);
     if (rc < 0)
         rc = fail(a, EXIT_LAUNCHER, &err);

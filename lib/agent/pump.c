@@ -23,7 +23,7 @@ static void close_fd(int *fd)
 
 static int paused(const struct pump *p)
 {
-    return p->held || p->in_flight >= CONTROL_OUTPUT_WINDOW;
+    return p->held || p->in_flight >= p->window;
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events);
@@ -78,7 +78,7 @@ static void tail_append(struct pump_slot *s, const char *bytes, size_t len)
  * for now, -1 when the stream has ended (and was closed). */
 static int read_output(struct pump *p, struct pump_out *o)
 {
-    size_t want = CONTROL_OUTPUT_WINDOW - p->in_flight;
+    size_t want = p->window - p->in_flight;
     ssize_t n;
 
     if (want > CONTROL_OUTPUT_CHUNK)
@@ -276,6 +276,7 @@ int pump_init(struct pump *p, uv_loop_t *loop, int slot_count,
     p->events = *events;
     p->arg = arg;
     p->null_fd = -1;
+    p->window = CONTROL_OUTPUT_WINDOW;
     p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (p->epoll_fd < 0)
         return hb_error_sys(err, errno, "epoll");

@@ -3,7 +3,7 @@
  * The ranks' standard streams: pipes that the agent reads and writes
  * without ever blocking, and without ever holding much.
  *
- * Output is read only while fewer than CONTROL_OUTPUT_WINDOW bytes are
+ * Output is read only while fewer than `window` bytes are
  * unacknowledged and the owner has not called pump_hold; otherwise it
  * stays in the pipes and the writers block.  All output pipes sit in one
  * inner epoll, so holding is one call and no pipe can be forgotten.
@@ -62,6 +62,7 @@ struct pump {
     int open_outputs;
     int epoll_fd, null_fd;
     uv_poll_t poll;
+    uint32_t window;    /* CONTROL_OUTPUT_WINDOW, or what the owner sets */
     uint32_t in_flight; /* output bytes not acknowledged */
     int held, polling, finishing, sinking, discarding;
     char *chunk;

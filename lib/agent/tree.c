@@ -93,12 +93,13 @@ int tree_can_read(void)
     return strcmp(have, want) == 0;
 }
 
-static int read_all(struct tree *t)
+int tree_read_all(struct tree *t)
 {
     DIR *dir = tree_can_read() ? opendir("/proc") : NULL;
     size_t cap = 0;
     struct dirent *e;
 
+    tree_free(t);
     if (!dir)
         return -HVD_ESYSTEM;
     while ((e = readdir(dir))) {
@@ -139,7 +140,7 @@ static int descends(const struct tree *all, const struct tree_proc *p,
 int tree_read(pid_t root, struct tree *t)
 {
     struct tree all = TREE_INIT;
-    int rc = read_all(&all);
+    int rc = tree_read_all(&all);
 
     tree_free(t);
     if (rc < 0) {

@@ -40,6 +40,8 @@ struct tree {
 /* All descendants of root, zombies included.  0 or -HVD_ESYSTEM when /proc
  * cannot be read or is that of another pid namespace. */
 int tree_read(pid_t root, struct tree *t);
+/* Every process but pid 1, of all users. */
+int tree_read_all(struct tree *t);
 int tree_can_read(void);        /* whether that would not fail */
 void tree_free(struct tree *t); /* leaves it empty and usable */
 

@@ -34,6 +34,12 @@ char *hb_xasprintf(const char *fmt, ...)
 /* What hb_x* do on failure, for callers of functions that report it. */
 void hb_die_oom(void) __attribute__((noreturn));
 
+static inline void hb_must(int rc)
+{
+    if (rc < 0)
+        hb_die_oom();
+}
+
 /* Test hook: let n allocations pass, fail the next, then pass again; a
  * negative n (the default) never fails.  Returns whether an armed failure
  * has fired since the last call. */

@@ -2,10 +2,11 @@
 /*
  * The slot plan: which rank runs where.  Pure.
  *
- * Ranks are numbered host by host in list order (map by slot), each host
- * filled before the next.  local_rank counts within the host, cross_rank
- * is the host's index among the hosts that have that local rank, and
- * cross_size how many do (Horovod's rule; it can differ between local
+ * Map by slot: ranks are numbered host by host in list order, each host
+ * filled before the next.  Map by node: one rank on each host in turn, so a
+ * host's ranks are not consecutive.  local_rank counts within the host,
+ * cross_rank is the host's index among the hosts that have that local rank,
+ * and cross_size how many do (Horovod's rule; it can differ between local
  * ranks when hosts have unequal counts).
  */
 #ifndef HVD_HOSTS_PLAN_H
@@ -21,8 +22,17 @@ enum {
 struct plan_host {
     const struct host_entry *entry; /* borrowed from the hostlist */
     int index;
-    int first_rank; /* its ranks are first_rank .. first_rank + count - 1 */
+    int *ranks; /* by local rank, ascending */
     int count;
+};
+
+enum plan_map { PLAN_MAP_SLOT, PLAN_MAP_NODE };
+
+struct plan_options {
+    int num_proc; /* 0: one rank per slot */
+    enum plan_map map;
+    int npernode;      /* ranks of each host at most; 0: its slots */
+    int oversubscribe; /* more ranks than slots may be placed */
 };
 
 struct plan_rank {
@@ -39,11 +49,10 @@ struct plan {
 
 void plan_free(struct plan *p);
 
-/* num_proc 0 means one rank per slot; a host without a slot count has one.
- * More ranks than slots is HVD_EINVAL and says both numbers, as are a
- * negative num_proc and more ranks than the limits above.  The hostlist
- * must outlive the plan. */
-int plan_make(const struct hostlist *l, int num_proc, struct plan *p,
-              struct hb_error *err);
+/* A host without a slot count has one.  More ranks than slots is HVD_EINVAL
+ * and says both numbers, as are a negative num_proc and more ranks than the
+ * limits above.  The hostlist must outlive the plan. */
+int plan_make(const struct hostlist *l, const struct plan_options *o,
+              struct plan *p, struct hb_error *err);
 
 #endif

@@ -87,6 +87,8 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
 
     if (job->config->plan->host_count == 1)
         return;
+    hb_must(hb_buf_printf(&text, "rank %d (pid %d) on host %s: ", m->rank,
+                          (int)m->pid, job->hosts[home].name));
     report_phrase(&text, m);
     hb_must(control_encode_abort(&frame, m->rank, hb_buf_data(&text)));
     for (int i = 0; i < job->config->plan->host_count; i++)
@@ -96,12 +98,29 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
     hb_buf_free(&text);
 }
 
+/* A fence that this rank is missing in can never be complete. */
+static void tell_rendezvous(struct job *job, const struct control_exited *m)
+{
+    struct hb_buf text = HB_BUF_INIT;
+
+    hb_must(hb_buf_printf(
+        &text, "rank %d on host %s: ", m->rank,
+        job->hosts[job->config->plan->ranks[m->rank].host].name));
+    if (m->exit_code)
+        report_phrase(&text, m);
+    else
+        xbuf_puts(&text, "has ended already");
+    job_rendezvous_rank_gone(job->rendezvous, m->rank, hb_buf_data(&text));
+    hb_buf_free(&text);
+}
+
 void job_rank_exited(struct job *job, struct control_exited *m)
 {
     int ours = m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict;
 
     job->exited[m->rank] = 1;
     job->exited_count++;
+    tell_rendezvous(job, m);
     if (job->input)
         input_rank_gone(job->input, m->rank);
     hb_log(job->config->log, HB_LOG_DEBUG, "rank %d: exit code %d%s", m->rank,
@@ -446,6 +465,13 @@ static void on_first_turn(uv_timer_t *timer)
     job_event(job, JOB_EV_AGENT_LOST);
 }
 
+static void send_to_host(void *arg, int host, const struct hb_buf *frame)
+{
+    struct job *job = arg;
+
+    job_host_send(&job->hosts[host], frame);
+}
+
 static void job_open_hosts(struct job *job)
 {
     const struct plan *plan = job->config->plan;
@@ -476,12 +502,17 @@ int job_start(const struct job_config *config,
     job->arg = arg;
     job->state = JOB_CONNECTING;
     job->state_since_ns = hb_now_ns();
-    rc = job_open_output(job, err);
+    rc = job_routes_open(job, err);
+    if (rc == 0)
+        rc = job_open_output(job, err);
     if (rc < 0) {
+        routes_free(job->routes);
         hb_free(job);
         return rc;
     }
     job->exited = hb_xcalloc((size_t)config->plan->size, 1);
+    job->rendezvous =
+        job_rendezvous_new(config->plan->size, send_to_host, job);
     uv_timer_init(config->loop, &job->limit_timer);
     uv_timer_init(config->loop, &job->end_timer);
     job->limit_timer.data = job->end_timer.data = job;
@@ -504,6 +535,8 @@ void job_free(struct job *job)
         control_exited_fini(&job->failed[i]);
     hb_free(job->failed);
     hb_free(job->hosts);
+    routes_free(job->routes);
+    job_rendezvous_free(job->rendezvous);
     hb_free(job->exited);
     hb_free(job->cause);
     hb_free(job);

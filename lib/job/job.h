@@ -29,16 +29,27 @@ enum { JOB_STDIN_NONE = -1, JOB_STDIN_ALL = -2 }; /* else a rank */
 
 enum { JOB_EXIT_TIMEOUT = 124, JOB_EXIT_LAUNCHER = 125 };
 
+struct remote;
+
 struct job_config {
     uv_loop_t *loop;
     const struct hb_log *log;
     const struct plan *plan;
     const char *agent_path;
+    /* [plan->host_count]: 1 where the host is this machine; the others are
+     * reached through `remote`. */
+    const unsigned char *host_is_local;
+    struct remote *remote; /* NULL: no host needs it */
+    int progress;          /* show on a terminal who is waited for */
+    int heartbeat_ms;      /* a host silent for so long is lost; 0: never */
+    /* --network-interfaces: names and CIDRs, comma-separated; or NULL */
+    const char *network_interfaces;
     char job_id[33]; /* 32 hex digits, random */
     unsigned char secret[32];
-    struct hb_strv argv;      /* the ranks' command */
-    struct hb_strv env;       /* common environment, complete */
-    struct hb_strv *rank_env; /* [plan->size]: per-rank additions */
+    struct hb_strv argv;       /* the ranks' command */
+    struct hb_strv env;        /* common environment, complete */
+    struct hb_strv remote_env; /* the same for hosts that are not this one */
+    struct hb_strv *rank_env;  /* [plan->size]: per-rank additions */
     const char *cwd;
     enum control_bind bind;
     int gpus_per_rank;

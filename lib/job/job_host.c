@@ -9,7 +9,9 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/job/xbuf.h"
+#include "lib/transport/remote.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Acks are sent in portions of the window, not for every line. */
@@ -43,6 +45,7 @@ static void host_finish(struct job_host *host, enum host_state state)
         return;
     host->state = state;
     host->job->finished++;
+    job_rendezvous_host_gone(host->job->rendezvous, host->index);
     job_host_close(host);
 }
 
@@ -56,8 +59,8 @@ static void check_gone(struct job *job)
 static void blame_agent(struct job_host *host, const char *what,
                         const char *why)
 {
-    int first = host->plan->first_rank;
-    int last = first + host->plan->count - 1;
+    int first = host->plan->ranks[0];
+    int last = host->plan->ranks[host->plan->count - 1];
 
     if (first == last)
         job_verdict(host->job, JOB_EXIT_LAUNCHER,
@@ -103,12 +106,14 @@ static int on_hello(struct job_host *host, const struct frame *f,
     hb_log(host->job->config->log, HB_LOG_DEBUG,
            "host %s: agent pid %d on %s, %s, %d cpus", host->name, (int)m.pid,
            m.host, m.cpu, m.cpus);
+    if (rc == 0)
+        rc = job_routes_hello(host, &m, err);
     control_hello_fini(&m);
     if (rc < 0)
         return rc;
     host->state = HOST_CONNECTED;
     if (++host->job->connected == host->job->config->plan->host_count)
-        job_event(host->job, JOB_EV_CONNECTED);
+        job_routes_begin(host->job);
     return 0;
 }
 
@@ -126,7 +131,7 @@ static int on_started(struct job_host *host, const struct frame *f,
     for (int i = 0; rc == 0 && i < m.count; i++)
         hb_log(host->job->config->log, HB_LOG_DEBUG,
                "host %s: rank %d is pid %d", host->name,
-               host->plan->first_rank + i, (int)m.pids[i]);
+               host->plan->ranks[i], (int)m.pids[i]);
     control_started_fini(&m);
     if (rc < 0)
         return rc;
@@ -140,9 +145,10 @@ static int on_started(struct job_host *host, const struct frame *f,
 static int check_rank(const struct job_host *host, int rank,
                       struct hb_error *err)
 {
-    int index = rank - host->plan->first_rank;
+    const struct plan *plan = host->job->config->plan;
 
-    if (index >= 0 && index < host->plan->count)
+    if (rank >= 0 && rank < plan->size &&
+        plan->ranks[rank].host == host->index)
         return 0;
     return hb_error_set(err, HVD_EPROTO, "speaks of rank %d, not its own",
                         rank);
@@ -194,7 +200,7 @@ static int on_done(struct job_host *host, const struct frame *f,
     if (f->len != 0)
         return hb_error_set(err, HVD_EPROTO, "done with %zu bytes", f->len);
     for (int i = 0; i < host->plan->count; i++)
-        missing += !job->exited[host->plan->first_rank + i];
+        missing += !job->exited[host->plan->ranks[i]];
     if (missing > 0)
         job_verdict(job, JOB_EXIT_LAUNCHER,
                     "host %s: the agent has ended %d ranks without saying "
@@ -289,6 +295,11 @@ static int on_frame(struct job_host *host, const struct frame *f,
         return on_log(host, f, err);
     case CONTROL_QUITTING:
         return on_quitting(host, f, err);
+    case CONTROL_RENDEZVOUS:
+        return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
+    case CONTROL_ROUTE_PORT:
+    case CONTROL_ROUTE_RESULT:
+        return job_routes_frame(host, f, err);
     default:
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);
@@ -349,6 +360,22 @@ static void host_on_close(void *arg)
     job_check_drained(host->job);
 }
 
+static void host_on_stage(void *arg, const char *stage)
+{
+    struct job_host *host = arg;
+
+    snprintf(host->stage, sizeof(host->stage), "%s", stage);
+    hb_log(host->job->config->log, HB_LOG_DEBUG, "host %s: %s", host->name,
+           stage);
+}
+
+static int is_local(const struct job_host *host)
+{
+    const unsigned char *local = host->job->config->host_is_local;
+
+    return !local || local[host->index];
+}
+
 void job_host_open(struct job_host *host)
 {
     struct job *job = host->job;
@@ -358,13 +385,21 @@ void job_host_open(struct job_host *host)
         .log = job->config->log,
         .host = host->name,
         .agent_path = job->config->agent_path,
-        .events = {host_on_read, host_on_stderr, host_on_end, host_on_close},
+        .events = {host_on_read, host_on_stderr, host_on_end, host_on_close,
+                   host_on_stage},
         .arg = host,
         .exit_wait_ms = HOST_EXIT_WAIT_MS,
         .nofile = output_old_limit(job->output),
     };
 
-    if (transport_open_local(&config, &host->transport, &err) == 0) {
+    int rc;
+
+    if (is_local(host))
+        rc = transport_open_local(&config, &host->transport, &err);
+    else
+        rc = transport_open_remote(job->config->remote, host->plan->entry,
+                                   &config, &host->transport, &err);
+    if (rc == 0) {
         job->open_transports++;
         return;
     }
@@ -441,7 +476,7 @@ void job_host_launch(struct job_host *host)
         .size = config->plan->size,
         .cwd = (char *)config->cwd,
         .argv = config->argv,
-        .env = config->env,
+        .env = is_local(host) ? config->env : config->remote_env,
         .rank_count = host->plan->count,
         .bind = config->bind,
         .gpus_per_rank = config->gpus_per_rank,
@@ -454,8 +489,10 @@ void job_host_launch(struct job_host *host)
     memcpy(m.secret, config->secret, sizeof(m.secret));
     m.ranks = hb_xcalloc((size_t)m.rank_count, sizeof(*m.ranks));
     for (int i = 0; i < m.rank_count; i++)
-        fill_rank(config, host->plan->first_rank + i, &m.ranks[i]);
+        fill_rank(config, host->plan->ranks[i], &m.ranks[i]);
+    job_routes_fill(host, &m);
     rc = control_encode_launch(&frame, &m);
+    job_routes_release(host, &m);
     hb_free(m.ranks);
     if (rc == 0) {
         host->state = HOST_LAUNCHED;

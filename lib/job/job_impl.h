@@ -9,6 +9,8 @@
 #include "lib/job/input.h"
 #include "lib/job/job.h"
 #include "lib/job/output.h"
+#include "lib/job/rendezvous.h"
+#include "lib/job/routes.h"
 #include "lib/job/state.h"
 #include "lib/transport/transport.h"
 
@@ -30,6 +32,7 @@ struct job_host {
     struct transport *transport; /* NULL when closed */
     struct hb_buf in;            /* not yet a whole frame */
     struct hb_buf complaint;     /* the agent's stderr, a part of a line */
+    char stage[96];              /* what is done to reach it; "" */
     size_t ack_len;              /* written out, OUTPUT_ACK not yet sent */
 };
 
@@ -45,6 +48,8 @@ struct job {
     int open_transports;
     struct output *output;
     struct input *input;
+    struct job_rendezvous *rendezvous;
+    struct routes *routes;  /* NULL: one host and nothing to choose */
     uv_timer_t limit_timer; /* --start-timeout, then --timeout */
     uv_timer_t end_timer;   /* hosts that do not end; the notice before */
     uint64_t limit_left_ms; /* while stopped by SIGTSTP */
@@ -81,6 +86,17 @@ void job_check_drained(struct job *job);
 int job_open_output(struct job *job, struct hb_error *err);
 /* If the config asks for it; ranks run. */
 void job_open_input(struct job *job);
+
+/* job_routes.c: between the last HELLO and JOB_EV_CONNECTED. */
+int job_routes_open(struct job *job, struct hb_error *err);
+int job_routes_hello(struct job_host *host, const struct control_hello *m,
+                     struct hb_error *err);
+void job_routes_begin(struct job *job);
+int job_routes_frame(struct job_host *host, const struct frame *f,
+                     struct hb_error *err);
+/* host_index, peers and the ranks' variables; until _release. */
+void job_routes_fill(const struct job_host *host, struct control_launch *m);
+void job_routes_release(const struct job_host *host, struct control_launch *m);
 
 void job_host_open(struct job_host *host);
 void job_host_close(struct job_host *host);

@@ -22,7 +22,7 @@ static const char *const plain_names[] = {
 };
 
 /* Of another launcher's process or of another rendezvous: not passed on.
- * Those ending in `*` are prefixes. */
+ * A `*` at the end or at the start stands for anything. */
 static const char *const foreign[] = {
     "BASH_FUNC_*",
     "OLDPWD",
@@ -56,6 +56,40 @@ static const char *const basic[] = {
     "LANG", "LC_*", "TERM", "TMPDIR",
 };
 
+/* Means something on this host only. */
+static const char *const host_bound[] = {
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "MAIL",
+    "TMPDIR",
+    "HOSTNAME",
+    "SHLVL",
+    "PWD",
+    "_",
+    "TTY",
+    "WINDOWID",
+    "DISPLAY",
+    "XAUTHORITY",
+    "WAYLAND_DISPLAY",
+    "SSH_*",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_*",
+    "XDG_SEAT",
+    "XDG_VTNR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "GPG_AGENT_INFO",
+    "TMUX*",
+    "STY",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "*CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+};
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static size_t name_len(const char *item)
@@ -67,6 +101,9 @@ static int matches(const char *pattern, const char *name, size_t len)
 {
     size_t n = strlen(pattern);
 
+    if (pattern[0] == '*')
+        return len >= n - 1 &&
+               !memcmp(pattern + 1, name + len - (n - 1), n - 1);
     if (pattern[n - 1] == '*')
         return len >= n - 1 && !memcmp(pattern, name, n - 1);
     return len == n && !memcmp(pattern, name, n);
@@ -108,6 +145,8 @@ static int is_inherited(const struct worker_env_config *config,
     size_t len = name_len(item);
 
     if (!len || item[len] != '=')
+        return 0;
+    if (config->remote && in_list(host_bound, COUNT(host_bound), item, len))
         return 0;
     if (config->no_env)
         return in_list(basic, COUNT(basic), item, len);

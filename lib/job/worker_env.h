@@ -8,6 +8,10 @@
  * variable (worker_env_is_computed) therefore never reaches a worker from
  * anywhere but hvdrun, so an hvdrun inside an hvdrun works.  Values are
  * taken as bytes: quotes, newlines and any length are kept.
+ *
+ * What is bound to this host (its terminal, its sockets, the devices of its
+ * GPUs, the user's home there) goes to other hosts only when -x says so;
+ * their agents put their own HOME, USER, LOGNAME, SHELL and TMPDIR.
  */
 #ifndef HVD_JOB_WORKER_ENV_H
 #define HVD_JOB_WORKER_ENV_H
@@ -19,6 +23,7 @@
 struct worker_env_config {
     char *const *inherited;        /* hvdrun's environ */
     int no_env;                    /* keep only PATH, HOME, LANG, ... */
+    int remote; /* for other hosts: without what belongs to this one */
     const struct hb_strv *knobs;   /* NAME=VALUE, both spellings; or NULL */
     const struct hb_strv *set_env; /* -x, NAME=VALUE, in order; or NULL */
 };

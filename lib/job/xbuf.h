@@ -7,12 +7,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 
-static inline void hb_must(int rc)
-{
-    if (rc < 0)
-        hb_die_oom();
-}
-
 static inline void xbuf_append(struct hb_buf *b, const void *p, size_t len)
 {
     hb_must(hb_buf_append(b, p, len));

@@ -7,11 +7,13 @@
 
 #include "lib/base/alloc.h"
 #include "lib/protocol/control_json.h"
+#include "lib/protocol/control_route_json.h"
 
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     CPUS_MAX = 1 << 20,
@@ -32,6 +34,8 @@ int control_encode_hello(struct hb_buf *out, const struct control_hello *m)
     control_put_string(&b, "cpu", m->cpu);
     control_put_int(&b, "pid", m->pid);
     control_put_int(&b, "cpus", m->cpus);
+    control_put_string(&b, "machine", m->machine);
+    control_put(&b, "interfaces", control_json_interfaces(&m->interfaces));
     return control_builder_finish(&b, out, CONTROL_HELLO);
 }
 
@@ -40,6 +44,8 @@ void control_hello_fini(struct control_hello *m)
     hb_free(m->version);
     hb_free(m->host);
     hb_free(m->cpu);
+    hb_free(m->machine);
+    control_interfaces_fini(&m->interfaces);
     memset(m, 0, sizeof(*m));
 }
 
@@ -56,6 +62,8 @@ int control_decode_hello(const void *p, size_t len, struct control_hello *m,
     m->cpu = control_take_string(&f, "cpu");
     m->pid = control_take_int(&f, "pid", 1, INT_MAX);
     m->cpus = control_take_int(&f, "cpus", 1, CPUS_MAX);
+    m->machine = control_take_string(&f, "machine");
+    control_take_interfaces(&f, "interfaces", &m->interfaces);
     rc = control_fields_close(&f);
     if (rc < 0)
         control_hello_fini(m);
@@ -103,6 +111,33 @@ static json_t *encode_ranks(const struct control_launch *m)
     return array;
 }
 
+static const char *const limit_words[CONTROL_LIMIT_COUNT] = {
+    [CONTROL_LIMIT_NOFILE] = "nofile",
+    [CONTROL_LIMIT_MEMLOCK] = "memlock",
+    [CONTROL_LIMIT_CORE] = "core",
+};
+
+/* An object with the limits that are given; -1 is none. */
+static json_t *encode_limits(const struct control_launch *m)
+{
+    json_t *object = json_object();
+
+    for (int i = 0; object && i < CONTROL_LIMIT_COUNT; i++) {
+        const struct control_soft_limit *l = &m->limits[i];
+
+        if (l->given &&
+            json_object_set_new(
+                object, limit_words[i],
+                json_integer(l->value > INT64_MAX ? -1
+                                                  : (json_int_t)l->value)) <
+                0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
 int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
 {
     struct control_builder b;
@@ -111,6 +146,8 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
     control_builder_init(&b);
     control_put_string(&b, "job_id", m->job_id);
     control_put_string(&b, "host", m->host);
+    control_put_int(&b, "host_index", m->host_index);
+    control_put(&b, "peers", control_json_strv(&m->peers));
     control_put(&b, "secret", control_json_hex(m->secret, sizeof(m->secret)));
     control_put_int(&b, "size", m->size);
     control_put_string(&b, "cwd", m->cwd);
@@ -121,6 +158,8 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
     control_put_int(&b, "gpus_per_rank", m->gpus_per_rank);
     control_put_bool(&b, "bind_gpu", m->bind_gpu);
     control_put_int(&b, "grace_ms", m->grace_ms);
+    control_put_int(&b, "output_window", m->output_window);
+    control_put(&b, "limits", encode_limits(m));
     return control_builder_finish(&b, out, CONTROL_LAUNCH);
 }
 
@@ -131,6 +170,7 @@ void control_launch_fini(struct control_launch *m)
     for (i = 0; i < m->rank_count; i++)
         hb_strv_free(&m->ranks[i].env);
     hb_free(m->ranks);
+    hb_strv_free(&m->peers);
     hb_strv_free(&m->argv);
     hb_strv_free(&m->env);
     hb_free(m->job_id);
@@ -159,6 +199,23 @@ static void take_secret(struct control_fields *f, struct control_launch *m)
     if (hex)
         explicit_bzero(hex, strlen(hex));
     hb_free(hex);
+}
+
+static void take_peers(struct control_fields *f, struct control_launch *m)
+{
+    struct hb_netaddr address;
+
+    m->host_index = control_take_int(f, "host_index", 0, CONTROL_HOSTS_MAX - 1);
+    control_take_strv(f, "peers", &m->peers);
+    if (f->rc == 0 && m->peers.count > 0 &&
+        (size_t)m->host_index >= m->peers.count)
+        control_refuse(f, "peers", "does not reach this host's index");
+    if (m->peers.count > CONTROL_HOSTS_MAX)
+        control_refuse(f, "peers", "is too long");
+    for (size_t i = 0; f->rc == 0 && i < m->peers.count; i++)
+        if (m->peers.items[i][0] &&
+            hb_netaddr_parse(m->peers.items[i], &address) < 0)
+            control_refuse(f, "peers", "holds something other than addresses");
 }
 
 static void decode_rank(struct control_fields *f,
@@ -211,6 +268,39 @@ static void take_ranks(struct control_fields *f, struct control_launch *m)
     json_decref(array);
 }
 
+static void take_window(struct control_fields *f, struct control_launch *m)
+{
+    m->output_window =
+        control_take_int(f, "output_window", 0, CONTROL_OUTPUT_WINDOW);
+    if (m->output_window > 0 && m->output_window < CONTROL_OUTPUT_WINDOW_MIN)
+        control_refuse(f, "output_window", "is too small");
+}
+
+static void take_limits(struct control_fields *f, struct control_launch *m)
+{
+    json_t *object = control_take(f, "limits");
+    size_t known = 0;
+
+    if (object && !json_is_object(object))
+        control_refuse(f, "limits", "is not an object");
+    for (int i = 0; f->rc == 0 && i < CONTROL_LIMIT_COUNT; i++) {
+        json_t *value = json_object_get(object, limit_words[i]);
+
+        if (!value)
+            continue;
+        known++;
+        if (!json_is_integer(value) || json_integer_value(value) < -1)
+            control_refuse(f, "limits", "holds something other than limits");
+        m->limits[i].given = 1;
+        m->limits[i].value = json_integer_value(value) < 0
+                                 ? UINT64_MAX
+                                 : (uint64_t)json_integer_value(value);
+    }
+    if (f->rc == 0 && json_object_size(object) != known)
+        control_refuse(f, "limits", "holds something other than limits");
+    json_decref(object);
+}
+
 int control_decode_launch(const void *p, size_t len, struct control_launch *m,
                           struct hb_error *err)
 {
@@ -221,6 +311,7 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     control_fields_open(&f, "launch", p, len, err);
     take_job_id(&f, m);
     m->host = control_take_nonempty(&f, "host");
+    take_peers(&f, m);
     take_secret(&f, m);
     m->size = control_take_int(&f, "size", 1, CONTROL_RANKS_MAX);
     m->cwd = control_take_nonempty(&f, "cwd");
@@ -234,6 +325,8 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     m->gpus_per_rank = control_take_int(&f, "gpus_per_rank", 1, GPUS_MAX);
     m->bind_gpu = control_take_bool(&f, "bind_gpu");
     m->grace_ms = control_take_int(&f, "grace_ms", 0, CONTROL_GRACE_MAX_MS);
+    take_window(&f, m);
+    take_limits(&f, m);
     rc = control_fields_close(&f);
     if (rc < 0)
         control_launch_fini(m);

@@ -34,6 +34,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/strv.h"
+#include "lib/protocol/control_route.h"
 #include "lib/protocol/frame.h"
 
 #include <sys/types.h>
@@ -51,6 +52,11 @@ enum control_type {
     CONTROL_STDIN_ACK = 8, /* u32 rank, u32 bytes taken */
     CONTROL_QUITTING = 9,  /* text: why the agent ends its ranks unasked;
                               EXITED and DONE follow */
+    CONTROL_PONG = 10,         /* u64 of the PING, u64 agent's clock in ns */
+    CONTROL_ROUTE_PORT = 11,   /* the probe listener's port */
+    CONTROL_ROUTE_RESULT = 12, /* which addresses connected */
+    CONTROL_RENDEZVOUS = 13,   /* requests of workers, merged */
+    CONTROL_ANSWER = 14,       /* JSON, to QUERY */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
@@ -59,6 +65,13 @@ enum control_type {
     CONTROL_KILL = 36,       /* u32 grace in ms; 0: KILL at once */
     CONTROL_ABORT = 37,      /* u32 culprit rank, text: tell every local rank
                                 that a rank elsewhere died */
+    CONTROL_PING = 38,          /* u64 hvdrun's clock in ns, u32 ms: silence
+                                   after which the agent ends the job; 0:
+                                   none does */
+    CONTROL_ROUTE_LISTEN = 39,  /* open a probe listener */
+    CONTROL_ROUTE_PROBE = 40,   /* addresses to try */
+    CONTROL_RENDEZVOUS_REPLY = 41,
+    CONTROL_QUERY = 42, /* JSON: ps, kill, clean, doctor; instead of LAUNCH */
 };
 
 enum {
@@ -66,6 +79,7 @@ enum {
     CONTROL_LOCAL_MAX = 1024,          /* ranks of one host */
     CONTROL_GRACE_MAX_MS = 86400000,   /* a day */
     CONTROL_OUTPUT_WINDOW = 512 << 10, /* bytes in flight per agent */
+    CONTROL_OUTPUT_WINDOW_MIN = 16 << 10, /* where there are many agents */
     CONTROL_OUTPUT_CHUNK = 64 << 10,   /* bytes per OUTPUT frame at most */
     CONTROL_STDIN_WINDOW = 256 << 10,  /* bytes in flight per rank */
     CONTROL_TAIL_BYTES = 4 << 10,      /* stderr tail kept for EXITED */
@@ -77,6 +91,23 @@ struct control_hello {
     char *cpu;     /* uname machine */
     pid_t pid;
     int cpus; /* in the affinity mask */
+    /* The same for agents that share one network stack, and only for them;
+     * "" when that cannot be told. */
+    char *machine;
+    struct control_interfaces interfaces;
+};
+
+/* Limits of hvdrun's own process that its ranks shall have, too. */
+enum control_limit {
+    CONTROL_LIMIT_NOFILE,
+    CONTROL_LIMIT_MEMLOCK,
+    CONTROL_LIMIT_CORE,
+    CONTROL_LIMIT_COUNT
+};
+
+struct control_soft_limit {
+    int given;      /* 0: as it is on the host */
+    uint64_t value; /* RLIM_INFINITY, or at most INT64_MAX */
 };
 
 enum control_bind { CONTROL_BIND_NONE, CONTROL_BIND_CORE, CONTROL_BIND_NUMA };
@@ -91,6 +122,11 @@ struct control_rank {
 struct control_launch {
     char *job_id; /* 32 lower-case hex digits */
     char *host;   /* this host's name in the plan */
+    int host_index;
+    /* By host: the numeric address by which this host reaches it; for its
+     * own, where to listen, or "" for every address.  Empty when the job
+     * has one host. */
+    struct hb_strv peers;
     unsigned char secret[32];
     int size; /* world size */
     char *cwd;
@@ -102,6 +138,8 @@ struct control_launch {
     int gpus_per_rank; /* at least 1 */
     int bind_gpu;      /* set CUDA_VISIBLE_DEVICES per rank, by UUID */
     int grace_ms;
+    int output_window; /* bytes of OUTPUT in flight */
+    struct control_soft_limit limits[CONTROL_LIMIT_COUNT];
 };
 
 struct control_started {
@@ -176,6 +214,9 @@ int control_encode_u32(struct hb_buf *out, enum control_type type,
                        uint32_t v); /* OUTPUT_ACK, SIGNAL, KILL */
 int control_encode_log(struct hb_buf *out, int level, const char *text);
 int control_encode_abort(struct hb_buf *out, int rank, const char *text);
+int control_encode_ping(struct hb_buf *out, uint64_t sent_ns,
+                        uint32_t silence_ms);
+int control_encode_pong(struct hb_buf *out, uint64_t ping_ns, uint64_t now_ns);
 
 struct control_bytes {
     int rank;
@@ -192,6 +233,10 @@ int control_decode_stdin_ack(const void *p, size_t len, int *rank,
                              uint32_t *bytes, struct hb_error *err);
 int control_decode_u32(const void *p, size_t len, uint32_t *v,
                        struct hb_error *err);
+int control_decode_ping(const void *p, size_t len, uint64_t *sent_ns,
+                        uint32_t *silence_ms, struct hb_error *err);
+int control_decode_pong(const void *p, size_t len, uint64_t *ping_ns,
+                        uint64_t *now_ns, struct hb_error *err);
 /* The text is cut to text_size bytes with its final 0; bytes of 0 in it
  * become '?'. */
 int control_decode_log(const void *p, size_t len, int *level, char *text,

@@ -68,6 +68,27 @@ int control_encode_u32(struct hb_buf *out, enum control_type type, uint32_t v)
     return hb_buf_put_u32(out, v);
 }
 
+int control_encode_ping(struct hb_buf *out, uint64_t sent_ns,
+                        uint32_t silence_ms)
+{
+    int rc = frame_begin(out, CONTROL_PING, 12);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u64(out, sent_ns);
+    return hb_buf_put_u32(out, silence_ms);
+}
+
+int control_encode_pong(struct hb_buf *out, uint64_t ping_ns, uint64_t now_ns)
+{
+    int rc = frame_begin(out, CONTROL_PONG, 16);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u64(out, ping_ns);
+    return hb_buf_put_u64(out, now_ns);
+}
+
 int control_encode_log(struct hb_buf *out, int level, const char *text)
 {
     size_t len = strlen(text);
@@ -158,6 +179,39 @@ int control_decode_u32(const void *p, size_t len, uint32_t *v,
     if (r.bad || r.left)
         return refuse(err, "number", "wrong length");
     *v = got;
+    return 0;
+}
+
+int control_decode_ping(const void *p, size_t len, uint64_t *sent_ns,
+                        uint32_t *silence_ms, struct hb_error *err)
+{
+    struct hb_reader r;
+    uint64_t sent;
+    uint32_t silence;
+
+    hb_reader_init(&r, p, len);
+    sent = hb_read_u64(&r);
+    silence = hb_read_u32(&r);
+    if (r.bad || r.left)
+        return refuse(err, "ping", "wrong length");
+    *sent_ns = sent;
+    *silence_ms = silence;
+    return 0;
+}
+
+int control_decode_pong(const void *p, size_t len, uint64_t *ping_ns,
+                        uint64_t *now_ns, struct hb_error *err)
+{
+    struct hb_reader r;
+    uint64_t ping, now;
+
+    hb_reader_init(&r, p, len);
+    ping = hb_read_u64(&r);
+    now = hb_read_u64(&r);
+    if (r.bad || r.left)
+        return refuse(err, "pong", "wrong length");
+    *ping_ns = ping;
+    *now_ns = now;
     return 0;
 }
 

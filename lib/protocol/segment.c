@@ -78,6 +78,11 @@ int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank)
     return set_abort_word(h, local_size, rank, HVD_ESHUTDOWN);
 }
 
+int segment_lose(struct segment_head *h, uint32_t local_size, uint32_t rank)
+{
+    return set_abort_word(h, local_size, rank, HVD_ECLOSED);
+}
+
 void segment_wake(struct segment_head *h, uint32_t local_rank)
 {
     struct segment_wake *w = &h->wake[local_rank];

@@ -42,7 +42,8 @@ struct segment_head {
     uint32_t magic, layout, epoch, local_size;
     uint64_t segment_bytes;
     /* 0, or culprit world rank + 1 in the low 32 bits and an enum
-     * hvd_status in the high ones (HVD_EPEER: died, HVD_ESHUTDOWN: left) */
+     * hvd_status in the high ones (HVD_EPEER: died, HVD_ESHUTDOWN: left,
+     * HVD_ECLOSED: is on another host, and the connection to it broke) */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t abort_word;
     char abort_text[SEGMENT_TEXT_MAX]; /* the agent's, for HVD_EPEER */
     struct segment_wake wake[];        /* local_size of them */
@@ -72,6 +73,9 @@ int segment_abort(struct segment_head *h, uint32_t local_size,
 /* Any rank, at any time: a rank that is waited for has left, which sets the
  * word to HVD_ESHUTDOWN, without a text.  Returns as segment_abort. */
 int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank);
+/* The same with HVD_ECLOSED: the connection to a rank on another host
+ * broke, and no agent knows why. */
+int segment_lose(struct segment_head *h, uint32_t local_size, uint32_t rank);
 /* Bumps and wakes one rank's futex if it sleeps. */
 void segment_wake(struct segment_head *h, uint32_t local_rank);
 

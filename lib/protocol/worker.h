@@ -17,6 +17,13 @@
  *                         frame's first byte
  *     agent  -> ABORT     u32 culprit rank, text: at any time
  *     worker -> LEAVE     u32 epoch; an orderly shutdown, then closes
+ *     worker -> ROUTES    nothing
+ *     agent  -> ROUTES_ARE  how this host reaches each host of the job
+ *     worker -> RDV_FENCE a scope, a value
+ *     agent  -> RDV_FENCED  the scope and all ranks' values, once all ranks
+ *                         of the job have said RDV_FENCE for it
+ *     worker -> RDV       put, get, delete, or a fence of some ranks
+ *     agent  -> RDV_REPLY in any order; the ids tell
  *
  * Everything is binary, because libhvd parses no JSON.  Epochs count the
  * hvd_init calls of a rank from 1: ranks of one world join the same one.
@@ -31,15 +38,25 @@ enum worker_type {
     WORKER_HELLO = 64,
     WORKER_JOIN = 65,
     WORKER_LEAVE = 66,
+    WORKER_RDV = 68, /* a request of rendezvous.h, but a fence */
+    WORKER_RDV_FENCE = 71,
+    WORKER_ROUTES = 73,
     WORKER_WELCOME = 96,
     WORKER_REFUSED = 97, /* text */
     WORKER_SEGMENT = 98,
     WORKER_ABORT = 99,
+    WORKER_RDV_REPLY = 100,
+    WORKER_RDV_FENCED = 102,
+    WORKER_ROUTES_ARE = 104,
 };
 
 enum {
-    WORKER_ABI = 1,
+    WORKER_ABI = 2,
     WORKER_PAYLOAD_MAX = 64 << 10,
+    WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
+    WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
+    WORKER_VALUE_MAX = 1024, /* bytes that a rank gives to a fence */
+    WORKER_ADDRESS_MAX = 64, /* bytes of an address, with its final 0 */
     WORKER_SECRET_BYTES = 32,
     WORKER_LOCAL_MAX = 1024,
     WORKER_TEXT_MAX = 256, /* bytes of a line, with its final 0 */
@@ -57,6 +74,7 @@ struct worker_welcome {
     uint32_t cpus;        /* cores the local ranks share (affinity count) */
     uint32_t local_count; /* entries of local_ranks, = local_size */
     uint32_t local_ranks[WORKER_LOCAL_MAX]; /* world rank of each local rank */
+    uint32_t host_index, host_count;        /* in the plan */
 };
 
 struct worker_join {
@@ -85,6 +103,21 @@ int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m);
 int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m);
 int worker_encode_leave(struct hb_buf *out, uint32_t epoch);
 
+/* scope and value must be within their limits. */
+int worker_encode_fence(struct hb_buf *out, const char *scope,
+                        const void *value, size_t len);
+/* Begins RDV_FENCED for count values of value_bytes in all; then one
+ * worker_put_fenced per rank, ascending. */
+int worker_begin_fenced(struct hb_buf *out, const char *scope, uint32_t count,
+                        size_t value_bytes);
+void worker_put_fenced(struct hb_buf *out, uint32_t rank, const void *value,
+                       size_t len);
+int worker_encode_routes(struct hb_buf *out);
+/* addresses[i] is a numeric address, or "" for a host's own when every one
+ * will do. */
+int worker_encode_routes_are(struct hb_buf *out, char *const *addresses,
+                             size_t count);
+
 /* 0 or -HVD_EPROTO, and then *m is untouched; lengths must match exactly,
  * ranges are checked, texts are bounded and hold no 0 byte.  A REFUSED
  * text is cut to text_size. */
@@ -96,5 +129,22 @@ int worker_decode_join(const void *p, size_t len, struct worker_join *m);
 int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);
 int worker_decode_abort(const void *p, size_t len, struct worker_abort *m);
 int worker_decode_leave(const void *p, size_t len, uint32_t *epoch);
+
+/* A rank's value in a fence; borrowed from the payload. */
+struct worker_value {
+    uint32_t rank;
+    const void *value;
+    size_t len;
+};
+
+int worker_decode_fence(const void *p, size_t len, char scope[WORKER_SCOPE_MAX],
+                        struct worker_value *v);
+/* Checks all of RDV_FENCED: the scope, and one value for each rank of a
+ * world of `size`.  values has room for them. */
+int worker_decode_fenced(const void *p, size_t len, const char *scope,
+                         uint32_t size, struct worker_value *values);
+/* Exactly `count` addresses. */
+int worker_decode_routes_are(const void *p, size_t len, uint32_t count,
+                             char (*addresses)[WORKER_ADDRESS_MAX]);
 
 #endif

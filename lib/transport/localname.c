@@ -7,7 +7,9 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <string.h>
+#include <strings.h>
 
 struct address {
     int family;
@@ -46,6 +48,40 @@ static int has_address(const struct ifaddrs *i, const struct address *a)
     return memcmp(bytes, a->bytes, a->len) == 0;
 }
 
+static int names(const struct hostent *h, const char *name)
+{
+    if (strcasecmp(h->h_name, name) == 0)
+        return 1;
+    for (char **alias = h->h_aliases; *alias; alias++)
+        if (strcasecmp(*alias, name) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_loopback(const struct address *a)
+{
+    return a->family == AF_INET && a->bytes[0] == 127;
+}
+
+/* gethostent reads /etc/hosts and asks no server, which could block: a
+ * name that only a server knows is reached as any other host. */
+static int listed_address(const char *name, struct address *a)
+{
+    struct hostent *h;
+    int found = 0;
+
+    sethostent(1);
+    while (!found && (h = gethostent()))
+        if (h->h_addrtype == AF_INET && h->h_addr_list[0] && names(h, name)) {
+            a->family = AF_INET;
+            a->len = sizeof(struct in_addr);
+            memcpy(a->bytes, h->h_addr_list[0], a->len);
+            found = 1;
+        }
+    endhostent();
+    return found;
+}
+
 int transport_name_is_local(const char *name, const char *hostname)
 {
     struct address a;
@@ -54,7 +90,11 @@ int transport_name_is_local(const char *name, const char *hostname)
 
     if (hosts_name_is_local(name, hostname))
         return 1;
-    if (!parse_address(name, &a) || getifaddrs(&list) < 0)
+    if (!parse_address(name, &a) && !listed_address(name, &a))
+        return 0;
+    if (is_loopback(&a))
+        return 1;
+    if (getifaddrs(&list) < 0)
         return 0;
     for (i = list; i && !found; i = i->ifa_next)
         found = has_address(i, &a);

@@ -37,6 +37,12 @@ struct transport_events {
     void (*on_end)(void *arg, const struct hb_error *err);
     /* resources are gone, the agent has ended, the transport was freed */
     void (*on_close)(void *arg);
+    /* what is being done to reach the agent, a phrase ("authenticating");
+     * may be NULL, and is not called after the first on_read */
+    void (*on_stage)(void *arg, const char *stage);
+    /* what transport_write queued has all been sent; may be NULL, and is not
+     * called for what transport_write sent at once */
+    void (*on_drain)(void *arg);
 };
 
 struct transport_config {
@@ -53,8 +59,16 @@ struct transport_config {
     const struct rlimit *nofile;
 };
 
-/* Starts an agent on this machine.  0, or negative with err set and
- * nothing left behind. */
+/*
+ * A child process as the other end: argv[0] is looked up in PATH unless it
+ * has a slash.  What it reads and writes on 0 and 1 is the stream.  0, or
+ * negative with err set and nothing left behind.
+ */
+int transport_open_command(const struct transport_config *config,
+                           char *const argv[], struct transport **out,
+                           struct hb_error *err);
+
+/* Starts an agent on this machine; as transport_open_command. */
 int transport_open_local(const struct transport_config *config,
                          struct transport **out, struct hb_error *err);
 

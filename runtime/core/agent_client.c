@@ -4,6 +4,7 @@
  */
 #include "runtime/core/agent_client.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 
 #include <errno.h>
@@ -224,7 +225,10 @@ static int expect(struct hvd__agent *a, enum worker_type type,
     int rc;
 
     for (;;) {
-        rc = frame_decode(&a->in, WORKER_PAYLOAD_MAX, f, err);
+        rc = frame_decode(&a->in,
+                          type == WORKER_RDV_FENCED ? WORKER_FENCED_MAX
+                                                    : WORKER_PAYLOAD_MAX,
+                          f, err);
         if (rc != 0)
             break;
         if (make_room(a) < 0)
@@ -316,6 +320,59 @@ int hvd__agent_join(struct hvd__agent *a, uint32_t epoch,
     *memfd = a->memfd;
     a->memfd = -1;
     return 0;
+}
+
+int hvd__agent_routes(struct hvd__agent *a, uint64_t deadline_ns,
+                      uint32_t host_count,
+                      char (*addresses)[WORKER_ADDRESS_MAX],
+                      struct hb_error *err)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    struct frame f;
+    int rc;
+
+    worker_encode_routes(&out);
+    rc = exchange(a, &out, WORKER_ROUTES_ARE, deadline_ns, &f, err);
+    if (rc < 0)
+        return rc;
+    if (worker_decode_routes_are(f.payload, f.len, host_count, addresses) < 0)
+        return hb_error_set(err, HVD_EPROTO, "agent: malformed ROUTES_ARE");
+    frame_done(&a->in, &f);
+    return 0;
+}
+
+static int take_fenced(const struct hvd__fence *fence, const struct frame *f,
+                       struct hb_error *err)
+{
+    struct worker_value *values = hb_calloc(fence->size, sizeof(*values));
+    int rc;
+
+    if (!values)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %u ranks",
+                            fence->size);
+    if (worker_decode_fenced(f->payload, f->len, fence->scope, fence->size,
+                             values) < 0)
+        rc = hb_error_set(err, HVD_EPROTO, "agent: malformed RDV_FENCED");
+    else
+        rc = fence->take(fence->arg, values, err);
+    hb_free(values);
+    return rc;
+}
+
+int hvd__agent_fence(struct hvd__agent *a, const struct hvd__fence *fence,
+                     uint64_t deadline_ns, struct hb_error *err)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    struct frame f;
+    int rc;
+
+    worker_encode_fence(&out, fence->scope, fence->value, fence->len);
+    rc = exchange(a, &out, WORKER_RDV_FENCED, deadline_ns, &f, err);
+    if (rc < 0)
+        return rc;
+    rc = take_fenced(fence, &f, err);
+    frame_done(&a->in, &f);
+    return rc;
 }
 
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)

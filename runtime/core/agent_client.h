@@ -42,6 +42,31 @@ int hvd__agent_join(struct hvd__agent *a, uint32_t epoch,
                     uint64_t segment_bytes, uint64_t deadline_ns, int *memfd,
                     struct hb_error *err);
 
+/* How this host reaches each host of the job: numeric addresses, by index
+ * in the plan; for its own, where to listen ("": on every address).  Fails
+ * as hvd__agent_join. */
+int hvd__agent_routes(struct hvd__agent *a, uint64_t deadline_ns,
+                      uint32_t host_count,
+                      char (*addresses)[WORKER_ADDRESS_MAX],
+                      struct hb_error *err);
+
+/* Every rank of the job gives a value to the fence of a scope, and gets all
+ * of them when the last has. */
+struct hvd__fence {
+    const char *scope; /* the same on all ranks, each used once */
+    const void *value; /* at most WORKER_VALUE_MAX bytes */
+    size_t len;
+    uint32_t size; /* ranks of the job */
+    /* Gets the values by rank, which are gone when it returns. */
+    int (*take)(void *arg, const struct worker_value *values,
+                struct hb_error *err);
+    void *arg;
+};
+
+/* 0, what take returned, or as hvd__agent_join. */
+int hvd__agent_fence(struct hvd__agent *a, const struct hvd__fence *fence,
+                     uint64_t deadline_ns, struct hb_error *err);
+
 /* Without blocking: 0 while the agent is there, or when there is no memory
  * to read what it says, which the next call then does; -HVD_EPEER,
  * -HVD_ECLOSED or -HVD_EPROTO with err set when it told of a death, is gone

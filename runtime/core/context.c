@@ -10,7 +10,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
+#include "runtime/core/hosts.h"
 #include "runtime/core/message.h"
+#include "runtime/plane/hier.h"
 #include "runtime/plane/shm.h"
 
 #include <errno.h>
@@ -31,6 +33,7 @@ struct world {
     struct hvd__agent agent;
     struct segment_head *segment;
     uint64_t segment_bytes;
+    struct hvd__hosts hosts; /* of a world on several */
     struct hvd__plane *plane;
 };
 
@@ -75,11 +78,6 @@ static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
         if (rc < 0)
             return rc;
     }
-    if (w->size > w->local_size)
-        return hb_error_set(err, HVD_EUNSUPPORTED,
-                            "%u of %u ranks are on host %s: this build of "
-                            "libhvd has no plane between hosts",
-                            w->local_size, w->size, w->host);
     if (w->local_size > HVD__SHM_LOCAL_MAX)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "%u ranks on host %s: shared memory serves "
@@ -128,12 +126,14 @@ static int map_segment(int fd, const struct worker_welcome *w, uint64_t bytes,
     return 0;
 }
 
+/* ---- The plane ------------------------------------------------------ */
+
 static int agent_lost(void *arg, struct hb_error *err)
 {
     return hvd__agent_check(arg, err);
 }
 
-static int make_plane(const struct worker_welcome *w, struct hb_error *err)
+static struct hvd__plane *make_shm(const struct worker_welcome *w, int alone)
 {
     struct hvd__shm_config config = {
         .head = world.segment,
@@ -142,11 +142,48 @@ static int make_plane(const struct worker_welcome *w, struct hb_error *err)
         .world_ranks = w->local_ranks,
         .host = w->host,
         .cpus = (int)w->cpus,
-        .agent_lost = agent_lost,
-        .agent_arg = &world.agent,
+        .agent_lost = alone ? agent_lost : hvd__hosts_lost,
+        .agent_arg = alone ? (void *)&world.agent : (void *)&world.hosts,
+        .host_of = alone ? NULL : hvd__hosts_name,
     };
 
-    world.plane = w->size == 1 ? hvd__self_plane() : hvd__shm_new(&config);
+    return hvd__shm_new(&config);
+}
+
+static struct hvd__plane *make_hier(const struct worker_welcome *w)
+{
+    struct hvd__hier_config config = {
+        .map = &world.hosts.map,
+        .rank = w->rank,
+        .shm = make_shm(w, 0),
+        .tcp = world.hosts.tcp,
+        .head = world.segment,
+    };
+    struct hvd__plane *plane = config.shm ? hvd__hier_new(&config) : NULL;
+
+    if (plane)
+        return plane;
+    if (config.shm)
+        config.shm->ops->free(config.shm);
+    hvd__tcp_free(config.tcp);
+    return NULL;
+}
+
+static int make_plane(const struct worker_welcome *w, uint64_t deadline_ns,
+                      struct hb_error *err)
+{
+    if (w->size == 1) {
+        world.plane = hvd__self_plane();
+    } else if (w->size == w->local_size) {
+        world.plane = make_shm(w, 1);
+    } else {
+        int rc = hvd__hosts_join(&world.hosts, &world.agent, w, world.epoch,
+                                 deadline_ns, err);
+
+        if (rc < 0)
+            return rc;
+        world.plane = make_hier(w);
+    }
     if (!world.plane)
         return hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
     return 0;
@@ -196,10 +233,10 @@ static int join_world(const char *address, struct hb_error *err)
     if (fd >= 0)
         close(fd);
     if (rc == 0)
-        rc = make_plane(&w, err);
+        rc = make_plane(&w, deadline_ns, err);
     if (rc == 0)
         take_topology(&w);
-    /* Only connections between hosts would need it. */
+    /* The connections between hosts are made. */
     explicit_bzero(w.secret, sizeof(w.secret));
     return rc;
 }
@@ -246,6 +283,7 @@ static void take_down(void)
         world.plane->ops->free(world.plane);
     if (world.segment)
         munmap(world.segment, world.segment_bytes);
+    hvd__hosts_fini(&world.hosts);
     hvd__agent_close(&world.agent);
     world.plane = NULL;
     world.segment = NULL;

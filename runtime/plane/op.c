@@ -70,10 +70,9 @@ void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
 const char *hvd__kind_name(uint32_t kind)
 {
     static const char *const names[] = {
-        [HVD__ALLREDUCE] = "allreduce",
-        [HVD__BROADCAST] = "broadcast",
-        [HVD__ALLGATHER] = "allgather",
-        [HVD__BARRIER] = "barrier",
+        [HVD__ALLREDUCE] = "allreduce",          [HVD__BROADCAST] = "broadcast",
+        [HVD__ALLGATHER] = "allgather",          [HVD__BARRIER] = "barrier",
+        [HVD__REDUCE_SCATTER] = "reducescatter",
     };
 
     return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
@@ -171,21 +170,21 @@ static int find_difference(const struct hvd__descriptor *a,
     return 1;
 }
 
-int hvd__descriptor_differ(const struct hvd__descriptor *a, int rank_a,
-                           const struct hvd__descriptor *b, int rank_b,
-                           struct hb_error *err)
+int hvd__descriptor_differ(const struct hvd__party *a,
+                           const struct hvd__party *b, struct hb_error *err)
 {
     struct field f;
     char name[HVD__NAME_BYTES + 8] = "";
 
-    if (!find_difference(a, b, &f))
+    if (!find_difference(a->d, b->d, &f))
         return 0;
-    if (a->name[0])
-        name_text(name, sizeof(name), a->name, 0);
+    if (a->d->name[0])
+        name_text(name, sizeof(name), a->d->name, 0);
     hb_error_set(err, HVD_EMISMATCH,
-                 "%s%s%s: rank %d has %s %s, rank %d has "
-                 "%s %s",
-                 hvd__kind_name(a->kind), a->name[0] ? " " : "", name, rank_a,
-                 f.what, f.a, rank_b, f.what, f.b);
+                 "%s%s%s: rank %d%s%s has %s %s, rank %d%s%s has %s %s",
+                 hvd__kind_name(a->d->kind), a->d->name[0] ? " " : "", name,
+                 a->rank, a->host ? " on host " : "", a->host ? a->host : "",
+                 f.what, f.a, b->rank, b->host ? " on host " : "",
+                 b->host ? b->host : "", f.what, f.b);
     return 1;
 }

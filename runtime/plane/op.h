@@ -21,6 +21,7 @@ enum hvd__kind {
     HVD__BROADCAST,
     HVD__ALLGATHER,
     HVD__BARRIER,
+    HVD__REDUCE_SCATTER, /* inside the hierarchical plane only */
 };
 
 struct hvd__op {
@@ -28,6 +29,7 @@ struct hvd__op {
     enum hvd_dtype dtype;
     enum hvd_op op; /* allreduce only, else 0 */
     int root;       /* broadcast only, else 0 */
+    int lanes;      /* reduce-scatter only: local ranks that get a part */
     double prescale, postscale;
     const char *name; /* "" when the caller gave none */
     uint64_t name_hash;
@@ -62,12 +64,18 @@ void hvd__op_sign(struct hvd__op *op);
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d);
 
+/* A rank and what it was called with; host NULL: not told. */
+struct hvd__party {
+    const struct hvd__descriptor *d;
+    int rank;
+    const char *host;
+};
+
 /* If the two differ: sets HVD_EMISMATCH with one line that names both
  * ranks and both values of the first field that differs, and returns 1.
  * Both come from shared memory and need not be sane. */
-int hvd__descriptor_differ(const struct hvd__descriptor *a, int rank_a,
-                           const struct hvd__descriptor *b, int rank_b,
-                           struct hb_error *err);
+int hvd__descriptor_differ(const struct hvd__party *a,
+                           const struct hvd__party *b, struct hb_error *err);
 
 const char *hvd__kind_name(uint32_t kind);
 

@@ -46,6 +46,7 @@ static int self_start(struct hvd__plane *p, struct hvd__op *op)
     case HVD__ALLGATHER:
         return self_gather(op);
     case HVD__BARRIER:
+    case HVD__REDUCE_SCATTER:
         break;
     }
     return 0;

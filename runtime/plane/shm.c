@@ -38,7 +38,8 @@ static int shm_supports(const struct hvd__plane *plane,
     return 1;
 }
 
-static int shm_start(struct hvd__plane *plane, struct hvd__op *op)
+int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
+                      const struct hvd__op *what)
 {
     struct hvd__shm *p = (struct hvd__shm *)plane;
     struct shm_line *line;
@@ -56,14 +57,32 @@ static int shm_start(struct hvd__plane *plane, struct hvd__op *op)
     p->run.stage = 0;
     p->run.round = 0;
     line = shm_line(p, p->me);
-    line->signature = op->signature;
-    hvd__op_describe(op, &p->ranks[p->me].descriptor[shm_parity(p)].d);
+    p->run.signature = what->signature;
+    line->signature = what->signature;
+    hvd__op_describe(what, &p->ranks[p->me].descriptor[shm_parity(p)].d);
     if (op->kind == HVD__ALLREDUCE)
         shm_allreduce_stage(p, op);
+    else if (op->kind == HVD__REDUCE_SCATTER)
+        shm_scatter_stage(p, op);
     else if (op->kind != HVD__BARRIER)
         shm_gather_stage(p, op);
     shm_publish(p, &line->seq, p->seq);
     return 0;
+}
+
+static int shm_start(struct hvd__plane *plane, struct hvd__op *op)
+{
+    return hvd__shm_start_as(plane, op, op);
+}
+
+const struct hvd__descriptor *hvd__shm_descriptor(struct hvd__plane *plane,
+                                                  int local_rank,
+                                                  uint64_t *signature)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+
+    *signature = shm_line(p, local_rank)->signature;
+    return &p->ranks[local_rank].descriptor[shm_parity(p)].d;
 }
 
 /* Signatures differ: the first rank that differs from local rank 0 is
@@ -71,13 +90,16 @@ static int shm_start(struct hvd__plane *plane, struct hvd__op *op)
 static int explain_mismatch(struct hvd__shm *p, struct hb_error *err)
 {
     int parity = shm_parity(p);
-    const struct hvd__descriptor *first = &p->ranks[0].descriptor[parity].d;
+    const struct hvd__party first = {&p->ranks[0].descriptor[parity].d,
+                                     (int)p->world_ranks[0], NULL};
 
-    for (int r = 1; r < p->n; r++)
-        if (hvd__descriptor_differ(first, (int)p->world_ranks[0],
-                                   &p->ranks[r].descriptor[parity].d,
-                                   (int)p->world_ranks[r], err))
+    for (int r = 1; r < p->n; r++) {
+        const struct hvd__party other = {&p->ranks[r].descriptor[parity].d,
+                                         (int)p->world_ranks[r], NULL};
+
+        if (hvd__descriptor_differ(&first, &other, err))
             return -HVD_EMISMATCH;
+    }
     return hb_error_set(err, HVD_EPROTO,
                         "shared memory: headers differ and their "
                         "descriptors do not");
@@ -96,7 +118,7 @@ static int match(struct hvd__shm *p, struct hvd__op *op)
     }
     run->peer = 0;
     for (int r = 0; r < p->n; r++)
-        if (shm_line(p, r)->signature != op->signature)
+        if (shm_line(p, r)->signature != run->signature)
             return explain_mismatch(p, op->err);
     run->matched = 1;
     return 1;
@@ -113,6 +135,8 @@ static int advance(struct hvd__shm *p, struct hvd__op *op)
         return shm_allreduce_advance(p, op);
     if (op->kind == HVD__BARRIER)
         return 1;
+    if (op->kind == HVD__REDUCE_SCATTER)
+        return shm_scatter_advance(p, op);
     return shm_gather_advance(p, op);
 }
 

@@ -83,13 +83,14 @@ struct shm_wait {
 
 /* The operation in progress. */
 struct shm_run {
-    int matched; /* all headers seen and equal */
-    int peer;    /* ranks below it have reached the present target */
+    uint64_t signature; /* that all headers must have */
+    int matched;        /* all headers seen and equal */
+    int peer;           /* ranks below it have reached the present target */
     int stage;
     size_t round, rounds;
     int streamed; /* store past the cache */
     /* allreduce in rounds */
-    size_t block_elems;
+    size_t block_elems; /* reduce-scatter: of one lane */
     /* gather */
     const unsigned char *send;
     int deliver;    /* recvbuf is wanted and large enough */
@@ -192,5 +193,7 @@ void shm_allreduce_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_allreduce_advance(struct hvd__shm *p, struct hvd__op *op);
 void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op);
+void shm_scatter_stage(struct hvd__shm *p, const struct hvd__op *op);
+int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op);
 
 #endif

@@ -24,7 +24,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <string.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,18 +142,23 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
     /* Acquire: pairs with segment_abort, for abort_text. */
     uint64_t word =
         atomic_load_explicit(&p->head->abort_word, memory_order_acquire);
-    uint32_t status = (uint32_t)(word >> 32);
+    uint32_t status = (uint32_t)(word >> 32), rank = (uint32_t)word - 1;
+    const char *host = p->host;
 
-    if (status != HVD_EPEER && status != HVD_ESHUTDOWN)
+    if (status != HVD_EPEER && status != HVD_ESHUTDOWN && status != HVD_ECLOSED)
         return 0;
+    if (p->config.host_of)
+        host = p->config.host_of(p->config.agent_arg, rank);
     if (err) {
-        err->rank = (int)(uint32_t)word - 1;
-        memcpy(err->host, p->host, sizeof(err->host));
+        err->rank = (int)rank;
+        snprintf(err->host, sizeof(err->host), "%s", host);
     }
     if (status == HVD_ESHUTDOWN)
         return hb_error_set(err, HVD_ESHUTDOWN,
-                            "rank %u on host %s has shut down",
-                            (uint32_t)word - 1, p->host);
+                            "rank %u on host %s has shut down", rank, host);
+    if (status == HVD_ECLOSED)
+        return hb_error_set(err, HVD_EPEER,
+                            "rank %u on host %s: connection lost", rank, host);
     return hb_error_set(err, HVD_EPEER, "%.*s", SEGMENT_TEXT_MAX,
                         p->head->abort_text);
 }

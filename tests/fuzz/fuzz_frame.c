@@ -122,6 +122,33 @@ static void fuzz_worker(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
+/* What a worker says to a fence, and what it may be told; the addresses
+ * and values of a small world. */
+static void fuzz_worker_rdv(const char *p, size_t len)
+{
+    char scope[WORKER_SCOPE_MAX], addresses[4][WORKER_ADDRESS_MAX];
+    char *texts[4] = {addresses[0], addresses[1], addresses[2], addresses[3]};
+    struct worker_value v, values[4];
+    struct hb_buf b = HB_BUF_INIT;
+
+    if (worker_decode_fence(p, len, scope, &v) == 0) {
+        FUZZ_CHECK(worker_encode_fence(&b, scope, v.value, v.len) == 0);
+        check_same_payload(&b, p, len);
+    }
+    for (uint32_t n = 0; n <= 4; n++) {
+        hb_buf_clear(&b);
+        if (worker_decode_routes_are(p, len, n, addresses) == 0) {
+            FUZZ_CHECK(worker_encode_routes_are(&b, texts, n) == 0);
+            check_same_payload(&b, p, len);
+        }
+        if (worker_decode_fenced(p, len, "s", n, values) == 0)
+            for (uint32_t i = 0; i < n; i++)
+                FUZZ_CHECK(values[i].rank == i &&
+                           (values[i].len == 0 || values[i].value));
+    }
+    hb_buf_free(&b);
+}
+
 static void fuzz_output(const char *p, size_t len)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -150,9 +177,20 @@ static void fuzz_numbers(const char *p, size_t len)
 {
     struct hb_buf b = HB_BUF_INIT;
     char text[TEXT_BYTES];
+    uint64_t at, then;
     uint32_t v;
     int n;
 
+    if (control_decode_ping(p, len, &at, &v, NULL) == 0) {
+        FUZZ_CHECK(control_encode_ping(&b, at, v) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_pong(p, len, &at, &then, NULL) == 0) {
+        FUZZ_CHECK(control_encode_pong(&b, at, then) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
     if (control_decode_stdin_ack(p, len, &n, &v, NULL) == 0) {
         FUZZ_CHECK(control_encode_stdin_ack(&b, n, v) == 0);
         check_same_payload(&b, p, len);
@@ -196,6 +234,18 @@ FUZZ_JSON(launch)
 FUZZ_JSON(started)
 FUZZ_JSON(exited)
 FUZZ_JSON(failed)
+FUZZ_JSON(route_listen)
+FUZZ_JSON(route_port)
+FUZZ_JSON(route_probe)
+FUZZ_JSON(route_result)
+
+static void fuzz_route(const char *p, size_t len)
+{
+    fuzz_route_listen(p, len);
+    fuzz_route_port(p, len);
+    fuzz_route_probe(p, len);
+    fuzz_route_result(p, len);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -203,9 +253,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char letter;
         void (*decode)(const char *p, size_t len);
     } decoders[] = {
-        {'w', fuzz_welcome}, {'k', fuzz_worker}, {'o', fuzz_output},
-        {'n', fuzz_numbers}, {'h', fuzz_hello},  {'l', fuzz_launch},
-        {'s', fuzz_started}, {'e', fuzz_exited}, {'f', fuzz_failed},
+        {'w', fuzz_welcome}, {'k', fuzz_worker},     {'o', fuzz_output},
+        {'n', fuzz_numbers}, {'h', fuzz_hello},      {'l', fuzz_launch},
+        {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
+        {'r', fuzz_route},   {'v', fuzz_worker_rdv},
     };
     char *p;
     size_t i;

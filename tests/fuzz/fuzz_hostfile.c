@@ -33,13 +33,14 @@ static void check_list(const struct hostlist *l)
     }
 }
 
-static void check_plan(const struct hostlist *l, int num_proc)
+static void check_plan(const struct hostlist *l, struct plan_options o)
 {
+    int num_proc = o.num_proc;
     struct hb_error err = HB_ERROR_INIT;
     struct plan p;
     int i, rc;
 
-    rc = plan_make(l, num_proc, &p, &err);
+    rc = plan_make(l, &o, &p, &err);
     fuzz_check_error(rc, &err);
     if (rc < 0)
         return;
@@ -51,7 +52,7 @@ static void check_plan(const struct hostlist *l, int num_proc)
         FUZZ_CHECK(r->local_rank < r->local_size);
         FUZZ_CHECK(r->cross_rank < r->cross_size);
         FUZZ_CHECK(r->cross_size <= p.host_count);
-        FUZZ_CHECK(p.hosts[r->host].first_rank + r->local_rank == i);
+        FUZZ_CHECK(p.hosts[r->host].ranks[r->local_rank] == i);
     }
     plan_free(&p);
 }
@@ -91,8 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check_error(rc, &err);
     if (rc == 0) {
         check_list(&l);
-        check_plan(&l, 0);
-        check_plan(&l, 2);
+        check_plan(&l, (struct plan_options){.num_proc = 0});
+        check_plan(&l, (struct plan_options){.num_proc = 2});
+        check_plan(&l, (struct plan_options){.num_proc = 9,
+                                             .map = PLAN_MAP_NODE,
+                                             .npernode = 3,
+                                             .oversubscribe = 1});
         hosts_name_is_local(l.entries[0].name, "n1.cluster");
     } else {
         FUZZ_CHECK(!l.entries && l.count == 0);

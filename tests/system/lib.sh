@@ -13,6 +13,8 @@
 #   var FILE NAME             a value out of what `actor environ` wrote
 #   absent PATTERN FILE
 #   fail TEXT, skip REASON
+#
+# cluster.sh adds what tests on several hosts need.
 
 HVDRUN=$BUILD/bin/hvdrun
 HVD_AGENT=$BUILD/bin/hvd-agent
@@ -174,3 +176,6 @@ need_nobody() {
     setpriv --reuid 65534 --clear-groups test -x "$HVDRUN" ||
         skip "another user cannot reach $HVDRUN"
 }
+
+# shellcheck source=tests/system/cluster.sh
+. "$ROOT/tests/system/cluster.sh"

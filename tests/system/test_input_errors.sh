@@ -240,7 +240,7 @@ test_working_directory() {
     setpriv --reuid 65534 --clear-groups \
         "$HVDRUN" -np 2 --wdir secret touch "$PWD/started" >out 2>err || got=$?
     [ "$got" -eq 2 ] || fail "exit $got"
-    check_refusal "--wdir 'secret': Permission denied"
+    check_refusal "--wdir '$PWD/secret': Permission denied"
 }
 
 test_output_directory() {

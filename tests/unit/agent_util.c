@@ -234,6 +234,16 @@ static void take_started(struct peer *p, const struct frame *f)
     control_started_fini(&m);
 }
 
+static void take_routes(struct peer *p, const struct frame *f)
+{
+    struct control_route_result m;
+
+    ck_assert_int_eq(control_decode_route_result(f->payload, f->len, &m, NULL),
+                     0);
+    p->route_answers = m.count;
+    control_route_result_fini(&m);
+}
+
 static void take(struct peer *p, const struct frame *f)
 {
     struct control_hello hello;
@@ -281,6 +291,14 @@ static void take(struct peer *p, const struct frame *f)
         break;
     case CONTROL_DONE:
         p->done = 1;
+        break;
+    case CONTROL_ROUTE_PORT:
+        ck_assert_int_eq(control_decode_route_port(f->payload, f->len,
+                                                   &p->route_port, NULL),
+                         0);
+        break;
+    case CONTROL_ROUTE_RESULT:
+        take_routes(p, f);
         break;
     default:
         ck_abort_msg("frame of type %d", f->type);

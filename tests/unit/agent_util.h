@@ -47,6 +47,8 @@ struct peer {
     uint32_t stdin_acked, unacked;
     char log[4096];
     char quitting[256];
+    struct control_route_port route_port;
+    int route_answers; /* in the last ROUTE_RESULT */
 };
 
 /* Starts bin/hvd-agent of this build and takes its HELLO. */

@@ -25,8 +25,21 @@ static void wire_send(struct hb_buf *frame)
     hb_buf_free(frame);
 }
 
-/* The next frame; ends the agent at end of file. */
-static struct frame wire_next(void)
+/* All fake agents are one machine, which nobody needs to try. */
+static void answer_route_listen(const struct frame *f)
+{
+    struct control_route_listen asked;
+    struct control_route_port m = {.port = 1};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    if (control_decode_route_listen(f->payload, f->len, &asked, NULL) < 0)
+        _exit(1);
+    m.reserved = asked.reserve_port ? 29500 : 0;
+    control_encode_route_port(&frame, &m);
+    wire_send(&frame);
+}
+
+static struct frame wire_read(void)
 {
     char chunk[65536];
     struct frame f;
@@ -37,6 +50,19 @@ static struct frame wire_next(void)
         if (n <= 0)
             _exit(0);
         hb_buf_append(&wire_in, chunk, (size_t)n);
+    }
+    return f;
+}
+
+/* The next frame of a script; ends the agent at end of file. */
+static struct frame wire_next(void)
+{
+    struct frame f = wire_read();
+
+    while (f.type == CONTROL_ROUTE_LISTEN) {
+        answer_route_listen(&f);
+        frame_done(&wire_in, &f);
+        f = wire_read();
     }
     return f;
 }
@@ -78,11 +104,20 @@ static void wait_launch(void)
 
 static void send_hello(const char *version)
 {
+    struct control_interface lo = {
+        .name = (char *)"lo",
+        .index = 1,
+        .address = {4, {127, 0, 0, 1}},
+        .prefix = 8,
+        .flags = CONTROL_INTERFACE_UP | CONTROL_INTERFACE_LOOPBACK,
+    };
     struct control_hello m = {.version = (char *)version,
                               .host = (char *)"h",
                               .cpu = (char *)"x86_64",
                               .pid = getpid(),
-                              .cpus = 2};
+                              .cpus = 2,
+                              .machine = (char *)"fake",
+                              .interfaces = {&lo, 1}};
     struct hb_buf frame = HB_BUF_INIT;
 
     control_encode_hello(&frame, &m);

@@ -70,6 +70,9 @@ START_TEST(test_every_option)
     ck_assert(o.dtype == HVD_FLOAT64 && o.op == HVD_MAX);
     ck_assert(o.iters == 7 && o.warmup == 0 && o.measure_ms == 1500);
     ck_assert(o.in_place && o.async == 3 && o.json && !o.check && o.pin);
+    ck_assert_int_eq(o.plane, BENCH_PLANE_SHM);
+    ck_assert_int_eq(good("barrier --plane tcp").plane, BENCH_PLANE_TCP);
+    ck_assert_int_eq(good("barrier").plane, BENCH_PLANE_AUTO);
     ck_assert(o.nsizes == 1 && o.sizes[0] == 64);
     ck_assert_int_eq(good("broadcast --in-place").what, BENCH_BROADCAST);
     ck_assert_int_eq(good("allgather").what, BENCH_ALLGATHER);
@@ -126,7 +129,7 @@ START_TEST(test_bad_lines)
     bad("allreduce --op ?", "no op");
     bad("allreduce --op band", "not defined for float32");
     bad("allreduce --op average --dtype bool", "not defined for bool");
-    bad("allreduce --plane tcp", "no plane of this build");
+    bad("allreduce --plane mpi", "no plane of this build");
     bad("allreduce --async 0", "--async:");
     bad("allreduce --async 1025", "--async:");
     bad("allreduce --seconds -1", "--seconds:");

@@ -43,8 +43,12 @@ END_TEST
 
 START_TEST(test_hello)
 {
-    struct control_hello m = {(char *)"0.1.0", (char *)"h\xfe",
-                              (char *)"x86_64", 77, 16};
+    struct control_hello m = {.version = (char *)"0.1.0",
+                              .host = (char *)"h\xfe",
+                              .cpu = (char *)"x86_64",
+                              .pid = 77,
+                              .cpus = 16,
+                              .machine = (char *)"boot/4026531840"};
     struct control_hello got;
     struct hb_buf b = HB_BUF_INIT;
     struct frame f;
@@ -57,6 +61,8 @@ START_TEST(test_hello)
     ck_assert_str_eq(got.cpu, "x86_64");
     ck_assert_int_eq(got.pid, 77);
     ck_assert_int_eq(got.cpus, 16);
+    ck_assert_str_eq(got.machine, "boot/4026531840");
+    ck_assert_int_eq(got.interfaces.count, 0);
     control_hello_fini(&got);
     /* NULL strings travel as empty ones; a version must be given */
     hb_buf_clear(&b);
@@ -231,6 +237,7 @@ START_TEST(test_binary_refusals)
     struct control_bytes got;
     char text[8];
     uint32_t n;
+    uint64_t at;
     int i;
 
     ck_assert_int_eq(control_decode_output("\0\0\0\0", 4, &got, &err),
@@ -255,6 +262,12 @@ START_TEST(test_binary_refusals)
     ck_assert_int_eq(control_decode_u32("", 0, &n, NULL), -HVD_EPROTO);
     ck_assert_int_eq(control_decode_log("", 0, &i, text, 8, NULL), -HVD_EPROTO);
     ck_assert_int_eq(control_decode_log("\x06", 1, &i, text, 8, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_ping("123456789ab", 11, &at, &n, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_ping("123456789abcd", 13, &at, &n, NULL),
+                     -HVD_EPROTO);
+    ck_assert_int_eq(control_decode_pong("123456789abcdef", 15, &at, &at, NULL),
                      -HVD_EPROTO);
     ck_assert_int_eq(control_decode_abort("\0\0\0", 3, &i, text, 8, NULL),
                      -HVD_EPROTO);
@@ -303,10 +316,33 @@ START_TEST(test_numbers_and_texts)
 }
 END_TEST
 
+START_TEST(test_ping_and_pong)
+{
+    const uint64_t early = 0x0102030405060708u, late = 0xfffffffffffffff0u;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    uint64_t a, c;
+    uint32_t n;
+
+    control_encode_ping(&b, early, 15000);
+    f = only_frame(&b, CONTROL_PING);
+    ck_assert_int_eq(control_decode_ping(f.payload, f.len, &a, &n, NULL), 0);
+    ck_assert_uint_eq(a, early);
+    ck_assert_uint_eq(n, 15000);
+    hb_buf_clear(&b);
+    control_encode_pong(&b, early, late);
+    f = only_frame(&b, CONTROL_PONG);
+    ck_assert_int_eq(control_decode_pong(f.payload, f.len, &a, &c, NULL), 0);
+    ck_assert_uint_eq(a, early);
+    ck_assert_uint_eq(c, late);
+    hb_buf_free(&b);
+}
+END_TEST
+
 static int send_small(void *arg)
 {
-    struct hb_buf b[6];
-    int rc[6], i, worst = 0;
+    struct hb_buf b[8];
+    int rc[8], i, worst = 0;
 
     (void)arg;
     memset(b, 0, sizeof(b));
@@ -316,7 +352,9 @@ static int send_small(void *arg)
     rc[3] = control_encode_u32(&b[3], CONTROL_KILL, 1);
     rc[4] = control_encode_log(&b[4], 1, "x");
     rc[5] = control_encode_abort(&b[5], 1, "x");
-    for (i = 0; i < 6; i++) {
+    rc[6] = control_encode_ping(&b[6], 1, 1);
+    rc[7] = control_encode_pong(&b[7], 1, 1);
+    for (i = 0; i < 8; i++) {
         ck_assert_int_eq(rc[i] < 0, hb_buf_len(&b[i]) == 0);
         worst = rc[i] < 0 ? rc[i] : worst;
         hb_buf_free(&b[i]);
@@ -344,6 +382,7 @@ int main(void)
     tcase_add_test(c, test_output_and_stdin);
     tcase_add_test(c, test_binary_refusals);
     tcase_add_test(c, test_numbers_and_texts);
+    tcase_add_test(c, test_ping_and_pong);
     tcase_add_test(c, test_binary_allocation_failures);
     suite_add_tcase(s, c);
     return unit_run(s);

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static void make_launch(struct control_launch *m, int rank_count)
 {
@@ -18,6 +19,10 @@ static void make_launch(struct control_launch *m, int rank_count)
     memset(m, 0, sizeof(*m));
     m->job_id = hb_xstrdup("0123456789abcdef0123456789abcdef");
     m->host = hb_xstrdup("node1");
+    m->host_index = 1;
+    hb_strv_add(&m->peers, "10.0.0.1");
+    hb_strv_add(&m->peers, "");
+    hb_strv_add(&m->peers, "fd00::3");
     m->cwd = hb_xstrdup("/home/u\xff");
     for (i = 0; i < 32; i++)
         m->secret[i] = (unsigned char)(i * 9);
@@ -47,6 +52,10 @@ static void make_launch(struct control_launch *m, int rank_count)
     m->gpus_per_rank = 2;
     m->bind_gpu = 1;
     m->grace_ms = 5000;
+    m->output_window = CONTROL_OUTPUT_WINDOW_MIN;
+    m->limits[CONTROL_LIMIT_NOFILE] = (struct control_soft_limit){1, 777};
+    m->limits[CONTROL_LIMIT_CORE] =
+        (struct control_soft_limit){1, RLIM_INFINITY};
 }
 
 static void check_same_strv(const struct hb_strv *a, const struct hb_strv *b)
@@ -84,6 +93,8 @@ static void check_launch_round_trip(const struct control_launch *m)
                   "%s", err.text);
     ck_assert_str_eq(got.job_id, m->job_id);
     ck_assert_str_eq(got.host, m->host);
+    ck_assert_int_eq(got.host_index, m->host_index);
+    check_same_strv(&got.peers, &m->peers);
     ck_assert_mem_eq(got.secret, m->secret, sizeof(m->secret));
     ck_assert_int_eq(got.size, m->size);
     ck_assert_str_eq(got.cwd, m->cwd);
@@ -96,6 +107,11 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_int_eq(got.gpus_per_rank, m->gpus_per_rank);
     ck_assert_int_eq(got.bind_gpu, m->bind_gpu);
     ck_assert_int_eq(got.grace_ms, m->grace_ms);
+    ck_assert_int_eq(got.output_window, m->output_window);
+    for (i = 0; i < CONTROL_LIMIT_COUNT; i++) {
+        ck_assert_int_eq(got.limits[i].given, m->limits[i].given);
+        ck_assert_uint_eq(got.limits[i].value, m->limits[i].value);
+    }
     control_launch_fini(&got);
     control_launch_fini(&got);
     hb_buf_free(&b);
@@ -112,6 +128,8 @@ START_TEST(test_launch_round_trip)
     m.bind = CONTROL_BIND_NONE;
     m.bind_gpu = 0;
     m.grace_ms = 0;
+    m.output_window = 0;
+    m.limits[CONTROL_LIMIT_CORE].value = 0;
     check_launch_round_trip(&m);
     control_launch_fini(&m);
 }
@@ -193,6 +211,13 @@ static const struct change launch_changes[] = {
      "launch: field 'host' is not a string"},
     {"host", "{}", "launch: field 'host' is not a string"},
     {"host", "{\"hex\":7}", "launch: field 'host' is not a string"},
+    {"host_index", "3", "launch: field 'peers' does not reach this host's index"},
+    {"host_index", "65536",
+     "launch: field 'host_index' is 65536, not from 0 to 65535"},
+    {"peers", NULL, "launch: field 'peers' is missing"},
+    {"peers", "{}", "launch: field 'peers' is not an array"},
+    {"peers", "[\"10.0.0.1\",\"n2\"]",
+     "launch: field 'peers' holds something other than addresses"},
     {"secret", NULL, "launch: field 'secret' is missing"},
     {"secret", "\"00\"", "launch: field 'secret' is not 64 hex digits"},
     {"size", NULL, "launch: field 'size' is missing"},
@@ -230,6 +255,18 @@ static const struct change launch_changes[] = {
     {"grace_ms", "-1",
      "launch: field 'grace_ms' is -1, not from 0 to 86400000"},
     {"grace_ms", NULL, "launch: field 'grace_ms' is missing"},
+    {"output_window", NULL, "launch: field 'output_window' is missing"},
+    {"output_window", "16383", "launch: field 'output_window' is too small"},
+    {"output_window", "524289",
+     "launch: field 'output_window' is 524289, not from 0 to 524288"},
+    {"limits", NULL, "launch: field 'limits' is missing"},
+    {"limits", "[]", "launch: field 'limits' is not an object"},
+    {"limits", "{\"core\":-2}",
+     "launch: field 'limits' holds something other than limits"},
+    {"limits", "{\"nofile\":null}",
+     "launch: field 'limits' holds something other than limits"},
+    {"limits", "{\"cpu\":1}",
+     "launch: field 'limits' holds something other than limits"},
     {"extra", "1", "launch: unknown field 'extra'"},
     {"rank.rank", NULL, "launch: ranks[0]: field 'rank' is missing"},
     {"rank.rank", "6", "launch: ranks[0]: field 'rank' is 6, not from 0 to 5"},

@@ -44,7 +44,10 @@ static const char *format(const char *list, int num_proc)
     const struct dryrun d = {&options, &plan, &env, "/", &cpus, &gpus};
 
     ck_assert_msg(!hostlist_parse(list, &hosts, &err), "%s", err.text);
-    ck_assert_msg(!plan_make(&hosts, num_proc, &plan, &err), "%s", err.text);
+    ck_assert_msg(!plan_make(&hosts,
+                             &(struct plan_options){.num_proc = num_proc},
+                             &plan, &err),
+                  "%s", err.text);
     ck_assert_int_eq(dryrun_format(&d, &out), 0);
     return hb_buf_data(&out);
 }
@@ -160,7 +163,7 @@ END_TEST
 START_TEST(the_real_machine)
 {
     hostlist_parse("localhost:2", &hosts, &err);
-    plan_make(&hosts, 2, &plan, &err);
+    plan_make(&hosts, &(struct plan_options){.num_proc = 2}, &plan, &err);
     options.bind = CONTROL_BIND_CORE;
     ck_assert_int_eq(dryrun_here(&options, &plan, &env, "/", &out, &err), 0);
     ck_assert_int_eq(strncmp(hb_buf_data(&out), "rank  host", 10), 0);

@@ -180,7 +180,6 @@ static const struct {
     {WORLD_TALKS_RUBBISH, 2, HVD_EPROTO, "hvd_init: "},
     {WORLD_HANGS_UP, 2, HVD_ECLOSED, "agent on this host is gone"},
     {WORLD_WRONG_SIZE, 2, HVD_EINVAL, "HVD_SIZE is 2 and hvdrun says 3"},
-    {WORLD_TWO_HOSTS, 2, HVD_EINVAL, " and hvdrun says "},
     {WORLD_SMALL_SEGMENT, 2, HVD_EPROTO, "the segment has"},
     {WORLD_BAD_HEAD, 2, HVD_EPROTO, "head is not ours"},
     {WORLD_NO_MEMFD, 2, HVD_EPROTO, "malformed SEGMENT"},
@@ -213,28 +212,6 @@ START_TEST(test_faults)
 }
 END_TEST
 
-/* Ranks on another host: no plane for them yet. */
-static int two_hosts_body(int rank, void *arg)
-{
-    (void)arg;
-    setenv("HVD_LOCAL_SIZE", "1", 1);
-    setenv("HVD_LOCAL_RANK", "0", 1);
-    setenv("HVD_CROSS_SIZE", "2", 1);
-    setenv("HVD_CROSS_RANK", rank ? "1" : "0", 1);
-    want(hvd_init() == -HVD_EUNSUPPORTED);
-    want(strstr(hvd_error_message(), "no plane between hosts"));
-    return 0;
-}
-
-START_TEST(test_two_hosts)
-{
-    struct world w = {
-        .size = 2, .body = two_hosts_body, .fault = WORLD_TWO_HOSTS};
-
-    ck_assert_int_eq(world_run_with(&w), 0);
-}
-END_TEST
-
 static Suite *init_suite(void)
 {
     Suite *s = suite_create("init");
@@ -247,7 +224,6 @@ static Suite *init_suite(void)
     tcase_add_test(t, test_again_and_again);
     tcase_add_test(t, test_no_memory);
     tcase_add_loop_test(t, test_faults, 0, FAULTS);
-    tcase_add_test(t, test_two_hosts);
     suite_add_tcase(s, t);
     return s;
 }

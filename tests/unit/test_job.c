@@ -25,8 +25,9 @@ static char self[4096];
 static uv_loop_t loop;
 static struct host_entry entries[2] = {{.name = (char *)"a"},
                                        {.name = (char *)"b"}};
-static struct plan_host hosts[2] = {{&entries[0], 0, 0, 2},
-                                    {&entries[1], 1, 2, 2}};
+static int ranks_of[4] = {0, 1, 2, 3};
+static struct plan_host hosts[2] = {{&entries[0], 0, &ranks_of[0], 2},
+                                    {&entries[1], 1, &ranks_of[2], 2}};
 static struct plan_rank ranks[4] = {{0, 0, 2, 0, 1, 0},
                                     {1, 1, 2, 0, 1, 0},
                                     {2, 0, 2, 0, 1, 1},

@@ -404,10 +404,18 @@ static const struct {
     {"hvdrun -np 2 --thread-affinity 1,x cmd",
      "--thread-affinity '1,x': 'x' is not a whole number; "
      "give one from 0 to 65535"},
-    {"hvdrun -np 2 --wdir /no/such/dir cmd",
-     "--wdir '/no/such/dir': No such file or directory"},
-    {"hvdrun -np 2 --wdir /dev/null cmd",
-     "--wdir '/dev/null': is not a directory"},
+    {"hvdrun -np 2 --launcher rsh cmd",
+     "--launcher rsh: give the command with --rsh 'COMMAND {host}'"},
+    {"hvdrun -np 2 --launcher ssh2 --rsh docker cmd",
+     "--rsh: it excludes the other launchers"},
+    {"hvdrun -np 2 --map-by socket cmd",
+     "--map-by 'socket': must be one of slot node"},
+    {"hvdrun -np 2 -i ~other/key cmd",
+     "-i '~other/key': only ~/ is understood, not ~user"},
+    {"hvdrun -np 2 --json cmd", "--json is for hvdrun ps, kill and doctor"},
+    {"hvdrun ps -np 2", "-np is not for hvdrun ps"},
+    {"hvdrun ps 12", "'12': nothing can follow the options here"},
+    {"hvdrun kill", "kill: which job? give its id (see hvdrun ps) or --all"},
     {"hvdrun -np 2 --output-filename= cmd",
      "--output-filename: the value is empty; it takes DIR"},
     {"hvdrun -np 2 --env-file /no/such/file cmd",
@@ -460,13 +468,6 @@ START_TEST(compat_is_accepted_with_a_note)
     static const char *const lines[] = {
         "hvdrun -np 2 --gloo cmd",
         "hvdrun -np 2 --disable-cache cmd",
-        "hvdrun -np 2 -p 2222 cmd",
-        "hvdrun -np 2 --ssh-port 2222 cmd",
-        "hvdrun -np 2 -p2222 cmd",
-        "hvdrun -np 2 -i /key cmd",
-        "hvdrun -np 2 --ssh-identity-file /key cmd",
-        "hvdrun -np 2 --network-interfaces eth0,eth1 cmd",
-        "hvdrun -np 2 --network-interface eth0 cmd",
     };
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -491,23 +492,79 @@ START_TEST(tunables_without_effect_are_told)
 }
 END_TEST
 
-START_TEST(wdir_that_may_not_be_searched)
+START_TEST(reaching_hosts)
 {
-    char dir[] = "/tmp/hvd-test-XXXXXX", line[96], text[96];
-    int rc;
+    char *home = getenv("HOME"), *old = home ? strdup(home) : NULL;
 
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    chmod(dir, 0644);
-    if (geteuid() == 0)
-        ck_assert_int_eq(seteuid(65534), 0);
-    snprintf(line, sizeof(line), "hvdrun -np 2 --wdir %s cmd", dir);
-    snprintf(text, sizeof(text), "--wdir '%s': Permission denied", dir);
-    rc = parse(line);
-    if (getuid() == 0)
-        ck_assert_int_eq(seteuid(0), 0);
-    rmdir(dir);
-    ck_assert_int_lt(rc, 0);
-    ck_assert_str_eq(err.text, text);
+    setenv("HOME", "/home/me", 1);
+    ok("hvdrun -np 2 -p 2222 -i ~/key --ssh-user u --ssh-config=~/c "
+       "--ssh-known-hosts /k --max-startups 4 --heartbeat 2.5 cmd");
+    ck_assert_int_eq(o.ssh_port, 2222);
+    ck_assert_str_eq(o.ssh_identity, "/home/me/key");
+    ck_assert_str_eq(o.ssh_user, "u");
+    ck_assert_str_eq(o.ssh_config, "/home/me/c");
+    ck_assert_str_eq(o.ssh_known_hosts, "/k");
+    ck_assert_int_eq(o.max_startups, 4);
+    ck_assert_int_eq(o.heartbeat_ms, 2500);
+    ck_assert_uint_eq(o.notes.count, 0);
+    ok("hvdrun -np 2 -p2223 cmd");
+    ck_assert_int_eq(o.ssh_port, 2223);
+    ck_assert_int_eq(o.launcher, REMOTE_AUTO);
+    ok("hvdrun -np 2 --launcher openssh cmd");
+    ck_assert_int_eq(o.launcher, REMOTE_OPENSSH);
+    ok("hvdrun -np 2 --rsh docker cmd");
+    ck_assert_int_eq(o.launcher, REMOTE_RSH);
+    ck_assert_str_eq(o.rsh, "docker");
+    ck_assert_int_lt(parse("hvdrun -np 2 -p port cmd"), 0);
+    if (old)
+        setenv("HOME", old, 1);
+    free(old);
+}
+END_TEST
+
+START_TEST(interfaces_add_up)
+{
+    ok("hvdrun -np 2 --network-interfaces eth0,10.0.0.0/8 "
+       "--network-interface ib0 cmd");
+    ck_assert_str_eq(o.network_interfaces, "eth0,10.0.0.0/8,ib0");
+}
+END_TEST
+
+START_TEST(placement)
+{
+    ok("hvdrun --map-by node --npernode 2 --oversubscribe -H a,b cmd");
+    ck_assert_int_eq(o.map, PLAN_MAP_NODE);
+    ck_assert_int_eq(o.npernode, 2);
+    ck_assert_int_eq(o.oversubscribe, 1);
+    ok("hvdrun -np 2 cmd");
+    ck_assert_int_eq(o.map, PLAN_MAP_SLOT);
+    ck_assert_int_eq(o.oversubscribe, 0);
+}
+END_TEST
+
+/* The first word only; a program may be called so. */
+START_TEST(tools)
+{
+    ok("hvdrun ps -H a,b --json");
+    ck_assert_int_eq(o.action, OPTIONS_PS);
+    ck_assert_int_eq(o.json, 1);
+    ck_assert_str_eq(o.hosts, "a,b");
+    ok("hvdrun kill -p 22 0123456789ab cdef01");
+    ck_assert_int_eq(o.action, OPTIONS_KILL);
+    ck_assert_uint_eq(o.command.count, 2);
+    ok("hvdrun kill --all");
+    ck_assert_int_eq(o.all, 1);
+    ok("hvdrun clean --dry-run");
+    ck_assert_int_eq(o.action, OPTIONS_CLEAN);
+    ck_assert_int_eq(o.dry_run, 1);
+    ok("hvdrun doctor -H a ./train x");
+    ck_assert_int_eq(o.action, OPTIONS_DOCTOR);
+    ck_assert_uint_eq(o.command.count, 2);
+    ok("hvdrun ps --help");
+    ck_assert_int_eq(o.action, OPTIONS_HELP);
+    ok("hvdrun -np 2 ps");
+    ck_assert_int_eq(o.action, OPTIONS_RUN);
+    ck_assert_str_eq(o.command.items[0], "ps");
 }
 END_TEST
 
@@ -571,7 +628,10 @@ int main(void)
     tcase_add_test(t, compat_is_accepted_with_a_note);
     tcase_add_test(t, what_would_change_the_meaning_is_refused);
     tcase_add_test(t, tunables_without_effect_are_told);
-    tcase_add_test(t, wdir_that_may_not_be_searched);
+    tcase_add_test(t, reaching_hosts);
+    tcase_add_test(t, interfaces_add_up);
+    tcase_add_test(t, placement);
+    tcase_add_test(t, tools);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

@@ -3,6 +3,7 @@
 #include "lib/hosts/plan.h"
 #include "tests/unit/unit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct hostlist parse(const char *hosts)
@@ -28,19 +29,27 @@ static void check_rank(const struct plan *p, int rank, const char *host,
     ck_assert_int_eq(r->cross_size, cross_size);
 }
 
+static int make(const struct hostlist *l, int num_proc, struct plan *p,
+                struct hb_error *err)
+{
+    struct plan_options o = {.num_proc = num_proc};
+
+    return plan_make(l, &o, p, err);
+}
+
 START_TEST(test_two_equal_hosts)
 {
     struct hostlist l = parse("a:2,b:2");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 4, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 4, &p, NULL), 0);
     ck_assert_int_eq(p.size, 4);
     ck_assert_int_eq(p.host_count, 2);
     check_rank(&p, 0, "a", 0, 2, 0, 2);
     check_rank(&p, 1, "a", 1, 2, 0, 2);
     check_rank(&p, 2, "b", 0, 2, 1, 2);
     check_rank(&p, 3, "b", 1, 2, 1, 2);
-    ck_assert_int_eq(p.hosts[1].first_rank, 2);
+    ck_assert_int_eq(p.hosts[1].ranks[0], 2);
     ck_assert_int_eq(p.hosts[1].count, 2);
     ck_assert_int_eq(p.hosts[1].index, 1);
     plan_free(&p);
@@ -56,7 +65,7 @@ START_TEST(test_unequal_hosts)
     struct hostlist l = parse("a:1,b:2");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 3, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 3, &p, NULL), 0);
     check_rank(&p, 0, "a", 0, 1, 0, 2);
     check_rank(&p, 1, "b", 0, 2, 1, 2);
     check_rank(&p, 2, "b", 1, 2, 0, 1);
@@ -70,7 +79,7 @@ START_TEST(test_three_hosts_cross_ranks)
     struct hostlist l = parse("a:3,b:1,c:2");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 0, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
     ck_assert_int_eq(p.size, 6);
     check_rank(&p, 1, "a", 1, 3, 0, 2);
     check_rank(&p, 2, "a", 2, 3, 0, 1);
@@ -87,14 +96,14 @@ START_TEST(test_fewer_ranks_than_slots)
     struct hostlist l = parse("localhost:4");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 2, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 2, &p, NULL), 0);
     ck_assert_int_eq(p.size, 2);
     check_rank(&p, 1, "localhost", 1, 2, 0, 1);
     plan_free(&p);
     hostlist_free(&l);
     /* hosts that get nothing are not in the plan */
     l = parse("a:2,b:2,c:2");
-    ck_assert_int_eq(plan_make(&l, 3, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 3, &p, NULL), 0);
     ck_assert_int_eq(p.host_count, 2);
     check_rank(&p, 2, "b", 0, 1, 1, 2);
     check_rank(&p, 1, "a", 1, 2, 0, 1);
@@ -108,7 +117,7 @@ START_TEST(test_hosts_without_slots_have_one)
     struct hostlist l = parse("a,b,c");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 0, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
     ck_assert_int_eq(p.size, 3);
     check_rank(&p, 2, "c", 0, 1, 2, 3);
     plan_free(&p);
@@ -125,12 +134,13 @@ START_TEST(test_refusals)
     } cases[] = {
         {"localhost:2", 3,
          "-np 3: the hosts given have 2 slots (localhost:2); add slots or "
-         "lower -np"},
+         "lower -np, or give --oversubscribe"},
         {"a", 2,
-         "-np 2: the hosts given have 1 slot (a:1); add slots or lower -np"},
+         "-np 2: the hosts given have 1 slot (a:1); add slots or lower -np, "
+         "or give --oversubscribe"},
         {"a:1,b:2,c:3,d:4,e:5", 16,
          "-np 16: the hosts given have 15 slots (a:1, b:2, c:3, d:4, ...); "
-         "add slots or lower -np"},
+         "add slots or lower -np, or give --oversubscribe"},
         {"a", -1, "-np -1: give at least 1"},
         {"a:65536,b:65536", 65537,
          "-np 65537: at most 65536 ranks are possible"},
@@ -148,8 +158,7 @@ START_TEST(test_refusals)
         struct hb_error err = HB_ERROR_INIT;
         struct plan p;
 
-        ck_assert_int_eq(plan_make(&l, cases[i].num_proc, &p, &err),
-                         -HVD_EINVAL);
+        ck_assert_int_eq(make(&l, cases[i].num_proc, &p, &err), -HVD_EINVAL);
         ck_assert_str_eq(err.text, cases[i].text);
         hostlist_free(&l);
     }
@@ -161,8 +170,8 @@ START_TEST(test_no_host)
     struct hostlist none = HOSTLIST_INIT;
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&none, 0, &p, NULL), -HVD_EINVAL);
-    ck_assert_int_eq(plan_make(&none, 1, &p, NULL), -HVD_EINVAL);
+    ck_assert_int_eq(make(&none, 0, &p, NULL), -HVD_EINVAL);
+    ck_assert_int_eq(make(&none, 1, &p, NULL), -HVD_EINVAL);
 }
 END_TEST
 
@@ -171,7 +180,7 @@ START_TEST(test_largest_plan)
     struct hostlist l = parse("n[1-64]:1024");
     struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, 0, &p, NULL), 0);
+    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
     ck_assert_int_eq(p.size, PLAN_RANKS_MAX);
     check_rank(&p, PLAN_RANKS_MAX - 1, "n64", 1023, 1024, 63, 64);
     plan_free(&p);
@@ -179,10 +188,99 @@ START_TEST(test_largest_plan)
 }
 END_TEST
 
+/* In turns, until a host's slots are used up. */
+START_TEST(test_map_by_node)
+{
+    struct hostlist l = parse("a:3,b:1,c:2");
+    struct plan_options o = {.map = PLAN_MAP_NODE};
+    static const int on_a[] = {0, 3, 5}, on_c[] = {2, 4};
+    struct plan p;
+
+    ck_assert_int_eq(plan_make(&l, &o, &p, NULL), 0);
+    ck_assert_int_eq(p.size, 6);
+    check_rank(&p, 0, "a", 0, 3, 0, 3);
+    check_rank(&p, 1, "b", 0, 1, 1, 3);
+    check_rank(&p, 2, "c", 0, 2, 2, 3);
+    check_rank(&p, 3, "a", 1, 3, 0, 2);
+    check_rank(&p, 4, "c", 1, 2, 1, 2);
+    check_rank(&p, 5, "a", 2, 3, 0, 1);
+    ck_assert_mem_eq(p.hosts[0].ranks, on_a, sizeof(on_a));
+    ck_assert_mem_eq(p.hosts[2].ranks, on_c, sizeof(on_c));
+    plan_free(&p);
+    hostlist_free(&l);
+}
+END_TEST
+
+static void check_counts(const char *hosts, struct plan_options o,
+                         const char *expected)
+{
+    struct hostlist l = parse(hosts);
+    struct hb_error err = HB_ERROR_INIT;
+    char text[128] = "";
+    struct plan p;
+
+    ck_assert_msg(plan_make(&l, &o, &p, &err) == 0, "%s", err.text);
+    for (int i = 0; i < p.host_count; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s%s:%d", i ? "," : "",
+                 p.hosts[i].entry->name, p.hosts[i].count);
+    }
+    ck_assert_str_eq(text, expected);
+    plan_free(&p);
+    hostlist_free(&l);
+}
+
+START_TEST(test_npernode)
+{
+    check_counts("a:4,b:4", (struct plan_options){.npernode = 2}, "a:2,b:2");
+    check_counts("a:4,b:1", (struct plan_options){.npernode = 2}, "a:2,b:1");
+    check_counts("a:4,b:4", (struct plan_options){.num_proc = 3, .npernode = 2},
+                 "a:2,b:1");
+    check_counts("a:1,b:1",
+                 (struct plan_options){.npernode = 2, .oversubscribe = 1},
+                 "a:2,b:2");
+}
+END_TEST
+
+START_TEST(test_oversubscribe)
+{
+    struct plan_options o = {.num_proc = 7, .oversubscribe = 1};
+
+    check_counts("a:2,b:1", o, "a:4,b:3");
+    check_counts("a:4,b:4", (struct plan_options){.num_proc = 5}, "a:4,b:1");
+    o.map = PLAN_MAP_NODE;
+    check_counts("a:2,b:1", o, "a:4,b:3");
+}
+END_TEST
+
+/* max_slots bounds what --oversubscribe may do. */
+START_TEST(test_max_slots)
+{
+    static const char text[] = "a slots=1 max_slots=3\nb slots=1\n";
+    struct plan_options o = {.num_proc = 6, .oversubscribe = 1};
+    struct hostlist l = HOSTLIST_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct plan p;
+
+    ck_assert_int_eq(
+        hostlist_parse_file_text("f", text, sizeof(text) - 1, &l, NULL), 0);
+    ck_assert_int_eq(plan_make(&l, &o, &p, NULL), 0);
+    ck_assert_int_eq(p.hosts[0].count, 3);
+    ck_assert_int_eq(p.hosts[1].count, 3);
+    plan_free(&p);
+    o.npernode = 2;
+    ck_assert_int_eq(plan_make(&l, &o, &p, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "-np 6: the hosts given have 4 slots with "
+                               "--npernode 2 (a:1, b:1); add slots or lower "
+                               "-np");
+    hostlist_free(&l);
+}
+END_TEST
+
 static int make_small(void *arg)
 {
     struct plan p = {NULL, 0, NULL, 0};
-    int rc = plan_make(arg, 3, &p, NULL);
+    int rc = make(arg, 3, &p, NULL);
 
     plan_free(&p);
     return rc;
@@ -210,6 +308,10 @@ int main(void)
     tcase_add_test(c, test_refusals);
     tcase_add_test(c, test_no_host);
     tcase_add_test(c, test_largest_plan);
+    tcase_add_test(c, test_map_by_node);
+    tcase_add_test(c, test_npernode);
+    tcase_add_test(c, test_oversubscribe);
+    tcase_add_test(c, test_max_slots);
     tcase_add_test(c, test_allocation_failures);
     suite_add_tcase(s, c);
     return unit_run(s);

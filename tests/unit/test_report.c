@@ -7,8 +7,9 @@
 
 static struct host_entry entries[2] = {{.name = (char *)"a"},
                                        {.name = (char *)"b"}};
-static struct plan_host hosts[2] = {{&entries[0], 0, 0, 4},
-                                    {&entries[1], 1, 4, 4}};
+static int ranks_of[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+static struct plan_host hosts[2] = {{&entries[0], 0, &ranks_of[0], 4},
+                                    {&entries[1], 1, &ranks_of[4], 4}};
 static struct plan_rank ranks[8] = {
     {.rank = 0, .host = 0}, {.rank = 1, .host = 0}, {.rank = 2, .host = 0},
     {.rank = 3, .host = 0}, {.rank = 4, .host = 1}, {.rank = 5, .host = 1},

@@ -17,6 +17,8 @@ static void make_welcome(struct worker_welcome *m, uint32_t local_size)
     m->rank = 5 + m->local_rank;
     m->cross_rank = 1;
     m->cross_size = 3;
+    m->host_index = 1;
+    m->host_count = 3;
     m->cpus = 8;
     snprintf(m->host, sizeof(m->host), "node7.example.org");
     snprintf(m->job_id, sizeof(m->job_id), "0123456789abcdef");

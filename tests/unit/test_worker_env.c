@@ -19,14 +19,24 @@ static void teardown(void)
     hb_strv_free(&set_env);
 }
 
-static void common(char *const *inherited, int no_env)
+static void common_for(int remote, char *const *inherited, int no_env)
 {
-    const struct worker_env_config config = {inherited, no_env, &knobs,
-                                             &set_env};
+    const struct worker_env_config config = {
+        .inherited = inherited,
+        .no_env = no_env,
+        .remote = remote,
+        .knobs = &knobs,
+        .set_env = &set_env,
+    };
 
     hb_strv_free(&env);
     hb_error_clear(&err);
     ck_assert_int_eq(worker_env_common(&config, &env, &err), 0);
+}
+
+static void common(char *const *inherited, int no_env)
+{
+    common_for(0, inherited, no_env);
 }
 
 static void is(const char *name, const char *value)
@@ -57,6 +67,29 @@ START_TEST(inherited_passes)
         ck_assert_str_eq(env.items[i], inherited[i]);
     is("PYTHONUNBUFFERED", "1");
     ck_assert_uint_eq(env.count, 10);
+}
+END_TEST
+
+/* What -x says goes anywhere. */
+START_TEST(other_hosts_do_not_get_what_is_bound_to_this_one)
+{
+    char *inherited[] = {"PATH=/bin",      "HOME=/home/me",
+                         "USER=me",        "SSH_AUTH_SOCK=/tmp/s",
+                         "DISPLAY=:0",     "CUDA_VISIBLE_DEVICES=1",
+                         "SHELL=/bin/zsh", "X_CUDA_VISIBLE_DEVICES=1",
+                         "PWD=/here",      "XDG_RUNTIME_DIR=/run/user/1",
+                         "VISIBLE=1",      NULL};
+
+    hb_strv_add(&set_env, "DISPLAY=far:1");
+    common_for(1, inherited, 0);
+    is("PATH", "/bin");
+    is("VISIBLE", "1");
+    is("DISPLAY", "far:1");
+    is("HOME", NULL);
+    ck_assert_uint_eq(env.count, 4); /* and PYTHONUNBUFFERED */
+    common_for(1, inherited, 1);
+    is("HOME", NULL);
+    is("PATH", "/bin");
 }
 END_TEST
 
@@ -263,7 +296,10 @@ static struct plan plan;
 static void make_plan(const char *list, int num_proc)
 {
     ck_assert_msg(!hostlist_parse(list, &hosts, &err), "%s", err.text);
-    ck_assert_int_eq(plan_make(&hosts, num_proc, &plan, &err), 0);
+    ck_assert_int_eq(plan_make(&hosts,
+                               &(struct plan_options){.num_proc = num_proc},
+                               &plan, &err),
+                     0);
 }
 
 static void rank_env(int rank)
@@ -344,7 +380,8 @@ END_TEST
 START_TEST(out_of_memory)
 {
     char *inherited[] = {"A=1", "B=2", "C=3", NULL};
-    const struct worker_env_config config = {inherited, 0, &knobs, &set_env};
+    const struct worker_env_config config = {
+        .inherited = inherited, .knobs = &knobs, .set_env = &set_env};
     int failures = 0;
 
     hb_strv_add(&knobs, "HVD_CYCLE_TIME=1");
@@ -374,6 +411,7 @@ int main(void)
 
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, inherited_passes);
+    tcase_add_test(t, other_hosts_do_not_get_what_is_bound_to_this_one);
     tcase_add_test(t, bytes_are_kept);
     tcase_add_test(t, stale_variables_are_dropped);
     tcase_add_test(t, similar_names_pass);

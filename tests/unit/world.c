@@ -3,11 +3,9 @@
  * A world for tests: see world.h.  The agent is one poll loop over its
  * listening socket, the ranks' connections and their pidfds.
  */
-#include "tests/unit/world.h"
+#include "tests/unit/world_impl.h"
 
 #include "lib/base/clock.h"
-#include "lib/protocol/segment.h"
-#include "lib/protocol/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,36 +24,13 @@
 #include <unistd.h>
 
 enum {
-    CONNS_MAX = 4 * WORLD_RANKS_MAX,
     POLL_MS = 2, /* how soon world_board->kill_rank is seen */
     WORLD_LIMIT_S = 180,
 };
 
-struct conn {
-    int fd;
-    struct hb_buf in;
-    int rank;
-    uint32_t joined; /* the epoch it asked for and has not got, or 0 */
-    uint64_t segment_bytes;
-};
-
-struct agent {
-    struct world *world;
-    int listener;
-    char address[64]; /* as in HVD_RENDEZVOUS */
-    struct conn conns[CONNS_MAX];
-    int conn_count;
-    pid_t pids[WORLD_RANKS_MAX];
-    int pidfds[WORLD_RANKS_MAX];
-    int alive;
-    struct segment_head *head; /* of the latest epoch */
-    uint64_t head_bytes;
-};
-
 struct world_board *world_board;
 
-/* A world that cannot be made is a broken machine, not a test result. */
-static void need(int ok, const char *what)
+void world_need(int ok, const char *what)
 {
     if (ok)
         return;
@@ -63,27 +38,92 @@ static void need(int ok, const char *what)
     abort();
 }
 
+/* ---- Places --------------------------------------------------------- */
+
+static int host_of(const struct world *w, int rank)
+{
+    return w->place ? w->place[rank] - 'a' : 0;
+}
+
+const char *world_host(const struct world *w, int rank)
+{
+    static char name[16];
+
+    if (!w->place)
+        return "testhost";
+    snprintf(name, sizeof(name), "host-%c", w->place[rank]);
+    return name;
+}
+
+static int local_rank_of(const struct agent *a, int rank)
+{
+    const struct host *h = &a->hosts[host_of(a->world, rank)];
+    int local = 0;
+
+    while (h->ranks[local] != rank)
+        local++;
+    return local;
+}
+
+/* Hosts that have that local rank, up to a host. */
+static int cross_count(const struct agent *a, int local_rank, int hosts)
+{
+    int n = 0;
+
+    for (int i = 0; i < hosts; i++)
+        n += a->hosts[i].size > local_rank;
+    return n;
+}
+
+static void place_ranks(struct agent *a)
+{
+    for (int r = 0; r < a->world->size; r++) {
+        int host = host_of(a->world, r);
+        struct host *h = &a->hosts[host];
+
+        h->ranks[h->size++] = r;
+        if (host >= a->host_count)
+            a->host_count = host + 1;
+    }
+}
+
+/* What a rank is told of itself. */
+static void topology(const struct agent *a, int rank, struct worker_welcome *w)
+{
+    int host = host_of(a->world, rank), local = local_rank_of(a, rank);
+
+    w->rank = (uint32_t)rank;
+    w->size = (uint32_t)a->world->size;
+    w->local_rank = (uint32_t)local;
+    w->local_size = (uint32_t)a->hosts[host].size;
+    w->cross_rank = (uint32_t)cross_count(a, local, host);
+    w->cross_size = (uint32_t)cross_count(a, local, a->host_count);
+}
+
 /* ---- Ranks --------------------------------------------------------- */
 
-static void set_number(const char *name, int value)
+static void set_number(const char *name, uint32_t value)
 {
     char text[16];
 
-    snprintf(text, sizeof(text), "%d", value);
-    need(setenv(name, text, 1) == 0, "setenv");
+    snprintf(text, sizeof(text), "%u", value);
+    world_need(setenv(name, text, 1) == 0, "setenv");
 }
 
 static void rank_main(const struct agent *a, int rank)
 {
+    static struct worker_welcome w;
+
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(a->listener);
-    set_number("HVD_RANK", rank);
-    set_number("HVD_LOCAL_RANK", rank);
-    set_number("HVD_SIZE", a->world->size);
-    set_number("HVD_LOCAL_SIZE", a->world->size);
-    set_number("HVD_CROSS_RANK", 0);
-    set_number("HVD_CROSS_SIZE", 1);
-    need(setenv("HVD_RENDEZVOUS", a->address, 1) == 0, "setenv");
+    topology(a, rank, &w);
+    set_number("HVD_RANK", w.rank);
+    set_number("HVD_LOCAL_RANK", w.local_rank);
+    set_number("HVD_SIZE", w.size);
+    set_number("HVD_LOCAL_SIZE", w.local_size);
+    set_number("HVD_CROSS_RANK", w.cross_rank);
+    set_number("HVD_CROSS_SIZE", w.cross_size);
+    world_need(setenv("HVD_RENDEZVOUS", a->address, 1) == 0, "setenv");
     exit(a->world->body(rank, a->world->arg));
 }
 
@@ -93,39 +133,44 @@ static void start_ranks(struct agent *a)
     for (int r = 0; r < a->world->size; r++) {
         pid_t pid = fork();
 
-        need(pid >= 0, "fork");
+        world_need(pid >= 0, "fork");
         if (pid == 0)
             rank_main(a, r);
         a->pids[r] = pid;
         a->pidfds[r] = (int)syscall(SYS_pidfd_open, pid, 0);
-        need(a->pidfds[r] >= 0, "pidfd_open");
+        world_need(a->pidfds[r] >= 0, "pidfd_open");
         a->alive++;
     }
 }
 
+static void say_abort(struct agent *a, int rank, const char *text);
+
 static void tell_death(struct agent *a, int rank, int wait_status)
 {
+    const char *host = world_host(a->world, rank);
     char text[SEGMENT_TEXT_MAX];
 
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0)
         return;
     if (WIFSIGNALED(wait_status))
-        snprintf(text, sizeof(text),
-                 "rank %d on host testhost: killed by signal %d", rank,
-                 WTERMSIG(wait_status));
+        snprintf(text, sizeof(text), "rank %d on host %s: killed by signal %d",
+                 rank, host, WTERMSIG(wait_status));
     else
-        snprintf(text, sizeof(text), "rank %d on host testhost: exit status %d",
-                 rank, WEXITSTATUS(wait_status));
-    if (a->head)
-        segment_abort(a->head, (uint32_t)a->world->size, (uint32_t)rank,
-                      HVD_EPEER, text);
+        snprintf(text, sizeof(text), "rank %d on host %s: exit status %d", rank,
+                 host, WEXITSTATUS(wait_status));
+    for (int i = 0; i < a->host_count; i++)
+        if (a->hosts[i].head)
+            segment_abort(a->hosts[i].head, (uint32_t)a->hosts[i].size,
+                          (uint32_t)rank, HVD_EPEER, text);
+    if (a->host_count > 1)
+        say_abort(a, rank, text);
 }
 
 static void reap(struct agent *a, int rank)
 {
     int status = 0;
 
-    need(waitpid(a->pids[rank], &status, 0) == a->pids[rank], "waitpid");
+    world_need(waitpid(a->pids[rank], &status, 0) == a->pids[rank], "waitpid");
     close(a->pidfds[rank]);
     a->pidfds[rank] = -1;
     a->alive--;
@@ -135,7 +180,7 @@ static void reap(struct agent *a, int rank)
 
 /* ---- What the agent says ------------------------------------------- */
 
-static void say(const struct conn *c, const struct hb_buf *out, int fd)
+void world_say(const struct conn *c, const struct hb_buf *out, int fd)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -164,7 +209,7 @@ static uint32_t usable_cpus(void)
 {
     cpu_set_t set;
 
-    need(sched_getaffinity(0, sizeof(set), &set) == 0, "getaffinity");
+    world_need(sched_getaffinity(0, sizeof(set), &set) == 0, "getaffinity");
     return (uint32_t)CPU_COUNT(&set);
 }
 
@@ -172,27 +217,25 @@ static void say_welcome(const struct agent *a, const struct conn *c)
 {
     static struct worker_welcome w;
     const struct world *world = a->world;
+    const struct host *h = &a->hosts[host_of(world, c->rank)];
     struct hb_buf out = HB_BUF_INIT;
 
     memset(&w, 0, sizeof(w));
-    w.rank = w.local_rank = (uint32_t)c->rank;
-    w.size = w.local_size = w.local_count = (uint32_t)world->size;
-    w.cross_size = 1;
-    if (world->fault == WORLD_WRONG_SIZE)
-        w.size = ++w.local_size, w.local_count++;
-    w.cpus = world->cpus ? world->cpus : usable_cpus();
-    snprintf(w.host, sizeof(w.host), "testhost");
-    snprintf(w.job_id, sizeof(w.job_id), "0123456789abcdef");
+    topology(a, c->rank, &w);
+    w.local_count = w.local_size;
+    w.host_index = (uint32_t)host_of(world, c->rank);
+    w.host_count = (uint32_t)a->host_count;
     for (uint32_t i = 0; i < w.local_count; i++)
-        w.local_ranks[i] = i;
-    if (world->fault == WORLD_TWO_HOSTS) {
-        w.local_size = w.local_count = 1;
-        w.local_rank = 0;
-        w.local_ranks[0] = w.cross_rank = w.rank;
-        w.cross_size = w.size;
+        w.local_ranks[i] = (uint32_t)h->ranks[i];
+    if (world->fault == WORLD_WRONG_SIZE) {
+        w.local_ranks[w.local_count++] = w.size++;
+        w.local_size++;
     }
-    need(worker_encode_welcome(&out, &w) == 0, "welcome");
-    say(c, &out, -1);
+    w.cpus = world->cpus ? world->cpus : usable_cpus();
+    snprintf(w.host, sizeof(w.host), "%s", world_host(world, c->rank));
+    snprintf(w.job_id, sizeof(w.job_id), "0123456789abcdef");
+    world_need(worker_encode_welcome(&out, &w) == 0, "welcome");
+    world_say(c, &out, -1);
     hb_buf_free(&out);
 }
 
@@ -201,6 +244,7 @@ static void hang_up(struct conn *c)
     close(c->fd);
     c->fd = -1;
     c->joined = 0;
+    c->scope[0] = '\0';
     hb_buf_free(&c->in);
 }
 
@@ -215,12 +259,12 @@ static void answer_hello(struct agent *a, struct conn *c)
         hang_up(c);
         break;
     case WORLD_REFUSES:
-        need(worker_encode_refused(&out, "no such rank") == 0, "refused");
-        say(c, &out, -1);
+        world_need(worker_encode_refused(&out, "no such rank") == 0, "refused");
+        world_say(c, &out, -1);
         break;
     case WORLD_TALKS_RUBBISH:
-        need(hb_buf_puts(&out, "HTTP/1.1 400 Bad Request") == 0, "puts");
-        say(c, &out, -1);
+        world_need(hb_buf_puts(&out, "HTTP/1.1 400 Bad Request") == 0, "puts");
+        world_say(c, &out, -1);
         break;
     default:
         say_welcome(a, c);
@@ -228,43 +272,65 @@ static void answer_hello(struct agent *a, struct conn *c)
     hb_buf_free(&out);
 }
 
+static void say_abort(struct agent *a, int rank, const char *text)
+{
+    struct worker_abort m = {.rank = (uint32_t)rank};
+    struct hb_buf out = HB_BUF_INIT;
+
+    snprintf(m.text, sizeof(m.text), "%s", text);
+    world_need(worker_encode_abort(&out, &m) == 0, "abort");
+    for (int i = 0; i < a->conn_count; i++)
+        if (a->conns[i].fd >= 0 && a->conns[i].rank >= 0)
+            world_say(&a->conns[i], &out, -1);
+    hb_buf_free(&out);
+}
+
 /* ---- The segment --------------------------------------------------- */
 
-static int make_segment(struct agent *a, uint32_t epoch, uint64_t bytes)
+static int make_segment(struct agent *a, struct host *h, uint32_t epoch,
+                        uint64_t bytes)
 {
     int fd = memfd_create("world", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     uint64_t given = bytes;
 
     if (a->world->fault == WORLD_SMALL_SEGMENT)
         given -= 4096;
-    need(fd >= 0 && ftruncate(fd, (off_t)given) == 0, "memfd");
-    need(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "seal");
-    if (a->head)
-        munmap(a->head, a->head_bytes);
-    a->head_bytes = segment_head_bytes((uint32_t)a->world->size);
-    a->head =
-        mmap(NULL, a->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    need(a->head != MAP_FAILED, "mmap");
+    world_need(fd >= 0 && ftruncate(fd, (off_t)given) == 0, "memfd");
+    world_need(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
+               "seal");
+    if (h->head)
+        munmap(h->head, h->head_bytes);
+    h->head_bytes = segment_head_bytes((uint32_t)h->size);
+    h->head =
+        mmap(NULL, h->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    world_need(h->head != MAP_FAILED, "mmap");
     if (a->world->fault == WORLD_BAD_HEAD)
         epoch++;
-    segment_head_init(a->head, epoch, (uint32_t)a->world->size, bytes);
+    segment_head_init(h->head, epoch, (uint32_t)h->size, bytes);
     return fd;
 }
 
-static void hand_out(struct agent *a, uint32_t epoch, uint64_t bytes)
+/* A connection of a rank on that host that waits for that epoch. */
+static int waits(const struct agent *a, const struct conn *c, int host,
+                 uint32_t epoch)
+{
+    return c->joined == epoch && host_of(a->world, c->rank) == host;
+}
+
+static void hand_out(struct agent *a, int host, uint32_t epoch, uint64_t bytes)
 {
     struct worker_segment m = {epoch, bytes};
-    int fd = make_segment(a, epoch, bytes);
+    int fd = make_segment(a, &a->hosts[host], epoch, bytes);
     struct hb_buf out = HB_BUF_INIT;
 
-    need(worker_encode_segment(&out, &m) == 0, "segment");
+    world_need(worker_encode_segment(&out, &m) == 0, "segment");
     for (int i = 0; i < a->conn_count; i++) {
         struct conn *c = &a->conns[i];
 
-        if (c->joined != epoch)
+        if (!waits(a, c, host, epoch))
             continue;
         c->joined = 0;
-        say(c, &out, a->world->fault == WORLD_NO_MEMFD ? -1 : fd);
+        world_say(c, &out, a->world->fault == WORLD_NO_MEMFD ? -1 : fd);
         if (a->world->fault == WORLD_GONE)
             hang_up(c);
     }
@@ -272,14 +338,14 @@ static void hand_out(struct agent *a, uint32_t epoch, uint64_t bytes)
     close(fd);
 }
 
-static void joined(struct agent *a, uint32_t epoch, uint64_t bytes)
+static void joined(struct agent *a, int host, uint32_t epoch, uint64_t bytes)
 {
     int n = 0;
 
     for (int i = 0; i < a->conn_count; i++)
-        n += a->conns[i].joined == epoch;
-    if (n == a->world->size)
-        hand_out(a, epoch, bytes);
+        n += waits(a, &a->conns[i], host, epoch);
+    if (n == a->hosts[host].size)
+        hand_out(a, host, epoch, bytes);
 }
 
 /* ---- What the agent hears ------------------------------------------ */
@@ -292,21 +358,29 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
 
     switch (f->type) {
     case WORKER_HELLO:
-        need(worker_decode_hello(f->payload, f->len, &hello) == 0, "HELLO");
+        world_need(worker_decode_hello(f->payload, f->len, &hello) == 0,
+                   "HELLO");
         c->rank = (int)hello.rank;
         frame_done(&c->in, f);
         answer_hello(a, c);
         return;
     case WORKER_JOIN:
-        need(worker_decode_join(f->payload, f->len, &join) == 0, "JOIN");
+        world_need(worker_decode_join(f->payload, f->len, &join) == 0, "JOIN");
         c->joined = join.epoch;
         frame_done(&c->in, f);
-        joined(a, join.epoch, join.segment_bytes);
+        joined(a, host_of(a->world, c->rank), join.epoch, join.segment_bytes);
+        return;
+    case WORKER_ROUTES:
+        frame_done(&c->in, f);
+        world_answer_routes(a, c);
+        return;
+    case WORKER_RDV_FENCE:
+        world_hear_fence(a, c, f);
         return;
     default:
-        need(f->type == WORKER_LEAVE &&
-                 worker_decode_leave(f->payload, f->len, &epoch) == 0,
-             "LEAVE");
+        world_need(f->type == WORKER_LEAVE &&
+                       worker_decode_leave(f->payload, f->len, &epoch) == 0,
+                   "LEAVE");
         frame_done(&c->in, f);
     }
 }
@@ -321,7 +395,7 @@ static void read_conn(struct agent *a, struct conn *c)
         hang_up(c);
         return;
     }
-    need(hb_buf_append(&c->in, bytes, (size_t)n) == 0, "append");
+    world_need(hb_buf_append(&c->in, bytes, (size_t)n) == 0, "append");
     while (c->fd >= 0 && frame_decode(&c->in, 1 << 16, &f, NULL) == 1)
         hear(a, c, &f);
 }
@@ -334,13 +408,13 @@ static void accept_conn(struct agent *a)
         if (a->conns[i].fd < 0)
             c = &a->conns[i];
     if (!c) {
-        need(a->conn_count < CONNS_MAX, "too many connections");
+        world_need(a->conn_count < CONNS_MAX, "too many connections");
         c = &a->conns[a->conn_count++];
     }
     memset(c, 0, sizeof(*c));
     c->rank = -1;
     c->fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
-    need(c->fd >= 0, "accept");
+    world_need(c->fd >= 0, "accept");
 }
 
 /* ---- The loop ------------------------------------------------------ */
@@ -357,10 +431,10 @@ static void listen_on(struct agent *a)
     memcpy(sa.sun_path + 1, a->address + 6, len);
     len += (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
     a->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    need(a->listener >= 0 &&
-             bind(a->listener, (struct sockaddr *)&sa, len) == 0 &&
-             listen(a->listener, WORLD_RANKS_MAX) == 0,
-         "listen");
+    world_need(a->listener >= 0 &&
+                   bind(a->listener, (struct sockaddr *)&sa, len) == 0 &&
+                   listen(a->listener, WORLD_RANKS_MAX) == 0,
+               "listen");
 }
 
 static void turn(struct agent *a)
@@ -404,9 +478,10 @@ int world_run_with(struct world *w)
 
     memset(&a, 0, sizeof(a));
     a.world = w;
+    place_ranks(&a);
     world_board = mmap(NULL, sizeof(*world_board), PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    need(world_board != MAP_FAILED && w->size <= WORLD_RANKS_MAX, "mmap");
+    world_need(world_board != MAP_FAILED && w->size <= WORLD_RANKS_MAX, "mmap");
     listen_on(&a);
     start_ranks(&a);
     while (a.alive) {
@@ -420,8 +495,9 @@ int world_run_with(struct world *w)
         if (a.conns[i].fd >= 0)
             hang_up(&a.conns[i]);
     close(a.listener);
-    if (a.head)
-        munmap(a.head, a.head_bytes);
+    for (int i = 0; i < a.host_count; i++)
+        if (a.hosts[i].head)
+            munmap(a.hosts[i].head, a.hosts[i].head_bytes);
     munmap(world_board, sizeof(*world_board));
     for (int r = 0; r < w->size; r++)
         failed += w->wait_status[r] != 0;

@@ -32,7 +32,6 @@ enum world_fault {
     WORLD_TALKS_RUBBISH, /* answers with bytes that are no frame */
     WORLD_HANGS_UP,      /* closes after HELLO */
     WORLD_WRONG_SIZE,    /* says one rank more than the environment */
-    WORLD_TWO_HOSTS,     /* says that each rank is on a host of its own */
     WORLD_SMALL_SEGMENT, /* hands out a segment that is too small */
     WORLD_BAD_HEAD,      /* hands out a segment with another epoch's head */
     WORLD_NO_MEMFD,      /* sends SEGMENT without a descriptor */
@@ -54,11 +53,18 @@ struct world {
     void *arg;
     enum world_fault fault;
     uint32_t cpus; /* told to the ranks; 0: the truth */
+    /* One letter per rank: the host it is on, "a" for the first.  NULL: all
+     * on one.  The agent plays them all, each with its own segment; they are
+     * called host-a and so on, and the only one testhost. */
+    const char *place;
     /* Out: how each rank ended, as waitpid says. */
     int wait_status[WORLD_RANKS_MAX];
 };
 
 extern struct world_board *world_board; /* in the ranks and the test */
+
+/* The name of a rank's host. */
+const char *world_host(const struct world *w, int rank);
 
 /* Runs a world to its end: the number of ranks that did not exit with 0. */
 int world_run_with(struct world *w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks the socket on which an agent serves its workers:
+ * Attacks the socket on which an agent serves its workers, or a TCP port:
  *
- *     poke [-u UID] unix:@NAME|unix:PATH WHAT
+ *     poke [-u UID] unix:@NAME|unix:PATH|tcp:ADDRESS:PORT WHAT
  *
  * WHAT: `junk` random bytes; `huge` a header that announces a giant frame;
  * `cut` half a header, then the end; `flood` valid headers of unknown
@@ -13,7 +13,9 @@
 #include "lib/base/env.h"
 #include "lib/protocol/worker.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,32 +31,64 @@ static void die(const char *what)
     exit(99);
 }
 
-static int dial(const char *where)
+static int connect_to(const struct sockaddr *a, size_t len)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct timeval limit = {.tv_sec = 10};
-    size_t len;
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    int fd = socket(a->sa_family, SOCK_STREAM, 0);
 
     if (fd < 0)
         die("socket");
-    if (strncmp(where, "unix:", 5) || strlen(where) > sizeof(a.sun_path))
-        die(where);
-    where += 5;
-    len = strlen(where);
-    memcpy(a.sun_path, where, len);
-    if (where[0] == '@')
-        a.sun_path[0] = '\0';
-    else
-        len++;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    if (connect(fd, (struct sockaddr *)&a,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len))) {
+    if (connect(fd, a, (socklen_t)len)) {
         close(fd);
         return -1;
     }
     return fd;
+}
+
+static int dial_unix(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t len = strlen(path);
+
+    if (len >= sizeof(a.sun_path))
+        die(path);
+    memcpy(a.sun_path, path, len);
+    if (path[0] == '@')
+        a.sun_path[0] = '\0';
+    else
+        len++;
+    return connect_to((struct sockaddr *)&a,
+                      offsetof(struct sockaddr_un, sun_path) + len);
+}
+
+static int dial_tcp(const char *where)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    char address[INET_ADDRSTRLEN];
+    const char *colon = strchr(where, ':');
+    int64_t port = 0;
+
+    if (!colon || colon - where >= (ptrdiff_t)sizeof(address))
+        die(where);
+    memcpy(address, where, (size_t)(colon - where));
+    address[colon - where] = '\0';
+    if (inet_pton(AF_INET, address, &a.sin_addr) != 1 ||
+        hb_parse_i64(colon + 1, 1, 65535, &port, NULL) < 0)
+        die(where);
+    a.sin_port = htons((uint16_t)port);
+    return connect_to((struct sockaddr *)&a, sizeof(a));
+}
+
+static int dial(const char *where)
+{
+    if (!strncmp(where, "unix:", 5))
+        return dial_unix(where + 5);
+    if (!strncmp(where, "tcp:", 4))
+        return dial_tcp(where + 4);
+    die(where);
+    return -1;
 }
 
 static void compose(const char *what, struct hb_buf *out)

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rendezvous at the worker endpoint: frames to requests, replies to
+ * frames.  RDV_FENCE is a fence of all ranks, with an answer of its own
+ * form; its ids are the connection's own, above those of RDV. */
+#include "lib/agent/endpoint_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <stdio.h>
+
+enum { ID_FENCE = UINT32_MAX };
+
+static void on_ask(void *arg, const struct rdv_request *m)
+{
+    struct endpoint *e = arg;
+
+    if (e->ask)
+        e->ask(e->ask_arg, m);
+}
+
+/* RDV_FENCED from a reply's records. */
+static int encode_fenced(struct hb_buf *out, const char *scope,
+                         const struct rdv_reply *m)
+{
+    struct rdv_record record;
+    struct hb_reader r;
+    uint32_t count = 0;
+    size_t bytes = 0;
+    int rc;
+
+    hb_reader_init(&r, m->value, m->len);
+    while ((rc = rdv_next_record(&r, &record)) > 0) {
+        count++;
+        bytes += record.len;
+    }
+    if (rc == 0)
+        rc = worker_begin_fenced(out, scope, count, bytes);
+    if (rc < 0)
+        return rc;
+    hb_reader_init(&r, m->value, m->len);
+    while (rdv_next_record(&r, &record) > 0)
+        worker_put_fenced(out, record.rank, record.value, record.len);
+    return 0;
+}
+
+static void fenced(struct endpoint_conn *c, const struct rdv_reply *m)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    char text[WORKER_TEXT_MAX];
+
+    if (m->status == 0 && encode_fenced(&out, c->fence, m) == 0) {
+        conn_queue(c, &out);
+    } else {
+        snprintf(text, sizeof(text), "%.*s", (int)m->len,
+                 m->status ? (const char *)m->value : "malformed fence");
+        conn_refuse(c, text);
+    }
+    hb_buf_free(&out);
+}
+
+static void on_reply(void *arg, int slot, const struct rdv_reply *m)
+{
+    struct endpoint *e = arg;
+    struct endpoint_conn *c = e->slots[slot].conn;
+    struct hb_buf out = HB_BUF_INIT;
+
+    if (!c)
+        return;
+    if (m->id == ID_FENCE) {
+        fenced(c, m);
+        return;
+    }
+    hb_must(rdv_encode_reply(&out, WORKER_RDV_REPLY, m));
+    conn_queue(c, &out);
+    hb_buf_free(&out);
+}
+
+void rdv_init(struct endpoint *e)
+{
+    struct relay_config config = {
+        .job = e->job, .ask = on_ask, .reply = on_reply, .arg = e};
+
+    relay_init(&e->relay, &config);
+}
+
+int rdv_frame(struct endpoint_conn *c, const struct frame *f)
+{
+    struct relay *relay = &c->endpoint->relay;
+    struct worker_value value;
+    struct rdv_request m;
+    int rc = -HVD_EPROTO;
+
+    if (!c->endpoint->ask)
+        return rc;
+    if (f->type == WORKER_RDV) {
+        rc = rdv_decode_request(f->payload, f->len, RDV_VALUE_MAX, &m);
+        if (rc == 0 && m.id == ID_FENCE)
+            rc = -HVD_EPROTO;
+    } else if (f->type == WORKER_RDV_FENCE) {
+        rc = worker_decode_fence(f->payload, f->len, c->fence, &value);
+        m = (struct rdv_request){.id = ID_FENCE,
+                                 .op = RDV_FENCE,
+                                 .value = value.value,
+                                 .len = value.len};
+        snprintf(m.scope, sizeof(m.scope), "%s", c->fence);
+    }
+    return rc < 0 ? rc : relay_request(relay, c->slot, &m);
+}
+
+void endpoint_set_rendezvous(struct endpoint *e,
+                             void (*ask)(void *arg,
+                                         const struct rdv_request *m),
+                             void *arg)
+{
+    e->ask = ask;
+    e->ask_arg = arg;
+}
+
+void endpoint_answer(struct endpoint *e, const struct rdv_reply *m)
+{
+    relay_answer(&e->relay, m);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fences: every member gives a value, and who asked gets all of them when
+ * the last has come.  A request holds the records of one host's members;
+ * a fence is answered once per request.
+ */
+#include "lib/rendezvous/store_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <string.h>
+
+static void fence_free(struct rdv_store *s, struct fence *f)
+{
+    struct fence **at = &s->fences;
+
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    s->bytes -= f->bytes;
+    for (uint32_t i = 0; i < f->count; i++)
+        hb_buf_free(&f->values[i]);
+    hb_free(f->values);
+    hb_free(f->has);
+    hb_free(f->members);
+    hb_free(f->askers);
+    hb_free(f->scope);
+    hb_free(f);
+}
+
+static uint32_t member(const struct fence *f, uint32_t place)
+{
+    return f->members ? f->members[place] : place;
+}
+
+/* The place of a rank among the members, or -1. */
+static int64_t place_of(const struct fence *f, uint32_t rank)
+{
+    uint32_t low = 0, high = f->count;
+
+    if (!f->members)
+        return rank < f->count ? (int64_t)rank : -1;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+
+        if (f->members[mid] < rank)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < f->count && f->members[low] == rank ? (int64_t)low : -1;
+}
+
+static int same_members(const struct fence *f, const struct rdv_request *m)
+{
+    if (!f->members)
+        return m->member_count == 0;
+    if (m->member_count != f->count)
+        return 0;
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->members[i] != rdv_member(m, i))
+            return 0;
+    return 1;
+}
+
+static struct fence *fence_new(struct rdv_store *s,
+                               const struct rdv_request *m)
+{
+    struct fence *f = hb_xcalloc(1, sizeof(*f));
+
+    f->scope = hb_xstrdup(m->scope);
+    f->count = m->member_count ? m->member_count : (uint32_t)s->config.ranks;
+    if (m->member_count) {
+        f->members = hb_xcalloc(f->count, sizeof(*f->members));
+        for (uint32_t i = 0; i < f->count; i++)
+            f->members[i] = rdv_member(m, i);
+    }
+    f->values = hb_xcalloc(f->count, sizeof(*f->values));
+    f->has = hb_xcalloc(f->count, 1);
+    f->next = s->fences;
+    s->fences = f;
+    return f;
+}
+
+static struct fence *fence_find(struct rdv_store *s, const char *scope)
+{
+    struct fence *f = s->fences;
+
+    while (f && strcmp(f->scope, scope))
+        f = f->next;
+    return f;
+}
+
+/* A member that will not come, or NULL. */
+static const char *missing(const struct rdv_store *s, const struct fence *f)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        if (!f->has[i] && s->gone[member(f, i)])
+            return s->gone[member(f, i)];
+    return NULL;
+}
+
+static void fence_fail(struct rdv_store *s, struct fence *f, int status,
+                       const char *text)
+{
+    for (size_t i = 0; i < f->asker_count; i++)
+        store_refuse(s, f->askers[i].origin, f->askers[i].id, status, "%s",
+                     text);
+    fence_free(s, f);
+}
+
+static void fence_finish(struct rdv_store *s, struct fence *f)
+{
+    struct hb_buf all = HB_BUF_INIT;
+
+    for (uint32_t i = 0; i < f->count; i++)
+        hb_must(rdv_put_record(&all, member(f, i), hb_buf_data(&f->values[i]),
+                               hb_buf_len(&f->values[i])));
+    s->version++;
+    if (hb_buf_len(&all) > FRAME_PAYLOAD_MAX - 64)
+        fence_fail(s, f, HVD_ENOMEM, "the fence's values are too large");
+    else {
+        for (size_t i = 0; i < f->asker_count; i++)
+            store_reply(s, f->askers[i].origin, f->askers[i].id, s->version,
+                        hb_buf_data(&all), hb_buf_len(&all));
+        fence_free(s, f);
+    }
+    hb_buf_free(&all);
+}
+
+static void add_asker(struct fence *f, int origin, uint32_t id)
+{
+    if (f->asker_count == f->asker_cap) {
+        f->asker_cap = f->asker_cap ? 2 * f->asker_cap : 8;
+        f->askers = hb_xrealloc_array(f->askers, f->asker_cap,
+                                      sizeof(*f->askers));
+    }
+    f->askers[f->asker_count++] = (struct asker){origin, id};
+}
+
+/* All records or none: 0, or a status with *text set. */
+static int check_records(const struct rdv_store *s, const struct fence *f,
+                         const struct rdv_request *m, const char **text)
+{
+    struct hb_reader r;
+    struct rdv_record record;
+    int64_t last = -1;
+    int rc;
+
+    hb_reader_init(&r, m->value, m->len);
+    while ((rc = rdv_next_record(&r, &record)) > 0) {
+        int64_t place = place_of(f, record.rank);
+
+        *text = "a rank that is no member contributes to the fence";
+        if (place < 0)
+            return HVD_ENOTMEMBER;
+        *text = "a rank contributes to the fence twice";
+        if (f->has[place] || place <= last)
+            return HVD_EDUPNAME;
+        last = place;
+    }
+    *text = "malformed records";
+    if (rc < 0 || last < 0)
+        return HVD_EPROTO;
+    *text = "the job's store is full";
+    return s->bytes + m->len > s->config.bytes_max ? HVD_ENOMEM : 0;
+}
+
+static void add_records(struct rdv_store *s, struct fence *f,
+                        const struct rdv_request *m)
+{
+    struct hb_reader r;
+    struct rdv_record record;
+
+    hb_reader_init(&r, m->value, m->len);
+    while (rdv_next_record(&r, &record) > 0) {
+        int64_t place = place_of(f, record.rank);
+
+        if (record.len)
+            hb_must(hb_buf_append(&f->values[place], record.value,
+                                  record.len));
+        f->has[place] = 1;
+        f->arrived++;
+    }
+    f->bytes += m->len;
+    s->bytes += m->len;
+}
+
+static int members_exist(const struct rdv_store *s,
+                         const struct rdv_request *m)
+{
+    return m->member_count == 0 ||
+           rdv_member(m, m->member_count - 1) < (uint32_t)s->config.ranks;
+}
+
+void fence_request(struct rdv_store *s, int origin,
+                   const struct rdv_request *m)
+{
+    struct fence *f = fence_find(s, m->scope);
+    const char *text = "a member of the fence is no rank of the job";
+    int status = members_exist(s, m) ? 0 : HVD_EINVAL;
+
+    if (status == 0 && f && !same_members(f, m)) {
+        text = "ranks name different members of one fence";
+        status = HVD_EMISMATCH;
+    }
+    if (status == 0) {
+        if (!f)
+            f = fence_new(s, m);
+        status = check_records(s, f, m, &text);
+    }
+    if (status) {
+        store_refuse(s, origin, m->id, status, "fence %.100s: %s", m->scope,
+                     text);
+        if (f && f->asker_count == 0)
+            fence_free(s, f);
+        return;
+    }
+    add_records(s, f, m);
+    add_asker(f, origin, m->id);
+    text = missing(s, f);
+    if (text)
+        fence_fail(s, f, HVD_EPEER, text);
+    else if (f->arrived == f->count)
+        fence_finish(s, f);
+}
+
+/* What was contributed stays. */
+void fence_cancel(struct rdv_store *s, int origin, const uint32_t *id)
+{
+    for (struct fence *f = s->fences; f; f = f->next) {
+        size_t kept = 0;
+
+        for (size_t i = 0; i < f->asker_count; i++)
+            if (f->askers[i].origin != origin ||
+                (id && f->askers[i].id != *id))
+                f->askers[kept++] = f->askers[i];
+        f->asker_count = kept;
+    }
+}
+
+void fence_rank_gone(struct rdv_store *s, int rank)
+{
+    struct fence *f, *next;
+
+    for (f = s->fences; f; f = next) {
+        int64_t place = place_of(f, (uint32_t)rank);
+
+        next = f->next;
+        if (place >= 0 && !f->has[place])
+            fence_fail(s, f, HVD_EPEER, s->gone[rank]);
+    }
+}
+
+void fence_free_all(struct rdv_store *s)
+{
+    while (s->fences)
+        fence_free(s, s->fences);
+}

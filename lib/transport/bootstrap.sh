@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2154 # m n h a p and cpu() are put in front
+#
+# What a host's shell runs to become the agent; see bootstrap.h.  This is
+# the inside of one compound command: a shell has read it to its end before
+# it runs any of it, and the agent follows on the same stdin.  Comments that
+# fill a line are not sent.
+#
+# m marker, n size, h hash, a name of the agent's file; p path of an agent
+# that is installed; cpu MACHINE: does it run here?
+#
+# The agent is kept in the first of $XDG_CACHE_HOME/hvd, ~/.cache/hvd and
+# /tmp/hvd-UID that is a directory of this user with mode 0700, no symbolic
+# link, and that programs can be run from; else in a new one that the agent
+# removes when it starts.  Work is done from inside a directory, so that what
+# was checked cannot be exchanged.  It is written under another name, checks
+# itself, and is renamed; the four builds used last are kept.
+
+say() { printf '\nhvd:%s %s\n' "$m" "$*"; }
+fail() {
+    say fail "$@"
+    exit 1
+}
+[ ! -t 0 ] || fail tty .
+
+if [ -n "$p" ]; then
+    case $p in
+    [~]/*) p=$HOME/${p#??} ;;
+    */*) ;;
+    *)
+        q=$(command -v "$p") || fail noagent "$p"
+        p=$q
+        ;;
+    esac
+    [ -f "$p" ] || fail noagent "$p"
+    [ -x "$p" ] || fail noexec "$p"
+    say run
+    exec "$p"
+fi
+
+k=$(uname -sm)
+case $k in
+Linux\ *) cpu "${k#* }" || fail cpu "${k#* }" ;;
+*) fail os "$k" ;;
+esac
+w=$PWD u=$(umask) why=
+umask 077
+
+run() {
+    umask "$u"
+    say run
+    exec "./$a" "$@" "$w"
+}
+
+# Is the current directory, entered as $1, only ours?
+private() {
+    [ ! -L "$1" ] && [ -O . ] && case $(LC_ALL=C ls -ldn .) in
+    drwx--[-S]---*) ;;
+    *) false ;;
+    esac
+}
+
+# One ls for the directory's mode and the file's size: this is what every
+# start waits for.
+have() {
+    cd "$1" 2>/dev/null && [ ! -L "$1" ] && [ -O . ] &&
+        [ -f "$a" ] && [ ! -L "$a" ] && [ -O "$a" ] && [ -x "$a" ] &&
+        case $(LC_ALL=C ls -ldn . "$a" | {
+            read -r q x && read -r x x x x s x && echo "$q $s"
+        }) in
+        drwx--[-S]---*" $n") ;;
+        *) false ;;
+        esac
+}
+
+# $d cannot be used, because of $1, of which the words after the last colon
+# are told.
+miss() {
+    why="$why$d: ${1##*: }; "
+    rm -f "$t"
+    cd /
+    [ ! -O "$d" ] || rmdir "$d" 2>/dev/null
+}
+
+# cat may end early where the disk is full: the rest must still be read, or
+# it would be taken for the next answer.
+receive() {
+    head -c "$n" | {
+        LC_ALL=C cat 2>&1 >"$t" || {
+            cat >/dev/null
+            false
+        }
+    }
+}
+
+prune() {
+    # shellcheck disable=SC2012 # names are ours
+    ls -t | {
+        i=0
+        while read -r f; do
+            case $f in
+            hvd-agent-*)
+                i=$((i + 1))
+                [ $i -le 4 ] || rm -f "$f"
+                ;;
+            esac
+        done
+    }
+    find . -name '.push-*' -mtime +0 -exec rm -f {} \; 2>/dev/null
+}
+
+# Is there a place for it in $d?  Enters it; else e says why not.
+enter() {
+    e=$(LC_ALL=C mkdir -p "$d" 2>&1) || return
+    e='cannot be entered'
+    cd "$d" 2>/dev/null || return
+    [ "$d" = "$z" ] || [ -L "$d" ] || [ ! -O . ] || chmod 700 .
+    e='is not a private directory of this user'
+    private "$d" || return
+    e=$({ echo '#!/bin/sh' | LC_ALL=C cat >"$t" && chmod 700 "$t"; } 2>&1) ||
+        return
+    e='no program can be run there (noexec)'
+    "./$t" 2>/dev/null
+}
+
+# Takes the agent from stdin into the current directory; e as above.
+take() {
+    e=$(receive) || return
+    e='it did not arrive whole'
+    [ "$(wc -c <"$t")" -eq "$n" ] || return
+    e=$("./$t" --check "$h" 2>&1 </dev/null) || return
+    e=$(LC_ALL=C mv -f "$t" "$a" 2>&1)
+}
+
+# Keeps the agent in $1 and becomes it, with $2; returns where that cannot
+# be.
+attempt() {
+    d=$1
+    if enter; then
+        say want
+        if take; then
+            prune
+            run "$2"
+        fi
+    fi
+    miss "${e:-it does not run}"
+}
+
+t=.push-$m x='' y='' z=/tmp/hvd-$(id -u)
+case ${XDG_CACHE_HOME-} in
+/*) x=$XDG_CACHE_HOME/hvd ;;
+esac
+case ${HOME-} in
+/*) y=$HOME/.cache/hvd ;;
+esac
+for d in "$x" "$y" "$z"; do
+    [ -z "$d" ] || ! have "$d" || run --pushed
+done
+for d in "$x" "$y" "$z"; do
+    [ -z "$d" ] || attempt "$d" --pushed
+done
+for d in ${TMPDIR:+"$TMPDIR"} /tmp /var/tmp /dev/shm; do
+    if e=$(LC_ALL=C mktemp -d "$d/hvd-XXXXXX" 2>&1); then
+        attempt "$e" --remove-self
+    else
+        miss "$e"
+    fi
+done
+fail place "${why%; }"

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Child processes; see child.h.
+ *
+ * They are started with posix_spawn, which shares the parent's memory until
+ * the exec and so costs the same however large the parent is, and which
+ * reports a failed exec to the caller.
+ */
+#include "lib/transport/child.h"
+
+#include "lib/base/alloc.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    CHILD_STDERR_BYTES = 4 << 10,
+    CHILD_STDERR_CHUNKS = 16,
+    CHILD_TERM_MS = 500, /* from SIGTERM to SIGKILL */
+};
+
+struct child {
+    struct child_config config;
+    pid_t pid; /* -1: reaped */
+    int err_fd, pidfd;
+    uv_poll_t err_io, exit_io;
+    uv_timer_t kill_timer;
+    int handles; /* not yet closed */
+    int closing; /* child_close was called */
+    int termed;  /* SIGTERM was sent */
+};
+
+/* ---- Closing ---- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void child_free(struct child *c)
+{
+    close_fd(&c->err_fd);
+    close_fd(&c->pidfd);
+    hb_free(c);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct child *c = handle->data;
+    void (*on_close)(void *arg) = c->config.on_close;
+    void *arg = c->config.arg;
+
+    if (--c->handles > 0)
+        return;
+    child_free(c);
+    on_close(arg);
+}
+
+/* Called once: when reaped and closed, in whichever order. */
+static void child_release(struct child *c)
+{
+    uv_close((uv_handle_t *)&c->err_io, on_handle_closed);
+    uv_close((uv_handle_t *)&c->exit_io, on_handle_closed);
+    uv_close((uv_handle_t *)&c->kill_timer, on_handle_closed);
+}
+
+static void child_kill(struct child *c, int signo)
+{
+    kill(c->config.group ? -c->pid : c->pid, signo);
+}
+
+static void on_kill_timer(uv_timer_t *timer)
+{
+    struct child *c = timer->data;
+
+    if (c->config.group && !c->termed) {
+        c->termed = 1;
+        child_kill(c, SIGTERM);
+        child_kill(c, SIGCONT);
+        uv_timer_start(&c->kill_timer, on_kill_timer, CHILD_TERM_MS, 0);
+        return;
+    }
+    hb_log(c->config.log, c->termed ? HB_LOG_DEBUG : HB_LOG_WARNING,
+           "host %s: the %s (pid %d) did not end; killing it", c->config.host,
+           c->config.what, (int)c->pid);
+    child_kill(c, SIGKILL);
+}
+
+void child_close(struct child *c, int wait_ms)
+{
+    int first = !c->closing;
+
+    c->closing = 1;
+    if (c->pid < 0) {
+        if (first)
+            child_release(c);
+        return;
+    }
+    child_kill(c, SIGCONT); /* a stopped one could not end */
+    if (first ||
+        (!c->termed && uv_timer_get_due_in(&c->kill_timer) > (uint64_t)wait_ms))
+        uv_timer_start(&c->kill_timer, on_kill_timer, (uint64_t)wait_ms, 0);
+}
+
+/* ---- What it says and how it ends ---- */
+
+/* No more at a time than a pipe holds: a flood must not hold the loop. */
+static void child_read_stderr(struct child *c)
+{
+    char chunk[CHILD_STDERR_BYTES];
+    ssize_t n = 1;
+
+    for (int i = 0; i < CHILD_STDERR_CHUNKS && n > 0; i++) {
+        n = read(c->err_fd, chunk, sizeof(chunk));
+        if (n > 0)
+            c->config.on_stderr(c->config.arg, chunk, (size_t)n);
+    }
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        uv_poll_stop(&c->err_io);
+}
+
+static void on_err_io(uv_poll_t *io, int status, int events)
+{
+    (void)events;
+    if (status < 0)
+        uv_poll_stop(io);
+    else
+        child_read_stderr(io->data);
+}
+
+static void log_exit(const struct child *c, int wstatus)
+{
+    if (WIFSIGNALED(wstatus))
+        hb_log(c->config.log, HB_LOG_DEBUG,
+               "host %s: %s pid %d was killed by signal %d", c->config.host,
+               c->config.what, (int)c->pid, WTERMSIG(wstatus));
+    else
+        hb_log(c->config.log, HB_LOG_DEBUG, "host %s: %s pid %d exited %d",
+               c->config.host, c->config.what, (int)c->pid,
+               WEXITSTATUS(wstatus));
+}
+
+static void on_exit_io(uv_poll_t *io, int status, int events)
+{
+    struct child *c = io->data;
+    int closing = c->closing, wstatus = 0;
+
+    (void)status;
+    (void)events;
+    /* Until it is reaped its group cannot be another's. */
+    if (c->termed)
+        child_kill(c, SIGKILL);
+    if (waitpid(c->pid, &wstatus, WNOHANG) == 0)
+        return;
+    uv_poll_stop(io);
+    uv_timer_stop(&c->kill_timer);
+    child_read_stderr(c);
+    log_exit(c, wstatus);
+    c->pid = -1;
+    c->config.on_exit(c->config.arg, wstatus);
+    if (closing)
+        child_release(c);
+}
+
+/* ---- Opening ---- */
+
+static int spawn_limited(pid_t *pid, const struct child_config *config,
+                         const posix_spawn_file_actions_t *files,
+                         const posix_spawnattr_t *attr)
+{
+    struct rlimit ours;
+    int rc;
+
+    if (config->nofile) {
+        getrlimit(RLIMIT_NOFILE, &ours);
+        setrlimit(RLIMIT_NOFILE, config->nofile);
+    }
+    if (config->path)
+        rc = posix_spawn(pid, config->path, files, attr, config->argv, environ);
+    else
+        rc = posix_spawnp(pid, config->argv[0], files, attr, config->argv,
+                          environ);
+    if (config->nofile)
+        setrlimit(RLIMIT_NOFILE, &ours);
+    return rc;
+}
+
+/* SIGPIPE and SIGXFSZ are ignored in this process, and some signals are
+ * blocked: nobody shall inherit that. */
+static int set_attributes(posix_spawnattr_t *attr)
+{
+    sigset_t reset, none;
+    int rc;
+
+    sigemptyset(&none);
+    sigemptyset(&reset);
+    sigaddset(&reset, SIGPIPE);
+    sigaddset(&reset, SIGXFSZ);
+    rc = posix_spawnattr_setsigdefault(attr, &reset);
+    if (!rc)
+        rc = posix_spawnattr_setsigmask(attr, &none);
+    if (!rc)
+        rc = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGDEF |
+                                                POSIX_SPAWN_SETSIGMASK |
+                                                POSIX_SPAWN_SETSID);
+    return rc;
+}
+
+static int child_spawn(const struct child_config *config, int fd, int err_fd,
+                       pid_t *pid)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    int rc = posix_spawn_file_actions_init(&files);
+
+    if (rc)
+        return rc;
+    rc = posix_spawnattr_init(&attr);
+    if (rc)
+        goto out;
+    rc = set_attributes(&attr);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&files, fd, 0);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&files, fd, 1);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&files, err_fd, 2);
+    if (!rc)
+        rc = spawn_limited(pid, config, &files, &attr);
+    posix_spawnattr_destroy(&attr);
+out:
+    posix_spawn_file_actions_destroy(&files);
+    return rc;
+}
+
+static void init_poll(struct child *c, uv_poll_t *io, int fd, uv_poll_cb cb)
+{
+    int rc = uv_poll_init(c->config.loop, io, fd);
+
+    assert(rc == 0); /* pipes and pidfds can be polled */
+    (void)rc;
+    io->data = c;
+    c->handles++;
+    uv_poll_start(io, UV_READABLE, cb);
+}
+
+static void init_handles(struct child *c)
+{
+    init_poll(c, &c->err_io, c->err_fd, on_err_io);
+    init_poll(c, &c->exit_io, c->pidfd, on_exit_io);
+    uv_timer_init(c->config.loop, &c->kill_timer);
+    c->kill_timer.data = c;
+    c->handles++;
+}
+
+int child_open(const struct child_config *config, int fd, struct child **out)
+{
+    struct child *c = hb_xcalloc(1, sizeof(*c));
+    int errs[2] = {-1, -1};
+    int rc;
+
+    c->config = *config;
+    c->pid = c->err_fd = c->pidfd = -1;
+    if (pipe2(errs, O_CLOEXEC) < 0) {
+        rc = errno;
+        goto out;
+    }
+    rc = child_spawn(config, fd, errs[1], &c->pid);
+    if (rc)
+        goto out;
+    c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+    if (c->pidfd < 0) {
+        rc = errno;
+        kill(c->pid, SIGKILL);
+        waitpid(c->pid, NULL, 0);
+        goto out;
+    }
+    c->err_fd = errs[0];
+    errs[0] = -1;
+    c->config.argv = NULL;
+    init_handles(c);
+    *out = c;
+    c = NULL;
+out:
+    close_fd(&errs[0]);
+    close_fd(&errs[1]);
+    if (c)
+        child_free(c);
+    return -rc;
+}

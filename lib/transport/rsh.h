@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The --rsh template: words for a command that runs /bin/sh on a host.
+ * Pure.
+ *
+ *     kubectl exec -i {host} --       ssh -p {port} -l {user} {host}
+ *
+ * Words are split as a shell does: at blanks, with '...', "..." and
+ * backslash; no shell is run, and $ and ` mean nothing.  {host}, {user} and
+ * {port} are replaced inside words after the splitting.  Without {host} the
+ * host is appended; then comes /bin/sh.
+ */
+#ifndef HVD_TRANSPORT_RSH_H
+#define HVD_TRANSPORT_RSH_H
+
+#include "lib/base/error.h"
+#include "lib/base/strv.h"
+
+/* 0, -HVD_EINVAL with a line in err that names --rsh, or -HVD_ENOMEM. */
+int rsh_parse(const char *template, struct hb_strv *words,
+              struct hb_error *err);
+
+/* Appends the command for a host to argv.  As above; -HVD_EINVAL for a host
+ * or user that could be taken for an option. */
+int rsh_argv(const struct hb_strv *words, const char *host, const char *user,
+             int port, struct hb_strv *argv, struct hb_error *err);
+
+#endif

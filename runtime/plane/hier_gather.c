@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allgather over hosts, in rounds; see hier.h.
+ *
+ * What the local ranks of a host send, one after the other, is the host's
+ * stream.  In round i every host contributes the i-th piece of its stream.
+ * All pieces of a round lie one after the other, by host, in the scratch
+ * memory, from where each rank copies them to their places in recvbuf.
+ */
+#include <endian.h>
+#include <string.h>
+
+#include "runtime/plane/hier_impl.h"
+
+static uint64_t bytes_of(const struct hvd__hier *h, int host, int local_rank)
+{
+    return h->counts[hvd__map_rank(h->map, host, local_rank)];
+}
+
+static size_t piece_bytes(const struct hvd__hier *h, int host)
+{
+    uint64_t begin = (uint64_t)h->round * h->stride;
+    uint64_t left =
+        h->host_bytes[host] > begin ? h->host_bytes[host] - begin : 0;
+
+    return left < h->stride ? (size_t)left : h->stride;
+}
+
+static unsigned char *piece_at(const struct hvd__hier *h, int host)
+{
+    unsigned char *at = h->scratch;
+
+    for (int i = 0; i < host; i++)
+        at += piece_bytes(h, i);
+    return at;
+}
+
+/* What a local rank has of this round's piece of its host. */
+struct share {
+    uint64_t skip; /* in what the rank sends */
+    size_t at;     /* in the piece */
+    size_t bytes;
+};
+
+static struct share share_of(const struct hvd__hier *h, int host,
+                             int local_rank)
+{
+    uint64_t from = (uint64_t)h->round * h->stride, to, begin = 0, end;
+    struct share s = {0, 0, 0};
+
+    to = from + piece_bytes(h, host);
+    for (int l = 0; l < local_rank; l++)
+        begin += bytes_of(h, host, l);
+    end = begin + bytes_of(h, host, local_rank);
+    if (end <= from || begin >= to)
+        return s;
+    s.skip = from > begin ? from - begin : 0;
+    s.at = begin > from ? (size_t)(begin - from) : 0;
+    s.bytes = (size_t)((end < to ? end : to) - (begin + s.skip));
+    return s;
+}
+
+/* ---- Counts ---------------------------------------------------------- */
+
+static void take_counts(struct hvd__hier *h)
+{
+    const unsigned char *at = h->verdict->payload;
+
+    for (int i = 0; i < h->map->hosts; i++) {
+        h->host_bytes[i] = 0;
+        for (int l = 0; l < hvd__map_local_size(h->map, i); l++) {
+            uint64_t bytes;
+
+            memcpy(&bytes, at, sizeof(bytes));
+            at += sizeof(bytes);
+            bytes = be64toh(bytes);
+            h->counts[hvd__map_rank(h->map, i, l)] = bytes;
+            h->host_bytes[i] += bytes;
+        }
+    }
+}
+
+void hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
+{
+    take_counts(h);
+    h->round = h->rounds = 0;
+    for (int i = 0; i < h->map->hosts; i++) {
+        size_t n = (size_t)((h->host_bytes[i] + h->stride - 1) / h->stride);
+
+        h->rounds = n > h->rounds ? n : h->rounds;
+    }
+    h->offsets[0] = 0;
+    for (int r = 0; r < h->map->size; r++) {
+        h->offsets[r + 1] = h->offsets[r] + h->counts[r];
+        if (op->recvcounts)
+            op->recvcounts[r] = (size_t)(h->counts[r] / op->elem_bytes);
+    }
+    h->deliver =
+        h->offsets[h->map->size] <= (uint64_t)op->recvcap * op->elem_bytes;
+    h->own = op->sendbuf;
+    /* To its place, before other data can go over it: sendbuf may lie
+     * anywhere in recvbuf. */
+    if (h->deliver && op->count) {
+        unsigned char *dst = (unsigned char *)op->recvbuf + h->offsets[h->rank];
+
+        memmove(dst, op->sendbuf, hier_bytes(op));
+        h->own = dst;
+    }
+}
+
+int hier_gather_result(const struct hvd__hier *h, struct hvd__op *op)
+{
+    if (h->deliver || (!op->recvbuf && op->recvcap == 0))
+        return 0;
+    return hb_error_set(
+        op->err, HVD_EINVAL,
+        "allgather: recvbuf has room for %zu elements and %zu are gathered",
+        op->recvcap, (size_t)(h->offsets[h->map->size] / op->elem_bytes));
+}
+
+/* ---- Rounds ---------------------------------------------------------- */
+
+static void place_piece(const struct hvd__hier *h, const struct hvd__op *op,
+                        int host)
+{
+    const unsigned char *piece = piece_at(h, host);
+
+    for (int l = 0; h->deliver && l < hvd__map_local_size(h->map, host); l++) {
+        uint32_t rank = hvd__map_rank(h->map, host, l);
+        struct share s = share_of(h, host, l);
+
+        if (rank != h->rank && s.bytes)
+            memcpy((unsigned char *)op->recvbuf + h->offsets[rank] + s.skip,
+                   piece + s.at, s.bytes);
+    }
+}
+
+static void place_others(const struct hvd__hier *h, const struct hvd__op *op)
+{
+    for (int i = 0; i < h->map->hosts; i++)
+        if (i != h->host)
+            place_piece(h, op, i);
+}
+
+int hier_piece_begin(struct hvd__hier *h, struct hvd__op *op)
+{
+    struct share s;
+    struct hvd__op *sub;
+
+    (void)op;
+    if (h->round == h->rounds)
+        return 0;
+    s = share_of(h, h->host, h->local_rank);
+    sub = hier_sub(h, HVD__ALLGATHER);
+    sub->sendbuf = h->own + s.skip;
+    sub->count = s.bytes;
+    sub->recvbuf = piece_at(h, h->host);
+    sub->recvcap = piece_bytes(h, h->host);
+    return hier_start_sub(h, HIER_PIECE);
+}
+
+int hier_piece_end(struct hvd__hier *h, struct hvd__op *op, int rc)
+{
+    (void)rc;
+    place_piece(h, op, h->host);
+    return 0;
+}
+
+int hier_swap_begin(struct hvd__hier *h, struct hvd__op *op)
+{
+    (void)op;
+    if (h->round == h->rounds || !hier_leads(h))
+        return 0;
+    for (int i = 0; i < h->map->hosts; i++)
+        h->blocks[i] =
+            (struct hvd__tcp_block){piece_at(h, i), piece_bytes(h, i)};
+    hvd__tcp_exchange(h->tcp, piece_at(h, h->host), piece_bytes(h, h->host),
+                      h->blocks);
+    return 1;
+}
+
+int hier_swap_end(struct hvd__hier *h, struct hvd__op *op, int rc)
+{
+    (void)rc;
+    for (int i = 0; i < h->map->hosts; i++)
+        if (h->blocks[i].len != piece_bytes(h, i))
+            return hb_error_set(&h->sub_err, HVD_EPROTO,
+                                "rank %u on host %s: a piece of %zu bytes, "
+                                "not %zu",
+                                hvd__map_rank(h->map, i, 0), h->map->names[i],
+                                h->blocks[i].len, piece_bytes(h, i));
+    if (h->local_size == 1)
+        place_others(h, op);
+    return 0;
+}
+
+int hier_share_begin(struct hvd__hier *h, struct hvd__op *op)
+{
+    struct hvd__op *sub;
+
+    (void)op;
+    if (h->round == h->rounds || h->local_size == 1)
+        return 0;
+    sub = hier_sub(h, HVD__BROADCAST);
+    sub->root = (int)hvd__map_rank(h->map, h->host, 0);
+    sub->sendbuf = h->scratch;
+    sub->recvbuf = h->scratch;
+    if (hier_leads(h))
+        sub->count = (size_t)(piece_at(h, h->map->hosts) - h->scratch);
+    return hier_start_sub(h, HIER_SHARE);
+}
+
+int hier_share_end(struct hvd__hier *h, struct hvd__op *op, int rc)
+{
+    (void)rc;
+    place_others(h, op);
+    return 0;
+}
+
+int hier_again_begin(struct hvd__hier *h, struct hvd__op *op)
+{
+    (void)op;
+    if (h->round == h->rounds || ++h->round == h->rounds)
+        return 0;
+    while (h->plan[h->at - 1] != HIER_PIECE)
+        h->at--;
+    h->at -= 2; /* and the caller goes one on */
+    return 0;
+}

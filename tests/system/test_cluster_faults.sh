@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# The fault matrix: whoever dies, stops or is cut off, the job ends
+# everywhere in time, the message says what happened where, and nothing is
+# left on any host.
+
+GRACE=1
+
+# Two hosts with two ranks each, trees that resist signals.
+start_trees() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --grace $GRACE "$@" -H n1:2,n2:2 \
+        "$PROG/actor" tree "$PWD/up"
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    on n1 ps -eo args= >ps.n1
+    [ "$(grep -c "tree $PWD/up" ps.n1)" -eq 10 ] || fail "$(cat ps.n1)"
+    began=$(now_ms)
+}
+
+# hvdrun ended with CODE, at most SECONDS after the fault, and said PATTERN.
+ended() {
+    local code=$1 limit=$2 pattern=$3
+    finish job "$code"
+    began=$(($(now_ms) - began))
+    sanitized || [ $began -le $((limit * 1000)) ] ||
+        fail "ended $began ms after the fault: $(cat job.err)"
+    [ -z "$pattern" ] || tells "$pattern" job.err
+    gone_within "$limit" n1
+    gone_within "$limit" n2
+    cluster_down
+}
+
+# No rank is left on a host that can still be looked at.
+gone_within() {
+    wait_for -t "$1" '[ "$(on '"$2"' ps -eo args= |
+        grep -c "[t]ree $PWD/up")" -eq 0 ]'
+}
+
+# What the grace time, one second and a busy machine allow.
+SOON=$((GRACE + 4))
+
+test_faults_exit_code() {
+    cluster_up 2
+    expect_exit 7 login "$HVDRUN" --grace $GRACE -H n1:2,n2:2 sh -c '
+        [ $HVD_RANK = 3 ] || exec sleep 1000
+        echo "the last words" >&2; echo $$ >pid; exit 7'
+    tells 'rank 3 .*n2'
+    tells 'the last words'
+    tells '7'
+    grep -q "$(cat pid)" err
+    cluster_down
+}
+
+test_faults_signals() {
+    local sig
+    cluster_up 2
+    for sig in SEGV:139 KILL:137 ABRT:134; do
+        expect_exit ${sig#*:} login "$HVDRUN" --grace $GRACE -H n1,n2 sh -c '
+            ulimit -c 0; [ $HVD_RANK = 1 ] && kill -'${sig%:*}' $$
+            exec sleep 1000'
+        tells "rank 1 .*n2.*SIG${sig%:*}"
+    done
+    cluster_down
+}
+
+# The first one, on one clock, although it takes longer to be heard of.
+test_faults_first_of_two_hosts() {
+    local i
+    cluster_up 2
+    for i in 1 2 3; do
+        rm -f go.*
+        expect_exit 5 login "$HVDRUN" --grace $GRACE -H n1,n2 sh -c '
+            if [ $HVD_RANK = 1 ]; then
+                sleep 0.2; touch go.'$i'; exit 5
+            fi
+            while [ ! -e go.'$i' ]; do sleep 0.005; done; sleep 0.02; exit 9'
+        tells 'rank 1 .*n2'
+    done
+    cluster_down
+}
+
+test_faults_children_hold_stdout() {
+    cluster_up 2
+    local began=$SECONDS
+    expect_exit 7 login "$HVDRUN" --grace $GRACE -H n1,n2 sh -c '
+        [ $HVD_RANK = 1 ] && { sleep 1000 & exit 7; }; exec sleep 1000'
+    [ $((SECONDS - began)) -le $((SOON + 2)) ]
+    tells 'rank 1 .*n2'
+    cluster_down
+}
+
+test_faults_worker_killed() {
+    start_trees
+    on n2 ps -eo pid=,ppid=,args= | grep "[t]ree $PWD/up" | sort -n >ranks
+    kill_on n2 KILL "$(awk 'NR == 1 { print $1 }' ranks)"
+    ended 137 $SOON 'rank [23] .*n2.*SIGKILL'
+}
+
+test_faults_hvdrun_terminated() {
+    local sig
+    for sig in INT:130 TERM:143 HUP:129; do
+        start_trees
+        kill "-${sig%:*}" "$(the job hvdrun)"
+        ended ${sig#*:} $SOON "SIG${sig%:*}"
+        rm -r up.?
+    done
+}
+
+test_faults_hvdrun_killed() {
+    start_trees
+    kill -KILL "$(the job hvdrun)"
+    ended 137 $SOON ''
+}
+
+test_faults_hvdrun_killed_with_openssh() {
+    start_trees --launcher openssh
+    kill -KILL "$(the job hvdrun)"
+    ended 137 $SOON ''
+}
+
+test_faults_hvdrun_stopped() {
+    start_trees --heartbeat 2
+    kill -STOP "$(the job hvdrun)"
+    gone_within $((2 + SOON)) n1
+    gone_within $((2 + SOON)) n2
+    kill -CONT "$(the job hvdrun)"
+    began=$(now_ms)
+    ended 125 $SOON 'n[12]'
+}
+
+test_faults_sshd_killed() {
+    start_trees
+    kill_on n2 KILL "$(sessions n2)"
+    ended 125 $SOON 'host n2: .*(connection|lost|closed)'
+}
+
+test_faults_ssh_client_killed() {
+    start_trees --launcher openssh
+    local client
+    client=$(on login ps -eo pid=,args= | awk '/ssh .*n2/ && !/awk|hvdrun/ {
+        print $1; exit }')
+    on login kill -KILL "$client"
+    ended 125 $SOON 'host n2: '
+}
+
+# The listener is not needed any more.
+test_faults_sshd_restarted() {
+    start_trees
+    faulty sshd n2 stop
+    faulty sshd n2 start
+    sleep 0.5
+    alive "$(the job hvdrun)"
+    kill -TERM "$(the job hvdrun)"
+    began=$(now_ms)
+    ended 143 $SOON SIGTERM
+}
+
+test_faults_agent_killed() {
+    start_trees
+    kill_on n2 KILL "$(agents n2 | tail -n 1)"
+    ended 125 $SOON 'host n2: .*agent.*(SIGKILL|killed)'
+}
+
+test_faults_guardian_killed() {
+    start_trees
+    kill_on n2 KILL "$(agents n2 | head -n 1)"
+    ended 125 $SOON 'host n2: '
+}
+
+# Nobody is left there to end what resists signals and left the tree, but
+# it can be found.
+test_faults_agent_and_guardian_killed() {
+    start_trees
+    kill_on n2 KILL "$(agents n2)"
+    finish job 125
+    tells 'host n2: ' job.err
+    gone_within $SOON n1
+    login "$HVDRUN" ps -H n1,n2 >out
+    grep -q n2 out
+    absent n1 out
+    expect_exit 0 login "$HVDRUN" clean -H n1,n2 --grace 1
+    gone_within 1 n2
+    cluster_down
+}
+
+# Plain ranks need no cleaning up.
+test_faults_everything_of_us_killed() {
+    cluster_up 2
+    start_on login job "$HVDRUN" -H n1:2,n2:2 sh -c '
+        touch up.$HVD_RANK; exec sleep 1000'
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    kill_on n2 KILL "$(agents n2)" "$(sessions n2)"
+    kill -KILL "$(the job hvdrun)"
+    finish job 137
+    cluster_down
+}
+
+test_faults_agent_stopped() {
+    start_trees --heartbeat 3
+    kill_on n2 STOP "$(agents n2 | tail -n 1)"
+    ended 125 $((3 + SOON)) 'host n2: .*(stopped|SIGSTOP)'
+}
+
+test_faults_agent_and_guardian_stopped() {
+    start_trees --heartbeat 3
+    kill_on n2 STOP "$(agents n2)"
+    finish job 125
+    tells 'host n2: ' job.err
+    gone_within $SOON n1
+    kill_on n2 CONT "$(agents n2)"
+    gone_within $SOON n2
+    cluster_down
+}
+
+test_faults_link_down() {
+    start_trees --heartbeat 3
+    faulty link n2 down
+    ended 125 $((3 + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)'
+}
+
+test_faults_packets_dropped() {
+    start_trees --heartbeat 3
+    faulty drop n2
+    ended 125 $((3 + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)'
+}
+
+test_faults_login_node_cut_off() {
+    start_trees --heartbeat 3
+    faulty link login down
+    ended 125 $((3 + SOON)) 'host n[12]: '
+}
+
+# A short break is not the end of a job.
+test_faults_link_down_for_a_moment() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --heartbeat 10 -H n1,n2 sh -c '
+        touch up.$HVD_RANK; while [ ! -e go ]; do sleep 0.05; done; echo done'
+    wait_for '[ "$(count_files up.?)" -eq 2 ]'
+    faulty link n2 down
+    sleep 2
+    faulty link n2 up
+    touch go
+    finish job 0
+    [ "$(grep -c 'done' job.out)" -eq 2 ]
+    cluster_down
+}
+
+test_faults_power_off() {
+    start_trees --heartbeat 3
+    faulty link n2 down
+    kill -KILL "$(faulty pid n2)"
+    finish job 125
+    tells 'host n2: ' job.err
+    gone_within $SOON n1
+    trap - EXIT
+    "$CLUSTER_PROG" down "$CLUSTER"
+}
+
+test_faults_no_heartbeat_wanted() {
+    cluster_up 1
+    start_on login job "$HVDRUN" --heartbeat 0 -H n1 sh -c '
+        touch up; while [ ! -e go ]; do sleep 0.05; done'
+    wait_for '[ -e up ]'
+    kill -STOP "$(the job hvdrun)"
+    sleep 3
+    kill -CONT "$(the job hvdrun)"
+    touch go
+    finish job 0
+    cluster_down
+}
+
+# Ranks that leave the tree in every way, and one that forks all the time.
+test_faults_daemons_and_forkers() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --grace $GRACE -H n1,n2 sh -c '
+        setsid sh -c "sleep 1000 & sleep 1000 &" >/dev/null 2>&1 </dev/null
+        exec "$PROG/actor" chase "$PWD/up"'
+    wait_for '[ "$(count_files up.?)" -eq 2 ]'
+    kill -TERM "$(the job hvdrun)"
+    finish job 143
+    cluster_down
+}
+
+test_faults_time_limit() {
+    cluster_up 2
+    expect_exit 124 login "$HVDRUN" --timeout 2 --grace $GRACE -H n1,n2 \
+        "$PROG/actor" tree "$PWD/up"
+    tells 'timeout'
+    cluster_down
+}
+
+test_faults_out_of_memory() {
+    local group own
+    sanitized && skip "sanitizers need more memory"
+    [ -w /sys/fs/cgroup/cgroup.procs ] || skip "no memory cgroup"
+    cluster_up 2
+    own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+    group=/sys/fs/cgroup${own%/}/hvd-test-$$
+    mkdir "$group" 2>/dev/null || skip "cannot make a memory cgroup"
+    [ -e "$group/memory.max" ] || {
+        rmdir "$group"
+        skip "the memory controller is not delegated"
+    }
+    echo $((96 << 20)) >"$group/memory.max"
+    echo 0 >"$group/memory.swap.max" 2>/dev/null || :
+    ps -eo pid=,args= | awk -v conf="$PWD/cluster/n2/sshd_config" \
+        '/sshd/ && index($0, conf) { print $1 }' >"$group/cgroup.procs"
+    start_on login oom "$HVDRUN" --grace 1 -H n1,n2 sh -c '
+        [ $HVD_RANK = 1 ] && exec "$PROG/actor" eat 512; exec sleep 1000'
+    finish oom
+    tells 'rank 1 .*n2' oom.err
+    tells 'memory' oom.err
+    [ "$status" -eq 137 ]
+    nothing_left
+    kill -KILL "$(faulty pid n2)"
+    wait_for 'rmdir "$group" 2>/dev/null'
+    trap - EXIT
+    "$CLUSTER_PROG" down "$CLUSTER"
+}
+
+test_faults_full_disk_of_a_rank() {
+    cluster_up 2
+    on n2 mkdir /tmp/data
+    on n1 mkdir /tmp/data
+    on n2 mount -n -t tmpfs -o size=64k tmpfs /tmp/data
+    expect_exit 1 login "$HVDRUN" --grace 1 --wdir /tmp/data -H n1,n2 sh -c '
+        head -c 1000000 /dev/zero >model || exit 1; exec sleep 1000'
+    tells 'rank 1 .*n2'
+    tells 'disk|no space|full'
+    on n2 umount -n /tmp/data
+    on n1 rm -r /tmp/data
+    on n2 rmdir /tmp/data
+    cluster_down
+}
+
+# ---- Ctrl-C at every stage -----------------------------------------------
+
+# Twice in a row; everything is over soon.
+interrupt_twice() {
+    local began=$SECONDS hvdrun
+    hvdrun=$(the job hvdrun)
+    kill -INT "$hvdrun"
+    sleep 0.2
+    kill -INT "$hvdrun" 2>/dev/null || :
+    finish job
+    case $status in
+    0 | 130) ;;
+    *) fail "exit $status" ;;
+    esac
+    [ $((SECONDS - began)) -le 6 ] || fail "took $((SECONDS - began)) s"
+}
+
+test_faults_ctrl_c_while_connecting() {
+    local launcher
+    cluster_up 2
+    on n2 iptables -w -I INPUT -p tcp --dport 22 -j DROP
+    for launcher in ssh2 openssh; do
+        start_on login job "$HVDRUN" --launcher $launcher \
+            --start-timeout 100 -H n1,n2,dead sleep 1000
+        wait_for '[ -n "$(agents n1)" ]'
+        interrupt_twice
+        [ "$status" -eq 130 ]
+        nothing_left
+    done
+    cluster_down
+}
+
+test_faults_ctrl_c_while_resolving() {
+    cluster_up 1 --slow-dns
+    start_on login job "$HVDRUN" --start-timeout 100 -H n1,nosuch sleep 1000
+    wait_for '[ -n "$(agents n1)" ]'
+    interrupt_twice
+    [ "$status" -eq 130 ]
+    cluster_down
+}
+
+# The agent is on its way: the host takes it in slowly.
+test_faults_ctrl_c_while_pushing() {
+    cluster_up 1
+    cp "$(command -v head)" real_head
+    printf '#!/bin/sh\ntouch "%s/pushing"; sleep 1; exec "%s/real_head" "$@"\n' \
+        "$PWD" "$PWD" >slow_head
+    chmod +x slow_head
+    on n1 mount -n --bind "$PWD/slow_head" /usr/bin/head
+    start_on login job "$HVDRUN" -H n1 sleep 1000
+    wait_for '[ -e pushing ]'
+    interrupt_twice
+    on n1 umount -n /usr/bin/head
+    expect_exit 0 login "$HVDRUN" -H n1 true
+    cluster_down
+}
+
+test_faults_ctrl_c_at_any_moment() {
+    local pause
+    cluster_up 4
+    for pause in 0.01 0.03 0.06 0.1 0.15 0.2 0.25 0.3 0.4 0.5; do
+        start_on login job "$HVDRUN" --grace 1 -H 'n[1-4]:2' sleep 1000
+        wait_for '[ -n "$(job_pids job hvdrun)" ]'
+        # at an arbitrary moment of the start, on purpose
+        sleep $pause
+        interrupt_twice
+        [ "$status" -eq 130 ]
+    done
+    nothing_left
+    cluster_down
+}
+
+test_faults_ctrl_c_while_running() {
+    start_trees
+    interrupt_twice
+    [ "$status" -eq 130 ]
+    cluster_down
+}
+
+# The ranks have been told to end, and do not.
+test_faults_ctrl_c_while_ending() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --grace 100 -H n1:2,n2:2 \
+        "$PROG/actor" tree "$PWD/up"
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    kill -TERM "$(the job hvdrun)"
+    wait_for 'grep -q SIGTERM job.err'
+    kill -INT "$(the job hvdrun)"
+    finish job 143
+    cluster_down
+}
+
+test_faults_ctrl_c_on_a_terminal() {
+    local status=0
+    cluster_up 2
+    login "$PROG/pty" "file:$PWD/up.0" "file:$PWD/up.1" 'send:\003' \
+        'expect:SIGINT' 'send:\003' wait -- "$HVDRUN" --grace 100 -H n1,n2 \
+        "$PROG/actor" tree "$PWD/up" >out || status=$?
+    [ "$status" -eq 130 ] || fail "exit $status"
+    cluster_down
+}
+
+test_faults_terminal_closed() {
+    local status=0
+    cluster_up 2
+    login "$PROG/pty" "file:$PWD/up.0" "file:$PWD/up.1" hangup wait -- \
+        "$HVDRUN" --grace 1 -H n1,n2 "$PROG/actor" tree "$PWD/up" \
+        >out || status=$?
+    [ "$status" -eq 129 ] || fail "exit $status"
+    cluster_down
+}
+
+# Ctrl-Z stops ranks on every host; no heartbeat ends the job meanwhile.
+test_faults_suspended() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --heartbeat 2 --grace 1 -H n1,n2 sh -c '
+        touch up.$HVD_RANK; while [ ! -e go ]; do sleep 0.05; done; echo done'
+    wait_for '[ "$(count_files up.?)" -eq 2 ]'
+    kill -TSTP "$(the job hvdrun)"
+    wait_for '[ "$(on n2 ps -eo stat=,args= | grep -c "^T.*touch up")" -eq 1 ]'
+    sleep 5
+    kill -CONT "$(the job hvdrun)"
+    touch go
+    finish job 0
+    [ "$(grep -c 'done' job.out)" -eq 2 ]
+    cluster_down
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A TCP group for tests: forks the members, each with a listener made
+ * beforehand, and runs a body in each; without agent and shared memory.
+ */
+#ifndef TESTS_UNIT_TCP_GROUP_H
+#define TESTS_UNIT_TCP_GROUP_H
+
+#include "runtime/plane/tcp.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { TCP_GROUP_MAX = 64 };
+
+struct tcp_group {
+    int n;
+    /* Runs in member `me`; 0 is well. */
+    int (*body)(struct tcp_group *g, int me);
+    void *arg;
+    int listeners[TCP_GROUP_MAX];
+    struct hvd__tcp_peer peers[TCP_GROUP_MAX];
+    char hosts[TCP_GROUP_MAX][16];
+    struct tcp_auth auth;
+    _Atomic int *flags; /* shared memory of TCP_GROUP_MAX numbers */
+    int wait_status[TCP_GROUP_MAX];
+};
+
+/* The number of members that did not end with 0. */
+int tcp_group_run(struct tcp_group *g);
+
+/* In a member: connects it, within limit_ms. */
+int tcp_group_open(struct tcp_group *g, int me, int limit_ms,
+                   struct hvd__tcp **t, struct hb_error *err);
+
+/* Goes on with the group's operation until it is over. */
+int tcp_group_finish(struct hvd__tcp *t, struct hb_error *err);
+
+#define must(cond)                                                             \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+            return 1;                                                          \
+        }                                                                      \
+    } while (0)
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where ranks are: hosts of any size, ranks in any order. */
+#include "lib/base/alloc.h"
+#include "runtime/plane/map.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+START_TEST(test_uneven_hosts)
+{
+    static const uint32_t host_of[] = {0, 1, 1, 2, 0, 1};
+    struct hvd__map m;
+
+    ck_assert_int_eq(hvd__map_init(&m, 6, 3, host_of, 64, NULL), 0);
+    ck_assert_int_eq(m.lanes, 1);
+    ck_assert_int_eq(hvd__map_local_size(&m, 0), 2);
+    ck_assert_int_eq(hvd__map_local_size(&m, 1), 3);
+    ck_assert_int_eq(hvd__map_local_size(&m, 2), 1);
+    ck_assert_uint_eq(hvd__map_rank(&m, 0, 1), 4);
+    ck_assert_uint_eq(hvd__map_rank(&m, 1, 0), 1);
+    ck_assert_uint_eq(hvd__map_rank(&m, 1, 2), 5);
+    ck_assert_uint_eq(hvd__map_rank(&m, 2, 0), 3);
+    hvd__map_name(&m, 1, "n1");
+    ck_assert_str_eq(hvd__map_host_name(&m, 5), "n1");
+    ck_assert_str_eq(hvd__map_host_name(&m, 0), "");
+    ck_assert_str_eq(hvd__map_host_name(&m, 6), "?");
+    hvd__map_fini(&m);
+    hvd__map_fini(&m);
+}
+END_TEST
+
+START_TEST(test_lanes)
+{
+    static const uint32_t host_of[] = {0, 0, 0, 1, 1, 1, 1};
+    struct hvd__map m;
+
+    ck_assert_int_eq(hvd__map_init(&m, 7, 2, host_of, 64, NULL), 0);
+    ck_assert_int_eq(m.lanes, 3);
+    hvd__map_fini(&m);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    static const uint32_t host_of[] = {0, 0, 2, 2};
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__map m;
+
+    ck_assert_int_eq(hvd__map_init(&m, 4, 3, host_of, 64, &err), -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "host 1 of 3 has 0 ranks, not 1 to 64");
+    ck_assert_int_eq(hvd__map_init(&m, 2, 1, host_of, 1, NULL), -HVD_EPROTO);
+}
+END_TEST
+
+START_TEST(test_no_memory)
+{
+    static const uint32_t host_of[] = {0, 1};
+    struct hvd__map m;
+
+    for (long n = 0; n < 4; n++) {
+        hb_alloc_fail_after(n);
+        ck_assert_int_eq(hvd__map_init(&m, 2, 2, host_of, 64, NULL),
+                         -HVD_ENOMEM);
+        ck_assert_int_eq(hb_alloc_fail_after(-1), 1);
+    }
+}
+END_TEST
+
+static Suite *map_suite(void)
+{
+    Suite *s = suite_create("map");
+    TCase *t = tcase_create("map");
+
+    tcase_add_test(t, test_uneven_hosts);
+    tcase_add_test(t, test_lanes);
+    tcase_add_test(t, test_refused);
+    tcase_add_test(t, test_no_memory);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(map_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collectives of a TCP group: direct exchange, ring and chain, at sizes
+ * around every switch, with members that are slow, leave or die.
+ */
+#include "runtime/plane/tcp.h"
+#include "tests/unit/tcp_group.h"
+#include "tests/unit/values.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OPEN_MS = 20000, CHUNK = 4096, BYTES_MAX = 4 << 20 };
+
+static int open_well(struct tcp_group *g, int me, struct hvd__tcp **t)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int rc = tcp_group_open(g, me, OPEN_MS, t, &err);
+
+    if (rc < 0)
+        fprintf(stderr, "member %d: %s\n", me, err.text);
+    return rc;
+}
+
+static unsigned char mark(int member, size_t i)
+{
+    return (unsigned char)((size_t)member * 31 + i * 7 + i / 251);
+}
+
+/* ---- Exchange -------------------------------------------------------- */
+
+static const size_t lengths[] = {0, 1, 7, 4096, 65537, 1000000};
+enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]) };
+
+/* Members send different lengths in the same exchange. */
+static int exchange_once(struct tcp_group *g, struct hvd__tcp *t, int me,
+                         int trial, unsigned char *memory)
+{
+    struct hvd__tcp_block blocks[TCP_GROUP_MAX];
+    unsigned char *mine = memory + (size_t)g->n * 1000000;
+    size_t len = lengths[(trial + me) % LENGTHS];
+
+    for (size_t i = 0; i < len; i++)
+        mine[i] = mark(me, i);
+    for (int i = 0; i < g->n; i++)
+        blocks[i] =
+            (struct hvd__tcp_block){memory + (size_t)i * 1000000, 1000000};
+    hvd__tcp_exchange(t, mine, len, blocks);
+    must(tcp_group_finish(t, NULL) == 1);
+    for (int i = 0; i < g->n; i++) {
+        if (i == me)
+            continue;
+        must(blocks[i].len == lengths[(trial + i) % LENGTHS]);
+        for (size_t k = 0; k < blocks[i].len; k++)
+            must(((unsigned char *)blocks[i].p)[k] == mark(i, k));
+    }
+    return 0;
+}
+
+static int exchange_body(struct tcp_group *g, int me)
+{
+    unsigned char *memory = malloc((size_t)(g->n + 1) * 1000000);
+    struct hvd__tcp *t = NULL;
+
+    must(memory && open_well(g, me, &t) == 0);
+    for (int trial = 0; trial < 12; trial++)
+        must(exchange_once(g, t, me, trial, memory) == 0);
+    hvd__tcp_free(t);
+    free(memory);
+    return 0;
+}
+
+START_TEST(test_exchange)
+{
+    static const int sizes[] = {2, 3, 5};
+    struct tcp_group g = {.n = sizes[_i], .body = exchange_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* Init is fast with many: 64 members and 2016 connections. */
+static int many_body(struct tcp_group *g, int me)
+{
+    static unsigned char all[TCP_GROUP_MAX][8];
+    struct hvd__tcp_block blocks[TCP_GROUP_MAX];
+    struct hvd__tcp *t = NULL;
+    unsigned char mine = (unsigned char)me;
+
+    must(open_well(g, me, &t) == 0);
+    for (int trial = 0; trial < 3; trial++) {
+        for (int i = 0; i < g->n; i++)
+            blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+        hvd__tcp_exchange(t, &mine, 1, blocks);
+        must(tcp_group_finish(t, NULL) == 1);
+        for (int i = 0; i < g->n; i++)
+            must(i == me || (blocks[i].len == 1 && all[i][0] == i));
+    }
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_many_members)
+{
+    struct tcp_group g = {.n = 64, .body = many_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* ---- Ring ------------------------------------------------------------ */
+
+static int ring_once(struct tcp_group *g, struct hvd__tcp *t, int me,
+                     enum hvd_dtype dtype, enum hvd_op op, size_t count)
+{
+    static _Alignas(64) unsigned char buf[8 << 20], chunk[CHUNK];
+    struct hvd__tcp_ring ring = {
+        .buf = buf,
+        .count = count,
+        .elem_bytes = hvd_dtype_size(dtype),
+        .reduce = hvd__reduce_get(dtype, op),
+        .args = {1.0, 1.0, op == HVD_AVERAGE ? g->n : 1, 0},
+        .chunk = chunk,
+        .chunk_bytes = count % 2 ? CHUNK : 24,
+    };
+
+    values_fill(dtype, op, g->n, me, buf, count);
+    hvd__tcp_ring(t, &ring);
+    must(tcp_group_finish(t, NULL) == 1);
+    must(values_check(dtype, op, g->n, 1.0, buf, count) == count);
+    return 0;
+}
+
+static int ring_body(struct tcp_group *g, int me)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 7, 100, 4095, 4096, 100001};
+    static const enum hvd_dtype dtypes[] = {HVD_UINT8, HVD_FLOAT16, HVD_FLOAT32,
+                                            HVD_INT64};
+    struct hvd__tcp *t = NULL;
+
+    must(open_well(g, me, &t) == 0);
+    for (int d = 0; d < 4; d++)
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+            must(ring_once(g, t, me, dtypes[d], HVD_SUM, counts[c]) == 0);
+            must(ring_once(g, t, me, dtypes[d], HVD_AVERAGE, counts[c]) == 0);
+            must(ring_once(g, t, me, dtypes[d], HVD_MAX, counts[c]) == 0);
+        }
+    must(ring_once(g, t, me, HVD_FLOAT32, HVD_SUM, 2000001) == 0);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_ring)
+{
+    static const int sizes[] = {2, 3, 4, 7};
+    struct tcp_group g = {.n = sizes[_i], .body = ring_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* ---- Chain ----------------------------------------------------------- */
+
+static int chain_body(struct tcp_group *g, int me)
+{
+    static const size_t bytes[] = {0, 1, 4096, BYTES_MAX};
+    unsigned char *buf = malloc(BYTES_MAX);
+    struct hvd__tcp *t = NULL;
+
+    must(buf && open_well(g, me, &t) == 0);
+    for (int root = 0; root < g->n; root++)
+        for (int b = 0; b < 4; b++) {
+            for (size_t i = 0; i < bytes[b]; i++)
+                buf[i] = me == root ? mark(root, i) : 0;
+            hvd__tcp_chain(t, buf, bytes[b], root);
+            must(tcp_group_finish(t, NULL) == 1);
+            for (size_t i = 0; i < bytes[b]; i++)
+                must(buf[i] == mark(root, i));
+        }
+    hvd__tcp_free(t);
+    free(buf);
+    return 0;
+}
+
+START_TEST(test_chain)
+{
+    static const int sizes[] = {2, 3, 6};
+    struct tcp_group g = {.n = sizes[_i], .body = chain_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* ---- Ends ------------------------------------------------------------ */
+
+static const char *host_of(void *arg, uint32_t rank)
+{
+    (void)arg;
+    return rank == 777 ? "far" : "?";
+}
+
+/* An operation that a member was through with before it left still
+ * completes; the next one names it, or whom it told of. */
+static int gone_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp_block blocks[3];
+    unsigned char all[3][8], mine[8] = {1};
+    unsigned char *buf = calloc(1, BYTES_MAX);
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns = UINT64_MAX,
+                                     .agent_fd = -1,
+                                     .host_of = host_of};
+
+    must(buf && hvd__tcp_open(&config, &t, &err) == 0);
+    hvd__tcp_chain(t, buf, BYTES_MAX, 0);
+    if (me == 2)
+        usleep(50000); /* the others are through, or stuck, by now */
+    must(tcp_group_finish(t, &err) == 1);
+    if (me == 0) {
+        hvd__tcp_tell_gone(t, 777);
+        hvd__tcp_free(t);
+        free(buf);
+        return 0;
+    }
+    for (int i = 0; i < g->n; i++)
+        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+    hvd__tcp_exchange(t, mine, sizeof(mine), blocks);
+    must(tcp_group_finish(t, &err) == -HVD_ESHUTDOWN);
+    must(strcmp(err.text, "rank 777 on host far has shut down") == 0);
+    must(err.rank == 777 && strcmp(err.host, "far") == 0);
+    hvd__tcp_free(t);
+    free(buf);
+    return 0;
+}
+
+START_TEST(test_gone)
+{
+    struct tcp_group g = {.n = 3, .body = gone_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* Without an agent's word a connection that ends is told as that. */
+static int death_body(struct tcp_group *g, int me)
+{
+    static unsigned char buf[BYTES_MAX], chunk[CHUNK];
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp_ring ring = {.buf = buf,
+                                 .count = BYTES_MAX / 4,
+                                 .elem_bytes = 4,
+                                 .reduce =
+                                     hvd__reduce_get(HVD_FLOAT32, HVD_SUM),
+                                 .args = {1.0, 1.0, 1, 0},
+                                 .chunk = chunk,
+                                 .chunk_bytes = CHUNK};
+    struct hvd__tcp *t = NULL;
+    int rc;
+
+    must(open_well(g, me, &t) == 0);
+    if (me == 1)
+        raise(SIGKILL);
+    hvd__tcp_ring(t, &ring);
+    rc = tcp_group_finish(t, &err);
+    must(rc == -HVD_EPEER);
+    must(strncmp(err.text, "rank 101 on host h1: connection lost", 36) == 0);
+    must(err.rank == 101);
+    /* The other one would not know whom to blame. */
+    atomic_fetch_add(&g->flags[0], 1);
+    while (atomic_load(&g->flags[0]) < 2)
+        usleep(1000);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_death)
+{
+    struct tcp_group g = {.n = 3, .body = death_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 1);
+    ck_assert(WIFSIGNALED(g.wait_status[1]));
+}
+END_TEST
+
+/* The agent's word comes first. */
+static int word(void *arg, struct hb_error *err)
+{
+    (void)arg;
+    return hb_error_set(err, HVD_EPEER, "rank 9 on host x: killed");
+}
+
+static int word_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp_block blocks[2];
+    unsigned char all[2][8], mine = 0;
+    struct hvd__tcp *t = NULL;
+    int fds[2];
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns = UINT64_MAX,
+                                     .agent_lost = word};
+
+    must(pipe(fds) == 0);
+    config.agent_fd = fds[0];
+    must(hvd__tcp_open(&config, &t, &err) == 0);
+    if (me == 1) {
+        while (!atomic_load(&g->flags[0]))
+            usleep(1000);
+        hvd__tcp_free(t);
+        return 0;
+    }
+    for (int i = 0; i < 2; i++)
+        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+    hvd__tcp_exchange(t, &mine, 1, blocks);
+    must(hvd__tcp_progress(t, &err) == 0);
+    must(write(fds[1], "x", 1) == 1);
+    must(tcp_group_finish(t, &err) == -HVD_EPEER);
+    must(strcmp(err.text, "rank 9 on host x: killed") == 0);
+    atomic_store(&g->flags[0], 1);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_agents_word)
+{
+    struct tcp_group g = {.n = 2, .body = word_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+static Suite *tcp_suite(void)
+{
+    Suite *s = suite_create("tcp");
+    TCase *t = tcase_create("tcp");
+
+    tcase_set_timeout(t, 200);
+    tcase_add_loop_test(t, test_exchange, 0, 3);
+    tcase_add_test(t, test_many_members);
+    tcase_add_loop_test(t, test_ring, 0, 4);
+    tcase_add_loop_test(t, test_chain, 0, 3);
+    tcase_add_test(t, test_gone);
+    tcase_add_test(t, test_death);
+    tcase_add_test(t, test_agents_word);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(tcp_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

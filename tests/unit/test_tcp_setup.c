@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connecting a TCP group while strangers knock: scanners, floods, wrong
+ * keys, replays, impostors; and peers that are not there.
+ *
+ * Member 0 plays the strangers before it calls member 1 itself.
+ */
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "runtime/plane/tcp.h"
+#include "tests/unit/tcp_group.h"
+
+#include <check.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { OPEN_MS = 20000, SHORT_MS = 400, FLOOD = 300 };
+
+static int knock(const struct tcp_group *g)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET,
+                             .sin_port = htons(g->peers[1].port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Whether the other side hangs up without having said a word. */
+static int hung_up(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, 0);
+
+    close(fd);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+/* What the strangers did must not have mattered. */
+static int connect_after_all(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    unsigned char mine = (unsigned char)me, all[2];
+    struct hvd__tcp_block blocks[2] = {{&all[0], 1}, {&all[1], 1}};
+    struct hvd__tcp *t = NULL;
+
+    if (tcp_group_open(g, me, OPEN_MS, &t, &err) < 0)
+        fprintf(stderr, "member %d: %s\n", me, err.text);
+    must(t);
+    hvd__tcp_exchange(t, &mine, 1, blocks);
+    must(tcp_group_finish(t, NULL) == 1);
+    must(all[!me] == !me);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+static int good_call(const struct tcp_group *g, struct tcp_auth_talk *talk,
+                     unsigned char call[TCP_AUTH_CALL_BYTES])
+{
+    return tcp_auth_call(&g->auth, talk, g->peers[0].rank, g->peers[1].rank,
+                         call);
+}
+
+/* ---- The strangers --------------------------------------------------- */
+
+static int sends_garbage(struct tcp_group *g)
+{
+    char garbage[4096];
+    int fd = knock(g);
+
+    memset(garbage, 'G', sizeof(garbage));
+    must(fd >= 0);
+    must(send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL) > 0);
+    must(hung_up(fd));
+    return 0;
+}
+
+static int sends_nothing(struct tcp_group *g)
+{
+    must(knock(g) >= 0);
+    return 0;
+}
+
+/* It has 5 s, and then hears the line go dead. */
+static int waits_for_the_end(struct tcp_group *g)
+{
+    uint64_t before_ns = hb_now_ns();
+    int fd = knock(g);
+
+    must(fd >= 0 && hung_up(fd));
+    must(hb_now_ns() - before_ns >= UINT64_C(4000000000));
+    return 0;
+}
+
+static int sends_half(struct tcp_group *g)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES];
+    struct tcp_auth_talk talk;
+    int fd = knock(g);
+
+    must(fd >= 0 && good_call(g, &talk, call) == 0);
+    must(send(fd, call, sizeof(call) / 2, MSG_NOSIGNAL) > 0);
+    return 0;
+}
+
+static int floods(struct tcp_group *g)
+{
+    for (int i = 0; i < FLOOD; i++)
+        must(knock(g) >= 0);
+    return 0;
+}
+
+static int opens_and_closes(struct tcp_group *g)
+{
+    for (int i = 0; i < FLOOD; i++) {
+        int fd = knock(g);
+
+        must(fd >= 0);
+        close(fd);
+    }
+    return 0;
+}
+
+/* Each of these is answered by silence. */
+static int calls_wrongly(struct tcp_group *g, const struct tcp_auth *auth,
+                         uint32_t caller, uint32_t callee)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES];
+    struct tcp_auth_talk talk;
+    int fd = knock(g);
+
+    must(fd >= 0 && tcp_auth_call(auth, &talk, caller, callee, call) == 0);
+    must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
+    must(hung_up(fd));
+    return 0;
+}
+
+static int has_wrong_key(struct tcp_group *g)
+{
+    struct tcp_auth auth = g->auth;
+
+    auth.secret[0] ^= 1;
+    return calls_wrongly(g, &auth, g->peers[0].rank, g->peers[1].rank);
+}
+
+static int has_wrong_epoch(struct tcp_group *g)
+{
+    struct tcp_auth auth = g->auth;
+
+    auth.epoch++;
+    return calls_wrongly(g, &auth, g->peers[0].rank, g->peers[1].rank);
+}
+
+static int is_wrong_rank(struct tcp_group *g)
+{
+    return calls_wrongly(g, &g->auth, g->peers[1].rank, g->peers[1].rank) ||
+           calls_wrongly(g, &g->auth, 4711, g->peers[1].rank) ||
+           calls_wrongly(g, &g->auth, g->peers[0].rank, g->peers[0].rank);
+}
+
+static int speaks_other_version(struct tcp_group *g)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES];
+    struct tcp_auth_talk talk;
+    int fd = knock(g);
+
+    must(fd >= 0 && good_call(g, &talk, call) == 0);
+    call[7]++;
+    must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
+    must(hung_up(fd));
+    return 0;
+}
+
+/* Somebody recorded a CALL and a FINISH. */
+static int replays(struct tcp_group *g)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES], answer[TCP_AUTH_ANSWER_BYTES];
+    unsigned char finish[TCP_AUTH_FINISH_BYTES];
+    struct tcp_auth_talk talk;
+    int fd = knock(g);
+
+    must(fd >= 0 && good_call(g, &talk, call) == 0);
+    must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
+    must(recv(fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer));
+    must(tcp_auth_finish(&g->auth, &talk, answer, finish) == 0);
+    close(fd); /* the recorded one ended before it was through */
+    fd = knock(g);
+    must(fd >= 0);
+    must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
+    must(send(fd, finish, sizeof(finish), MSG_NOSIGNAL) == sizeof(finish));
+    must(recv(fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer));
+    must(hung_up(fd));
+    return 0;
+}
+
+static int two_at_once(struct tcp_group *g)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES];
+    struct tcp_auth_talk talk;
+    int one = knock(g), two = knock(g);
+
+    must(one >= 0 && two >= 0 && good_call(g, &talk, call) == 0);
+    call[30] ^= 1;
+    for (size_t i = 0; i < sizeof(call); i++) {
+        must(send(one, call + i, 1, MSG_NOSIGNAL) == 1);
+        must(send(two, "x", 1, MSG_NOSIGNAL) == 1);
+    }
+    must(hung_up(one) && hung_up(two));
+    return 0;
+}
+
+static int (*const strangers[])(struct tcp_group *) = {
+    sends_garbage,        sends_nothing, sends_half,      floods,
+    opens_and_closes,     has_wrong_key, has_wrong_epoch, is_wrong_rank,
+    speaks_other_version, replays,       two_at_once,     waits_for_the_end,
+};
+enum { STRANGERS = sizeof(strangers) / sizeof(strangers[0]) };
+
+static int stranger_body(struct tcp_group *g, int me)
+{
+    if (me == 0)
+        must(strangers[*(int *)g->arg](g) == 0);
+    return connect_after_all(g, me);
+}
+
+START_TEST(test_strangers)
+{
+    struct tcp_group g = {.n = 2, .body = stranger_body, .arg = &_i};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* When all are connected nobody listens any more. */
+static int closed_body(struct tcp_group *g, int me)
+{
+    struct hvd__tcp *t = NULL;
+
+    must(tcp_group_open(g, me, OPEN_MS, &t, NULL) == 0);
+    atomic_fetch_add(&g->flags[0], 1);
+    while (atomic_load(&g->flags[0]) < 2)
+        usleep(1000);
+    if (me == 0) {
+        /* The test itself holds the listeners until its members end. */
+        int fd = knock(g);
+
+        must(fd < 0 || recv(fd, &fd, 1, MSG_DONTWAIT) < 0);
+    }
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_listener_is_closed)
+{
+    struct tcp_group g = {.n = 2, .body = closed_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* ---- Peers that are not what they should be -------------------------- */
+
+/* Who listens in a peer's place learns a nonce, and is no peer. */
+static int impostor_body(struct tcp_group *g, int me)
+{
+    unsigned char call[TCP_AUTH_CALL_BYTES],
+        answer[TCP_AUTH_ANSWER_BYTES] = {0};
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+    struct pollfd p = {.fd = g->listeners[me], .events = POLLIN};
+    int fd;
+
+    if (me == 0) {
+        must(tcp_group_open(g, me, SHORT_MS, &t, &err) == -HVD_ETIMEOUT);
+        must(strstr(err.text, "no connection to rank 101 on host h1"));
+        must(err.rank == 101 && strcmp(err.host, "h1") == 0);
+        return 0;
+    }
+    must(poll(&p, 1, OPEN_MS) == 1);
+    fd = accept(g->listeners[me], NULL, NULL);
+    must(recv(fd, call, sizeof(call), MSG_WAITALL) == sizeof(call));
+    must(send(fd, answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer));
+    must(hung_up(fd));
+    return 0;
+}
+
+START_TEST(test_impostor)
+{
+    struct tcp_group g = {.n = 2, .body = impostor_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+static int wrong_secret_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+
+    if (me == 0)
+        g->auth.secret[5] ^= 1;
+    must(tcp_group_open(g, me, SHORT_MS, &t, &err) == -HVD_ETIMEOUT);
+    must(strstr(err.text, me ? "no connection from rank 100 on host h0"
+                             : "no connection to rank 101 on host h1"));
+    return 0;
+}
+
+START_TEST(test_wrong_secret)
+{
+    struct tcp_group g = {.n = 2, .body = wrong_secret_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* Nobody listens: told well before the time is up. */
+static int nobody_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+
+    if (me == 1)
+        return 0;
+    g->peers[1].port = 1;
+    must(tcp_group_open(g, me, OPEN_MS, &t, &err) == -HVD_ESYSTEM);
+    must(strstr(err.text, "rank 101 on host h1 (127.0.0.1 port 1): "
+                          "Connection refused"));
+    return 0;
+}
+
+START_TEST(test_nobody)
+{
+    struct tcp_group g = {.n = 2, .body = nobody_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* A group of one has nobody to connect, but memory to ask for. */
+START_TEST(test_no_memory)
+{
+    struct tcp_auth auth = {.epoch = 1};
+    struct hvd__tcp_peer peer = {1, "h", "127.0.0.1", 1};
+    struct hvd__tcp *t = NULL;
+    long n;
+
+    for (n = 0; !t; n++) {
+        struct hvd__tcp_config config = {.peers = &peer,
+                                         .count = 1,
+                                         .auth = &auth,
+                                         .deadline_ns = UINT64_MAX,
+                                         .agent_fd = -1};
+        uint16_t port;
+        int rc, fired;
+
+        ck_assert_int_eq(hvd__tcp_listen("", &config.listener, &port, NULL), 0);
+        hb_alloc_fail_after(n);
+        rc = hvd__tcp_open(&config, &t, NULL);
+        fired = hb_alloc_fail_after(-1);
+        ck_assert_int_eq(rc, fired ? -HVD_ENOMEM : 0);
+    }
+    ck_assert_int_gt(n, 3);
+    hvd__tcp_free(t);
+}
+END_TEST
+
+START_TEST(test_listen_addresses)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    const char *addresses[] = {"127.0.0.1", "::1", "", "192.0.2.77",
+                               "no address"};
+
+    for (int i = 0; i < 5; i++) {
+        uint16_t port = 0;
+        int fd = -1;
+
+        ck_assert_int_eq(hvd__tcp_listen(addresses[i], &fd, &port, &err), 0);
+        ck_assert(fd >= 0 && port > 0);
+        close(fd);
+    }
+}
+END_TEST
+
+static Suite *tcp_setup_suite(void)
+{
+    Suite *s = suite_create("tcp_setup");
+    TCase *t = tcase_create("tcp_setup");
+
+    tcase_set_timeout(t, 100);
+    tcase_add_loop_test(t, test_strangers, 0, STRANGERS);
+    tcase_add_test(t, test_listener_is_closed);
+    tcase_add_test(t, test_impostor);
+    tcase_add_test(t, test_wrong_secret);
+    tcase_add_test(t, test_nobody);
+    tcase_add_test(t, test_no_memory);
+    tcase_add_test(t, test_listen_addresses);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(tcp_setup_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
