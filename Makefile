@@ -41,7 +41,7 @@ AGENT_SRC := $(addprefix lib/agent/, \
 	query_doctor.c query_jobs.c \
 	interfaces.c route.c route_auth.c route_dial.c route_measure.c \
 	route_orders.c route_serve.c route_try.c \
-	agent.c cause.c cgroup.c cpus.c death.c endpoint.c \
+	agent.c beat.c cause.c cgroup.c cpus.c death.c endpoint.c \
 	endpoint_rdv.c \
 	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
 	pump.c rendezvous.c segment_fd.c spawn.c state.c tree.c)
@@ -81,7 +81,7 @@ UNIT_TESTS := input job job_state lines outdir output report worker_env \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun \
 	allreduce collectives engine failure hosts hosts_failure init map reduce bench \
-	tcp tcp_auth tcp_setup worker_rdv \
+	tcp tcp_auth tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
 	route_filter routes routes_net \
 	alloc clock log text buf env error strv hostlist plan \

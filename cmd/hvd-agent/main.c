@@ -70,6 +70,7 @@ static int run_agent(uv_loop_t *loop, struct guardian_shared *shared)
         .in_fd = 0,
         .out_fd = 1,
         .grace_ms = &shared->grace_ms,
+        .silence_ms = &shared->silence_ms,
     };
     struct hb_error err = HB_ERROR_INIT;
     struct rlimit more;

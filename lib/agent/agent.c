@@ -135,6 +135,7 @@ static void do_exit(struct agent *a)
     uv_close((uv_handle_t *)&a->death_poll, NULL);
     uv_close((uv_handle_t *)&a->signal_poll, NULL);
     uv_close((uv_handle_t *)&a->timer, NULL);
+    uv_close((uv_handle_t *)&a->beat, NULL);
 }
 
 static void act(struct agent *a, enum agent_action action)
@@ -454,7 +455,10 @@ static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
     struct agent *a = arg;
 
+    a->beats_missed = 0;
     switch (f->type) {
+    case CONTROL_PING:
+        return agent_on_ping(a, f, err);
     case CONTROL_LAUNCH:
         return on_launch(a, f, err);
     case CONTROL_STDIN:
@@ -491,6 +495,26 @@ static void on_link_end(void *arg, const struct hb_error *err)
     if (a->pump_open)
         pump_sink(&a->pump);
     agent_post(a, AGENT_HANGUP);
+}
+
+/* It may only sleep, and shall then hear why its ranks have ended. */
+void agent_hvdrun_silent(struct agent *a)
+{
+    char *why;
+
+    if (a->gone || a->state >= AGENT_EXITED)
+        return;
+    why = hb_xasprintf("its agent heard nothing from hvdrun for %g s",
+                       a->silence_ms / 1e3);
+    if (a->state < AGENT_TERMINATING) {
+        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
+        link_flush(&a->link);
+    }
+    if (hb_buf_len(&a->link.out) > 0)
+        dprintf(2, "hvd-agent: %s\n", why);
+    hb_free(why);
+    if (!a->gone)
+        on_link_end(a, NULL);
 }
 
 static void on_link_flushed(void *arg)
@@ -559,7 +583,8 @@ int agent_start(const struct agent_config *config, struct agent **out,
         .sink_arg = a,
     };
     uv_timer_init(config->loop, &a->timer);
-    a->timer.data = a;
+    uv_timer_init(config->loop, &a->beat);
+    a->timer.data = a->beat.data = a;
     rc = watch_signals(a, err);
     if (rc == 0)
         rc = agent_watch_deaths(a, err);

@@ -26,6 +26,8 @@ struct agent_config {
     struct rlimit nofile;
     /* Where the job's grace time is published for the guardian, or NULL. */
     _Atomic uint32_t *grace_ms;
+    /* The same for the silence that PING allows. */
+    _Atomic uint32_t *silence_ms;
 };
 
 /* Sends HELLO and waits for orders.  The loop runs empty when the agent has

@@ -58,6 +58,10 @@ struct agent {
     uv_poll_t death_poll, signal_poll;
     uv_timer_t timer;
 
+    uv_timer_t beat;
+    int beats_missed;    /* turns in a row in which hvdrun was silent */
+    uint32_t silence_ms; /* of hvdrun that ends the job; 0: none does */
+
     enum agent_state state;
     enum agent_event events[AGENT_EVENTS_MAX]; /* posted, not yet handled */
     int event_count, stepping;
@@ -75,6 +79,11 @@ void agent_check_empty(struct agent *a);
 
 /* A request of a worker, for hvdrun. */
 void agent_ask_rendezvous(void *arg, const struct rdv_request *m);
+
+/* beat.c: PING. */
+int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err);
+/* It is taken for gone. */
+void agent_hvdrun_silent(struct agent *a);
 
 /* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
 int agent_launch(struct agent *a);

@@ -16,7 +16,7 @@ struct endpoint_conn {
     pid_t pid;
     uv_poll_t poll;
     struct hb_buf in;
-    struct hb_buf out; /* answers of the rendezvous */
+    struct hb_buf out;            /* answers of the rendezvous */
     char fence[WORKER_SCOPE_MAX]; /* of the RDV_FENCE under way */
 };
 

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct guardian_shared *guardian_share(void)
     if (s == MAP_FAILED)
         return NULL;
     atomic_init(&s->grace_ms, GUARDIAN_GRACE_MS);
+    atomic_init(&s->silence_ms, 0);
     return s;
 }
 
@@ -45,25 +47,89 @@ static int ms_until(uint64_t deadline_ns)
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* A stopped agent is silent; whoever asks why should be told. */
-static void tell_stop(pid_t agent)
+/* ---- Watching ---- */
+
+struct watch {
+    pid_t agent;
+    int pidfd;
+    const struct guardian_shared *shared;
+    struct pollfd fds[3];    /* the agent's end, hvdrun's, SIGCHLD */
+    uint64_t hangup_kill_ns; /* when to kill the agent; 0: not */
+    uint64_t stop_kill_ns;
+};
+
+/* Never waits for a reader. */
+static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static void say(const char *fmt, ...)
 {
+    struct pollfd out = {2, POLLOUT, 0};
+    va_list ap;
+
+    if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT))
+        return;
+    va_start(ap, fmt);
+    vdprintf(2, fmt, ap);
+    va_end(ap);
+}
+
+/* A stopped agent says nothing; whoever asks why is told here. */
+static void look_at_stop(struct watch *w)
+{
+    uint32_t silence_ms = atomic_load(&w->shared->silence_ms);
+    struct signalfd_siginfo signals;
     siginfo_t info = {0};
     const char *name;
 
-    if (waitid(P_PID, (id_t)agent, &info,
-               WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+    while (read(w->fds[2].fd, &signals, sizeof(signals)) == sizeof(signals))
+        ;
+    if (waitid(P_PID, (id_t)w->agent, &info, WSTOPPED | WCONTINUED | WNOHANG) <
+            0 ||
         info.si_pid == 0)
         return;
+    if (info.si_code == CLD_CONTINUED) {
+        w->stop_kill_ns = 0;
+        say("hvd-agent: the agent (pid %d) runs again\n", (int)w->agent);
+        return;
+    }
     name = sigabbrev_np(info.si_status);
-    if (info.si_code == CLD_STOPPED)
-        dprintf(2, "hvd-agent: the agent (pid %d) was stopped by SIG%s\n",
-                (int)agent, name ? name : "?");
-    else if (info.si_code == CLD_CONTINUED)
-        dprintf(2, "hvd-agent: the agent (pid %d) goes on\n", (int)agent);
+    say("hvd-agent: the agent (pid %d) was stopped by SIG%s\n", (int)w->agent,
+        name ? name : "?");
+    if (silence_ms > 0)
+        w->stop_kill_ns = hb_now_ns() + (uint64_t)silence_ms * 1000000;
 }
 
-static int open_chld(void)
+static void look_at_hangup(struct watch *w)
+{
+    uint32_t grace_ms = atomic_load(&w->shared->grace_ms);
+
+    w->fds[1].fd = -1;
+    w->hangup_kill_ns =
+        hb_now_ns() + (grace_ms + (uint64_t)GUARDIAN_MARGIN_MS) * 1000000;
+}
+
+static int next_wait_ms(const struct watch *w)
+{
+    int hangup = ms_until(w->hangup_kill_ns), stop = ms_until(w->stop_kill_ns);
+
+    if (hangup < 0 || (stop >= 0 && stop < hangup))
+        return stop;
+    return hangup;
+}
+
+static void kill_when_due(struct watch *w)
+{
+    if (next_wait_ms(w) != 0)
+        return;
+    if (ms_until(w->stop_kill_ns) == 0)
+        say("hvd-agent: the agent (pid %d) is still stopped: ending it and "
+            "its ranks\n",
+            (int)w->agent);
+    syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0u);
+    w->hangup_kill_ns = w->stop_kill_ns = 0;
+}
+
+static int open_sigchld(void)
 {
     sigset_t set;
 
@@ -72,45 +138,20 @@ static int open_chld(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void drain_chld(int fd)
-{
-    struct signalfd_siginfo info;
-
-    while (read(fd, &info, sizeof(info)) == sizeof(info))
-        ;
-}
-
 /* Until the agent is dead, by itself or by our hand. */
-static void watch(pid_t agent, int pidfd, int fd,
-                  const struct guardian_shared *shared)
+static void watch(struct watch *w)
 {
-    struct pollfd fds[3] = {{pidfd, POLLIN, 0},
-                            {fd, POLLRDHUP, 0},
-                            {open_chld(), POLLIN, 0}};
-    uint64_t deadline_ns = 0;
-
     for (;;) {
-        int n = poll(fds, 3, ms_until(deadline_ns));
-
-        if (n < 0 && errno != EINTR)
-            break;
-        if (fds[0].revents)
-            break;
-        if (n > 0 && fds[2].revents) {
-            drain_chld(fds[2].fd);
-            tell_stop(agent);
-        }
-        if (n == 0) {
-            syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);
-            deadline_ns = 0;
-        } else if (n > 0 && fds[1].revents) {
-            fds[1].fd = -1;
-            deadline_ns = hb_now_ns() + (atomic_load(&shared->grace_ms) +
-                                         (uint64_t)GUARDIAN_MARGIN_MS) *
-                                            1000000;
-        }
+        if (poll(w->fds, 3, next_wait_ms(w)) < 0 && errno != EINTR)
+            return;
+        if (w->fds[0].revents)
+            return;
+        if (w->fds[1].revents)
+            look_at_hangup(w);
+        if (w->fds[2].revents)
+            look_at_stop(w);
+        kill_when_due(w);
     }
-    close(fds[2].fd);
 }
 
 static int collect(pid_t agent)
@@ -156,12 +197,21 @@ int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
                  struct cgroup *cgroup)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, agent, 0u);
+    int chld_fd = open_sigchld();
+    struct watch w = {
+        .agent = agent,
+        .pidfd = pidfd,
+        .shared = shared,
+        .fds = {{pidfd, POLLIN, 0}, {fd, POLLRDHUP, 0}, {chld_fd, POLLIN, 0}},
+    };
     int status;
 
     if (pidfd >= 0) {
-        watch(agent, pidfd, fd, shared);
+        watch(&w);
         close(pidfd);
     }
+    if (chld_fd >= 0)
+        close(chld_fd);
     status = collect(agent);
     close(fd);
     kill_rest(cgroup);

@@ -5,7 +5,9 @@
  * It is a child subreaper with every catchable signal blocked, and does
  * nothing but sleep until the agent ends; then it kills whatever of the
  * job is left.  It also sees hvdrun hang up: an agent that is stopped or
- * wedged is killed a second after the grace time.
+ * wedged is killed a second after the grace time.  One that is stopped
+ * while hvdrun is there is told on stderr, and killed when it has been
+ * silent for as long as hvdrun allows.
  */
 #ifndef HVD_AGENT_GUARDIAN_H
 #define HVD_AGENT_GUARDIAN_H
@@ -26,6 +28,7 @@ enum {
 /* What the agent tells the guardian, in memory that both map. */
 struct guardian_shared {
     _Atomic uint32_t grace_ms;
+    _Atomic uint32_t silence_ms; /* 0: it may be stopped for ever */
 };
 
 struct guardian_shared *guardian_share(void); /* NULL when out of memory */

@@ -30,8 +30,8 @@ struct launch {
     struct cpus_set *sets; /* by slot; NULL: no binding */
     int port;              /* 0: MASTER_PORT is given */
     sigset_t reset;
-    struct spawn_limit nofile;
-    int limit_differs;
+    struct spawn_limit limits[CONTROL_LIMIT_COUNT];
+    size_t limit_count;
 };
 
 static int fail(struct agent *a, int exit_code, const struct hb_error *err)
@@ -193,6 +193,8 @@ static int open_parts(struct launch *l, struct hb_error *err)
         rc = pump_init(&a->pump, a->config.loop, a->job.rank_count,
                        &agent_pump_events, a, err);
     a->pump_open = rc == 0;
+    if (a->pump_open && a->job.output_window > 0)
+        a->pump.window = (uint32_t)a->job.output_window;
     if (rc == 0)
         rc = endpoint_init(&a->endpoint, a->config.loop, &a->job, allowed.count,
                            &a->log, err);
@@ -246,8 +248,8 @@ static int spawn_one(struct launch *l, int slot, const char *program,
         .envp = env,
         .cwd = a->job.cwd,
         .stdio = {fds[0], fds[1], fds[2]},
-        .limits = &l->nofile,
-        .limit_count = l->limit_differs ? 1 : 0,
+        .limits = l->limits,
+        .limit_count = l->limit_count,
         .reset = &l->reset,
     };
     struct spawn_child child;
@@ -317,17 +319,58 @@ static void forget_environment(struct agent *a)
         hb_strv_free(&a->job.ranks[i].env);
 }
 
+/* Root may have more than the host gives by itself. */
+static void raise_hard_limit(int resource, struct rlimit *want)
+{
+    struct rlimit more;
+
+    if (getrlimit(resource, &more) < 0)
+        return;
+    more.rlim_max = want->rlim_cur;
+    if (setrlimit(resource, &more) == 0)
+        want->rlim_max = want->rlim_cur;
+}
+
+/* As hvdrun has it, as far as this host allows. */
+static void set_limit(struct launch *l, enum control_limit limit)
+{
+    static const struct {
+        int resource;
+        const char *name;
+    } known[CONTROL_LIMIT_COUNT] = {
+        [CONTROL_LIMIT_NOFILE] = {RLIMIT_NOFILE, "open files"},
+        [CONTROL_LIMIT_MEMLOCK] = {RLIMIT_MEMLOCK, "locked memory"},
+        [CONTROL_LIMIT_CORE] = {RLIMIT_CORE, "core files"},
+    };
+    const struct control_soft_limit *given = &l->agent->job.limits[limit];
+    struct rlimit now, want;
+
+    if (getrlimit(known[limit].resource, &now) < 0)
+        return;
+    want = limit == CONTROL_LIMIT_NOFILE ? l->agent->config.nofile : now;
+    if (given->given)
+        want.rlim_cur = given->value;
+    if (want.rlim_cur > want.rlim_max)
+        raise_hard_limit(known[limit].resource, &want);
+    if (want.rlim_cur > want.rlim_max) {
+        hb_log(&l->agent->log, HB_LOG_INFO,
+               "the limit on %s is %llu here, less than hvdrun's",
+               known[limit].name, (unsigned long long)want.rlim_max);
+        want.rlim_cur = want.rlim_max;
+    }
+    if (want.rlim_cur == now.rlim_cur)
+        return;
+    l->limits[l->limit_count++] =
+        (struct spawn_limit){known[limit].resource, want};
+}
+
 static void launch_init(struct launch *l, struct agent *a)
 {
-    struct rlimit now;
-
     memset(l, 0, sizeof(*l));
     l->agent = a;
     spawn_signals_to_reset(&l->reset);
-    l->nofile.resource = RLIMIT_NOFILE;
-    l->nofile.limit = a->config.nofile;
-    l->limit_differs = getrlimit(RLIMIT_NOFILE, &now) == 0 &&
-                       now.rlim_cur != a->config.nofile.rlim_cur;
+    for (int i = 0; i < CONTROL_LIMIT_COUNT; i++)
+        set_limit(l, (enum control_limit)i);
     a->ranks = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*a->ranks));
     for (int i = 0; i < a->job.rank_count; i++)
         a->ranks[i].pidfd = -1;

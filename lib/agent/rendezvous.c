@@ -32,8 +32,8 @@ void relay_init(struct relay *r, const struct relay_config *config)
 {
     memset(r, 0, sizeof(*r));
     r->config = *config;
-    r->counts = hb_xcalloc((size_t)config->job->rank_count + 1,
-                           sizeof(*r->counts));
+    r->counts =
+        hb_xcalloc((size_t)config->job->rank_count + 1, sizeof(*r->counts));
 }
 
 static void fence_free(struct relay *r, struct relay_fence *f)
@@ -91,10 +91,8 @@ static void ask(struct relay *r, int slot, uint32_t worker_id,
 static void refuse(struct relay *r, int slot, uint32_t id, int status,
                    const char *text)
 {
-    struct rdv_reply m = {.id = id,
-                          .status = status,
-                          .value = text,
-                          .len = strlen(text)};
+    struct rdv_reply m = {
+        .id = id, .status = status, .value = text, .len = strlen(text)};
 
     r->config.reply(r->config.arg, slot, &m);
 }

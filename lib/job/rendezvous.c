@@ -23,10 +23,10 @@ static void on_reply(void *arg, int origin, const struct rdv_reply *m)
     hb_buf_free(&frame);
 }
 
-struct job_rendezvous *
-job_rendezvous_new(int ranks,
-                   void (*send)(void *arg, int host, const struct hb_buf *f),
-                   void *arg)
+struct job_rendezvous *job_rendezvous_new(int ranks,
+                                          void (*send)(void *arg, int host,
+                                                       const struct hb_buf *f),
+                                          void *arg)
 {
     struct job_rendezvous *r = hb_xcalloc(1, sizeof(*r));
     struct rdv_store_config config = {

@@ -11,10 +11,10 @@
 struct job_rendezvous;
 
 /* send gets one whole frame for a host; the frame is borrowed. */
-struct job_rendezvous *
-job_rendezvous_new(int ranks,
-                   void (*send)(void *arg, int host, const struct hb_buf *f),
-                   void *arg);
+struct job_rendezvous *job_rendezvous_new(int ranks,
+                                          void (*send)(void *arg, int host,
+                                                       const struct hb_buf *f),
+                                          void *arg);
 void job_rendezvous_free(struct job_rendezvous *r);
 
 /* A CONTROL_RENDEZVOUS of that host: 0 or -HVD_EPROTO with err set. */

@@ -63,8 +63,7 @@ static int same_members(const struct fence *f, const struct rdv_request *m)
     return 1;
 }
 
-static struct fence *fence_new(struct rdv_store *s,
-                               const struct rdv_request *m)
+static struct fence *fence_new(struct rdv_store *s, const struct rdv_request *m)
 {
     struct fence *f = hb_xcalloc(1, sizeof(*f));
 
@@ -132,8 +131,8 @@ static void add_asker(struct fence *f, int origin, uint32_t id)
 {
     if (f->asker_count == f->asker_cap) {
         f->asker_cap = f->asker_cap ? 2 * f->asker_cap : 8;
-        f->askers = hb_xrealloc_array(f->askers, f->asker_cap,
-                                      sizeof(*f->askers));
+        f->askers =
+            hb_xrealloc_array(f->askers, f->asker_cap, sizeof(*f->askers));
     }
     f->askers[f->asker_count++] = (struct asker){origin, id};
 }
@@ -177,8 +176,7 @@ static void add_records(struct rdv_store *s, struct fence *f,
         int64_t place = place_of(f, record.rank);
 
         if (record.len)
-            hb_must(hb_buf_append(&f->values[place], record.value,
-                                  record.len));
+            hb_must(hb_buf_append(&f->values[place], record.value, record.len));
         f->has[place] = 1;
         f->arrived++;
     }
@@ -186,15 +184,13 @@ static void add_records(struct rdv_store *s, struct fence *f,
     s->bytes += m->len;
 }
 
-static int members_exist(const struct rdv_store *s,
-                         const struct rdv_request *m)
+static int members_exist(const struct rdv_store *s, const struct rdv_request *m)
 {
     return m->member_count == 0 ||
            rdv_member(m, m->member_count - 1) < (uint32_t)s->config.ranks;
 }
 
-void fence_request(struct rdv_store *s, int origin,
-                   const struct rdv_request *m)
+void fence_request(struct rdv_store *s, int origin, const struct rdv_request *m)
 {
     struct fence *f = fence_find(s, m->scope);
     const char *text = "a member of the fence is no rank of the job";
@@ -232,8 +228,7 @@ void fence_cancel(struct rdv_store *s, int origin, const uint32_t *id)
         size_t kept = 0;
 
         for (size_t i = 0; i < f->asker_count; i++)
-            if (f->askers[i].origin != origin ||
-                (id && f->askers[i].id != *id))
+            if (f->askers[i].origin != origin || (id && f->askers[i].id != *id))
                 f->askers[kept++] = f->askers[i];
         f->asker_count = kept;
     }

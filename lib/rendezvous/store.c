@@ -10,8 +10,8 @@
 
 /* ---- Replies ---- */
 
-void store_reply(struct rdv_store *s, int origin, uint32_t id,
-                 uint64_t version, const void *value, size_t len)
+void store_reply(struct rdv_store *s, int origin, uint32_t id, uint64_t version,
+                 const void *value, size_t len)
 {
     struct rdv_reply m = {
         .id = id, .version = version, .value = value, .len = len};
@@ -50,8 +50,7 @@ static struct bucket *bucket_of(struct rdv_store *s, const char *scope,
     return &s->buckets[(h ^ h >> 16) % STORE_BUCKETS];
 }
 
-static struct entry **find(struct bucket *b, const char *scope,
-                           const char *key)
+static struct entry **find(struct bucket *b, const char *scope, const char *key)
 {
     struct entry **e = &b->entries;
 
@@ -186,12 +185,12 @@ static void delete_scope(struct rdv_store *s, const char *scope)
     }
 }
 
-static void delete(struct rdv_store *s, int origin,
-                   const struct rdv_request *m)
+static void delete (struct rdv_store *s, int origin,
+                    const struct rdv_request *m)
 {
     if (m->key[0]) {
-        struct entry **at = find(bucket_of(s, m->scope, m->key), m->scope,
-                                 m->key);
+        struct entry **at =
+            find(bucket_of(s, m->scope, m->key), m->scope, m->key);
         if (*at)
             drop_entry(s, at);
     } else {
@@ -255,7 +254,7 @@ void rdv_store_request(struct rdv_store *s, int origin,
         get(s, origin, m);
         break;
     case RDV_DELETE:
-        delete(s, origin, m);
+        delete (s, origin, m);
         break;
     case RDV_FENCE:
         fence_request(s, origin, m);

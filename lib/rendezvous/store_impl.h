@@ -39,8 +39,8 @@ struct fence {
     char *scope;
     uint32_t *members; /* NULL: all ranks */
     uint32_t count, arrived;
-    struct hb_buf *values;   /* by place among the members */
-    unsigned char *has;      /* 1: the value is there */
+    struct hb_buf *values; /* by place among the members */
+    unsigned char *has;    /* 1: the value is there */
     struct asker *askers;
     size_t asker_count, asker_cap;
     size_t bytes;
@@ -55,8 +55,8 @@ struct rdv_store {
     size_t bytes, waits;
 };
 
-void store_reply(struct rdv_store *s, int origin, uint32_t id,
-                 uint64_t version, const void *value, size_t len);
+void store_reply(struct rdv_store *s, int origin, uint32_t id, uint64_t version,
+                 const void *value, size_t len);
 void store_refuse(struct rdv_store *s, int origin, uint32_t id, int status,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

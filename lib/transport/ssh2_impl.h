@@ -86,6 +86,7 @@ struct ssh2_task {
     struct hb_error err;
     struct hb_strv notes; /* for the log: a level's letter, then a line */
     uint64_t deadline_ns; /* of the present step */
+    size_t received;      /* bytes, until the shell runs */
 };
 
 /* ---- ssh2_task.c ---- */
@@ -103,7 +104,10 @@ int ssh2_task_cancel(struct ssh2_task *t);
 enum ssh2_task_state ssh2_task_look(struct ssh2_task *t, const char **stage);
 void ssh2_task_unref(struct ssh2_task *t);
 
-/* On the thread; stage is a constant. */
+/* On the thread.  The name is resolved: from now on cancellation is heard.
+ * 0 or -HVD_ESHUTDOWN. */
+int ssh2_task_interruptible(struct ssh2_task *t);
+/* A constant. */
 void ssh2_task_stage(struct ssh2_task *t, const char *stage);
 void ssh2_task_note(struct ssh2_task *t, enum hb_log_level level,
                     const char *fmt, ...) __attribute__((format(printf, 3, 4)));

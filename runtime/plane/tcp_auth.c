@@ -93,15 +93,18 @@ int tcp_auth_answer(const struct tcp_auth *a, struct tcp_auth_talk *t,
                     uint32_t callee, uint32_t *caller,
                     unsigned char out[TCP_AUTH_ANSWER_BYTES])
 {
+    uint32_t magic, version, epoch, from;
     struct hb_reader r;
-    uint32_t from;
 
     memcpy(t->fields, call, sizeof(t->fields));
     hb_reader_init(&r, t->fields, sizeof(t->fields));
-    if (hb_read_u32(&r) != TCP_AUTH_MAGIC ||
-        hb_read_u32(&r) != TCP_AUTH_VERSION || hb_read_u32(&r) != a->epoch)
-        return -HVD_EPERM;
+    magic = hb_read_u32(&r);
+    version = hb_read_u32(&r);
+    epoch = hb_read_u32(&r);
     from = hb_read_u32(&r);
+    if (magic != TCP_AUTH_MAGIC || version != TCP_AUTH_VERSION ||
+        epoch != a->epoch)
+        return -HVD_EPERM;
     if (hb_read_u32(&r) != callee ||
         !same_mac(a, t, CALL, call + sizeof(t->fields)))
         return -HVD_EPERM;

@@ -440,7 +440,7 @@ static void poll_for(struct pollfd *p, int fd, short events)
 
 static int wait_some(struct setup *s, struct hb_error *err)
 {
-    int n = s->t->n, ms = 0;
+    int n = s->t->n, count = 2 + n + STRANGERS_MAX, ms = 0;
     uint64_t next = next_time(s);
 
     poll_for(&s->polled[0], s->missing_callers ? s->config->listener : -1,
@@ -455,10 +455,10 @@ static int wait_some(struct setup *s, struct hb_error *err)
         ms = next - s->now_ns > TURN_MS * MS
                  ? TURN_MS
                  : (int)((next - s->now_ns) / MS) + 1;
-    if (poll(s->polled, (nfds_t)(2 + n + STRANGERS_MAX), ms) < 0) {
+    if (poll(s->polled, (nfds_t)count, ms) < 0) {
         if (errno != EINTR)
             return hb_error_sys(err, errno, "wait for the other hosts");
-        for (int i = 0; i < 2 + n + STRANGERS_MAX; i++)
+        for (int i = 0; i < count; i++)
             s->polled[i].revents = 0;
     }
     s->now_ns = hb_now_ns();

@@ -186,12 +186,15 @@ test_faults_agent_and_guardian_killed() {
 
 # Plain ranks need no cleaning up.
 test_faults_everything_of_us_killed() {
+    local hvdrun
     cluster_up 2
     start_on login job "$HVDRUN" -H n1:2,n2:2 sh -c '
         touch up.$HVD_RANK; exec sleep 1000'
     wait_for '[ "$(count_files up.?)" -eq 4 ]'
+    hvdrun=$(the job hvdrun)
+    kill -STOP "$hvdrun"
     kill_on n2 KILL "$(agents n2)" "$(sessions n2)"
-    kill -KILL "$(the job hvdrun)"
+    kill -KILL "$hvdrun"
     finish job 137
     cluster_down
 }
@@ -386,7 +389,7 @@ test_faults_ctrl_c_while_pushing() {
     start_on login job "$HVDRUN" -H n1 sleep 1000
     wait_for '[ -e pushing ]'
     interrupt_twice
-    on n1 umount -n /usr/bin/head
+    on n1 umount -nl /usr/bin/head
     expect_exit 0 login "$HVDRUN" -H n1 true
     cluster_down
 }

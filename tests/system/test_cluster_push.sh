@@ -126,12 +126,13 @@ test_push_into_a_home_that_is_no_good() {
     runs -H n1
     on n1 rm /root/.cache/hvd
     tmp_is_clean
-    on n1 sed -i 's,root:/root:,root:/nowhere:,' /etc/passwd
+    sed 's,root:/root:,root:/tmp/nowhere:,' cluster/n1/passwd >passwd
+    cat passwd >cluster/n1/passwd # the same file: it is mounted there
     faulty sshd n1 stop
     faulty sshd n1 start 'AuthorizedKeysFile /root/.ssh/authorized_keys' \
         'StrictModes no'
     runs -H n1
-    on n1 sh -c '[ ! -e /nowhere ]'
+    on n1 test ! -e /tmp/nowhere
     tmp_is_clean
     cluster_down
 }
