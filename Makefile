@@ -35,7 +35,12 @@ RENDEZVOUS_SRC := $(addprefix lib/rendezvous/, fence.c store.c)
 TRANSPORT_SRC := $(addprefix lib/transport/, \
 	agent_image.c bootstrap.c child.c command.c local.c localname.c \
 	openssh.c remote.c remote_config.c remote_host.c remote_open.c \
-	remote_proxy.c rsh.c ssh_config.c transport.c)
+	remote_proxy.c remote_stream.c rsh.c transport.c \
+	aes.c bcrypt_pbkdf.c known_hosts.c passphrase.c sha1.c ssh_agent.c \
+	ssh_config.c ssh_key.c ssh_pem.c)
+SSH2_SRC := $(addprefix lib/transport/, \
+	ssh2.c ssh2_auth.c ssh2_connect.c ssh2_hostkey.c ssh2_keys.c \
+	ssh2_session.c ssh2_task.c)
 AGENT_SRC := $(addprefix lib/agent/, \
 	capture.c jobend.c jobscan.c libfind.c place.c progcheck.c query.c \
 	query_doctor.c query_jobs.c \
@@ -44,10 +49,12 @@ AGENT_SRC := $(addprefix lib/agent/, \
 	agent.c beat.c cause.c cgroup.c cpus.c death.c endpoint.c \
 	endpoint_rdv.c \
 	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
-	pump.c rendezvous.c segment_fd.c spawn.c state.c tree.c)
+	pump.c rendezvous.c segment_fd.c signals.c spawn.c state.c tree.c)
 JOB_SRC := $(addprefix lib/job/, \
 	survey.c \
-	input.c job.c job_host.c job_io.c lines.c outdir.c output.c report.c \
+	input.c job.c job_beat.c job_end.c job_frames.c job_host.c job_io.c \
+	job_signal.c job_wait.c lines.c offset.c outdir.c output.c progress.c \
+	report.c \
 	job_routes.c rendezvous.c route_choice.c route_filter.c routes.c \
 	routes_result.c \
 	state.c stdio.c worker_env.c)
@@ -75,9 +82,10 @@ EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 
-UNIT_TESTS := input job job_state lines outdir output report worker_env \
-	transport_local localname agent_image bootstrap openssh remote rsh \
-	agent agent_launch agent_state cause cgroup \
+UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
+	progress report worker_env \
+	transport_local localname agent_image bootstrap command openssh remote rsh \
+	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun \
 	allreduce collectives engine failure hosts hosts_failure init map reduce bench \
@@ -87,8 +95,9 @@ UNIT_TESTS := input job job_state lines outdir output report worker_env \
 	alloc clock log text buf env error strv hostlist plan \
 	frame control control_launch worker segment hostfold findings jobs survey place query \
 	doctor
-SYSTEM_PROGS := actor coll evil_agent poke pty
-FUZZERS := hostfile frame env config env_file query bootstrap
+UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
+SYSTEM_PROGS := actor coll evil_agent poke pty rdv
+FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous
 
 # ---- Flags ------------------------------------------------------------
 
@@ -122,6 +131,15 @@ YAML_LIBS := $(shell $(PKG_CONFIG) --libs yaml-0.1 2>/dev/null)
 # Linked statically, so that libhvd and the agent need no library.
 SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
 	--variable=libdir libsodium 2>/dev/null))
+SSH2_LIBS := $(shell $(PKG_CONFIG) --libs libssh2 2>/dev/null)
+# A plug-in is built where its library is, unless told: WITH_X=auto|yes|no.
+WITH_SSH2 ?= auto
+ifneq ($(or $(filter yes,$(WITH_SSH2)),$(and $(filter auto,$(WITH_SSH2)),\
+		$(SSH2_LIBS))),)
+PLUGINS += $(BUILD)/lib/hvd/transport-ssh2.so
+SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts
+UNIT_TESTS += $(SSH2_TESTS)
+endif
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
@@ -142,6 +160,7 @@ SO := $(LIB)/libhvd.so.$(SOVERSION)
 
 .PHONY: all
 all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
+	$(PLUGINS) \
 	$(EXAMPLES:%=$(BUILD)/examples/%)
 
 ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS),$(SODIUM_A)),)
@@ -196,7 +215,15 @@ $(BIN)/hvdrun: $(call ar,hvdrun job transport rendezvous agent hosts protocol \
 		base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $^ -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -ldl
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -ldl -lm
+
+# Has its own copy of what it needs, and exports one function.
+$(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
+		$(call ar,transport base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ $^ \
+		$(UV_LIBS) $(SSH2_LIBS) -Wl,--exclude-libs,libsodium.a \
+		$(SODIUM_A)
 
 # Static, so that it runs on any host of the same CPU type.  The linker
 # warns about look-ups of users, which libuv has and the agent does not use.
@@ -208,6 +235,7 @@ $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
 ifeq ($(AGENT_LINK),-static)
 	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ $^ \
 		-l:libuv_a.a -ljansson -ldl $(SODIUM_A)
+	@! nm $@ | grep ' U ' || { rm $@; exit 1; } # errors are silenced, too
 else
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) $(SODIUM_A)
 endif
@@ -250,30 +278,37 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 
 # Shared by tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
-	agent_util.c fake_agent.c tcp_group.c values.c worker_client.c \
-	world.c world_hosts.c)
+	agent_util.c fake_agent.c remote_util.c ssh_client.c ssh_server.c \
+	tcp_group.c values.c worker_client.c world.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 		$(call ar,world hvd-bench hvdrun job transport rendezvous agent hosts \
 			runtime protocol base)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $< -Wl,--start-group \
+	$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
 		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm \
 		$(SODIUM_A)
+
+$(BUILD)/tests/test_job $(BUILD)/tests/test_job_hosts: \
+		$(call obj,tests/unit/job_util.c)
 
 # They drive the real one.
 $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_launch \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
+$(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
+
 # What the system tests run as ranks, and the tools that drive them.
+$(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
 $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 		$(LIB)/libhvd.so $(call ar,protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
-		$(filter %.o %.a,$^) -L$(LIB) -lhvd $(JANSSON_LIBS)
+		-Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group \
+		-L$(LIB) -lhvd $(JANSSON_LIBS)
 
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
@@ -283,11 +318,11 @@ FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
 	$(call obj,tests/fuzz/replay.c))
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(filter %.o,$(FUZZ_MAIN)) \
-		$(call ar,hvdrun job transport rendezvous hosts protocol base)
+		$(call ar,hvdrun job transport rendezvous agent hosts protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A)
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -lm
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
@@ -327,7 +362,7 @@ $(BUILD)/bench/mpi_allreduce.%: tests/bench/mpi_allreduce.c
 	mpicc.$* -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) -o $@ $<
 
 .PHONY: bench
-bench: all $(MPI_PEERS)
+bench: all $(MPI_PEERS) $(BUILD)/tests/prog/rdv
 	BUILD='$(BUILD)' tests/bench/run
 	BUILD='$(BUILD)' tests/bench/launch
 	BUILD='$(BUILD)' tests/bench/cluster
@@ -392,6 +427,8 @@ install-files:
 	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
 	$(INSTALL) -m 644 $(SO) $(LIBDIR)
 	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
+	$(if $(PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
+		$(INSTALL) -m 644 $(PLUGINS) $(LIBDIR)/hvd)
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc

@@ -170,7 +170,7 @@ int main(int argc, char **argv)
     fill_stdio();
     set_signals();
     prctl(PR_SET_NAME, "hvd-agent"); /* whatever its file is called */
-    (void)setsid(); /* fails when it leads a group: as good */
+    (void)setsid();                  /* fails when it leads a group: as good */
     shared = guardian_share();
     if (!shared)
         return trouble("shared memory");

@@ -81,12 +81,14 @@ static void look_up(struct doctor *d)
 
     for (size_t i = 0; i < d->tool.hosts.count; i++) {
         struct lookup *l = &d->lookups[i];
+        int rc;
 
         l->host = &d->hosts[i];
         l->request.data = l;
-        if (uv_getaddrinfo(&d->tool.loop, &l->request, on_lookup,
-                           d->hosts[i].name, NULL, &hints) < 0)
-            l->host->dns_failed = 1;
+        rc = uv_getaddrinfo(&d->tool.loop, &l->request, on_lookup,
+                            d->hosts[i].name, NULL, &hints);
+        if (rc < 0)
+            on_lookup(&l->request, rc, NULL);
     }
 }
 
@@ -370,27 +372,39 @@ static json_t *interfaces_json(const struct control_interfaces *list)
     return all;
 }
 
+static int is_first(const struct control_interfaces *list, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (strcmp(list->items[k].name, list->items[i].name) == 0)
+            return 0;
+    return 1;
+}
+
+static void put_interfaces(const struct control_interfaces *list,
+                           struct hb_buf *text)
+{
+    for (int i = 0; i < list->count; i++) {
+        const struct control_interface *n = &list->items[i];
+
+        if ((n->flags &
+             (CONTROL_INTERFACE_LOOPBACK | CONTROL_INTERFACE_VIRTUAL)) ||
+            !is_first(list, i))
+            continue;
+        hb_must(
+            hb_buf_printf(text, "%s%s", hb_buf_len(text) ? ", " : "", n->name));
+        if (n->speed_mbps > 0)
+            hb_must(hb_buf_printf(text, " (%d Mb/s)", n->speed_mbps));
+    }
+}
+
 /* Hosts with the same cards share a line. */
 static void tell_interfaces(const struct doctor *d, struct findings *f)
 {
     for (size_t k = 0; k < d->net_count; k++) {
         size_t host = d->net_hosts[k];
-        const struct control_interfaces *list =
-            &d->tool.survey->hosts[host].hello.interfaces;
         struct hb_buf text = HB_BUF_INIT;
 
-        for (int i = 0; i < list->count; i++) {
-            const struct control_interface *n = &list->items[i];
-
-            if ((n->flags &
-                 (CONTROL_INTERFACE_LOOPBACK | CONTROL_INTERFACE_VIRTUAL)) ||
-                (i > 0 && strcmp(list->items[i - 1].name, n->name) == 0))
-                continue;
-            hb_must(hb_buf_printf(&text, "%s%s", hb_buf_len(&text) ? ", " : "",
-                                  n->name));
-            if (n->speed_mbps > 0)
-                hb_must(hb_buf_printf(&text, " (%d Mb/s)", n->speed_mbps));
-        }
+        put_interfaces(&d->tool.survey->hosts[host].hello.interfaces, &text);
         if (hb_buf_len(&text) > 0)
             findings_add(f, FINDING_OK, "network", d->hosts[host].name, "",
                          "%s", hb_buf_data(&text));

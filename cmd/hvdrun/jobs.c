@@ -158,8 +158,13 @@ static size_t print_ended(const struct survey_host *h, int dry,
         json_int_t processes = query_int(one, "processes", 0);
         json_int_t remains = query_int(one, "left", 0);
 
-        if (!query_true(one, "found"))
+        /* Its hvdrun was quicker, told by another host's agent. */
+        if (!query_true(one, "found")) {
+            hb_must(hb_buf_printf(
+                out, "host %s: job %.*s has ended meanwhile\n", h->name,
+                JOBS_SHOWN_DIGITS, query_string(one, "id")));
             continue;
+        }
         hb_must(hb_buf_printf(
             out, "host %s: %s %s %.*s, %lld process%s", h->name,
             dry           ? "would end"

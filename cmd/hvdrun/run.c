@@ -317,10 +317,11 @@ static char *sender_of(const struct signalfd_siginfo *info)
 
 /* The default action stops this process, or does nothing where no shell
  * could ever continue it. */
-static void stop_here(void)
+static void stop_here(void *arg)
 {
     sigset_t set;
 
+    (void)arg;
     sigemptyset(&set);
     sigaddset(&set, SIGTSTP);
     raise(SIGTSTP);
@@ -335,10 +336,6 @@ static void on_signal(struct run *run, const struct signalfd_siginfo *info)
 
     job_signal(run->job, signo, sender);
     hb_free(sender);
-    if (signo != SIGTSTP)
-        return;
-    stop_here();
-    job_signal(run->job, SIGCONT, NULL);
 }
 
 static void on_signals(uv_poll_t *poll, int status, int events)
@@ -454,6 +451,7 @@ static int run_loop(struct run *run, struct hb_error *err)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     rc = open_remote(run, err);
     run->config.remote = run->remote;
+    run->config.on_stop = stop_here;
     if (rc == 0)
         rc = job_start(&run->config, on_done, run, &run->job, err);
     if (rc == 0) {

@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -218,76 +217,6 @@ static void on_timer(uv_timer_t *timer)
     agent_post(timer->data, AGENT_TIMEOUT);
 }
 
-/* ---- Signals to the agent itself ---- */
-
-/* hvdrun is told first: it must not blame the ranks for what follows. */
-static void quit(struct agent *a, const struct signalfd_siginfo *info)
-{
-    int guardian_died = getppid() != a->parent;
-    struct tree_proc sender;
-    char name[16];
-    char *why;
-
-    if (guardian_died)
-        why = hb_xasprintf("the agent's guardian (pid %d) was killed",
-                           (int)a->parent);
-    else if (tree_stat((pid_t)info->ssi_pid, &sender))
-        why = hb_xasprintf("the agent got %s from pid %u (%s)",
-                           cause_signal_name((int)info->ssi_signo, name),
-                           info->ssi_pid, sender.name);
-    else
-        why = hb_xasprintf("the agent got %s from pid %u",
-                           cause_signal_name((int)info->ssi_signo, name),
-                           info->ssi_pid);
-    if (!a->gone && a->state < AGENT_TERMINATING)
-        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
-    hb_free(why);
-    agent_post(a, AGENT_KILL);
-}
-
-static void on_signal(uv_poll_t *poll, int status, int events)
-{
-    struct agent *a = poll->data;
-    struct signalfd_siginfo info;
-    int ended = 0;
-
-    (void)status;
-    (void)events;
-    while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD)
-            ended = 1;
-        else
-            quit(a, &info);
-    }
-    if (ended) {
-        agent_reap_orphans(a);
-        agent_check_empty(a);
-    }
-}
-
-static int watch_signals(struct agent *a, struct hb_error *err)
-{
-    sigset_t set;
-    int rc;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (a->signal_fd < 0)
-        return hb_error_sys(err, errno, "signalfd");
-    rc = uv_poll_init(a->config.loop, &a->signal_poll, a->signal_fd);
-    if (rc < 0) {
-        close(a->signal_fd);
-        return hb_error_sys(err, -rc, "signalfd");
-    }
-    a->signal_poll.data = a;
-    uv_poll_start(&a->signal_poll, UV_READABLE, on_signal);
-    return 0;
-}
-
 /* ---- Output ---- */
 
 static void on_output(void *arg, int slot, int stream, const void *bytes,
@@ -334,7 +263,7 @@ void agent_ask_rendezvous(void *arg, const struct rdv_request *m)
     struct agent *a = arg;
 
     if (!a->gone)
-        rdv_encode_request(&a->link.out, CONTROL_RENDEZVOUS, m);
+        hb_must(rdv_encode_request(&a->link.out, CONTROL_RENDEZVOUS, m));
 }
 
 static int on_rendezvous_reply(struct agent *a, const struct frame *f,
@@ -484,37 +413,22 @@ static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
 
 /* ---- The connection ---- */
 
-static void on_link_end(void *arg, const struct hb_error *err)
+void agent_hang_up(struct agent *a)
 {
-    struct agent *a = arg;
-
-    /* Nobody hears a log line any more; stderr may still be somebody's. */
-    if (err)
-        dprintf(2, "hvd-agent: control connection: %s\n", err->text);
+    if (a->gone)
+        return;
     a->gone = 1;
     if (a->pump_open)
         pump_sink(&a->pump);
     agent_post(a, AGENT_HANGUP);
 }
 
-/* It may only sleep, and shall then hear why its ranks have ended. */
-void agent_hvdrun_silent(struct agent *a)
+static void on_link_end(void *arg, const struct hb_error *err)
 {
-    char *why;
-
-    if (a->gone || a->state >= AGENT_EXITED)
-        return;
-    why = hb_xasprintf("its agent heard nothing from hvdrun for %g s",
-                       a->silence_ms / 1e3);
-    if (a->state < AGENT_TERMINATING) {
-        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
-        link_flush(&a->link);
-    }
-    if (hb_buf_len(&a->link.out) > 0)
-        dprintf(2, "hvd-agent: %s\n", why);
-    hb_free(why);
-    if (!a->gone)
-        on_link_end(a, NULL);
+    /* Nobody hears a log line any more; stderr may still be somebody's. */
+    if (err)
+        dprintf(2, "hvd-agent: control connection: %s\n", err->text);
+    agent_hang_up(arg);
 }
 
 static void on_link_flushed(void *arg)
@@ -585,7 +499,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
     uv_timer_init(config->loop, &a->timer);
     uv_timer_init(config->loop, &a->beat);
     a->timer.data = a->beat.data = a;
-    rc = watch_signals(a, err);
+    rc = agent_watch_signals(a, err);
     if (rc == 0)
         rc = agent_watch_deaths(a, err);
     if (rc == 0)

@@ -80,10 +80,14 @@ void agent_check_empty(struct agent *a);
 /* A request of a worker, for hvdrun. */
 void agent_ask_rendezvous(void *arg, const struct rdv_request *m);
 
+/* signals.c */
+int agent_watch_signals(struct agent *a, struct hb_error *err);
+
 /* beat.c: PING. */
 int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err);
-/* It is taken for gone. */
-void agent_hvdrun_silent(struct agent *a);
+
+/* agent.c: hvdrun is gone, or taken for that. */
+void agent_hang_up(struct agent *a);
 
 /* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
 int agent_launch(struct agent *a);

@@ -10,11 +10,29 @@
  */
 #include "lib/agent/agent_impl.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { BEAT_TURNS = 3 };
+
+/* It may only sleep, and shall then hear why its ranks have ended. */
+static void tell_silence(struct agent *a)
+{
+    char *why = hb_xasprintf("its agent heard nothing from hvdrun for %g s",
+                             a->silence_ms / 1e3);
+
+    if (a->state < AGENT_TERMINATING) {
+        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
+        link_flush(&a->link);
+    }
+    if (hb_buf_len(&a->link.out) > 0)
+        dprintf(2, "hvd-agent: %s\n", why);
+    hb_free(why);
+}
 
 static void on_beat(uv_timer_t *timer)
 {
@@ -23,7 +41,10 @@ static void on_beat(uv_timer_t *timer)
     if (a->beats_missed++ < BEAT_TURNS)
         return;
     uv_timer_stop(timer);
-    agent_hvdrun_silent(a);
+    if (a->gone)
+        return;
+    tell_silence(a);
+    agent_hang_up(a);
 }
 
 static void start_beat(struct agent *a, uint32_t silence_ms)
@@ -45,7 +66,8 @@ int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err)
 {
     uint64_t sent_ns;
     uint32_t silence_ms;
-    int rc = control_decode_ping(f->payload, f->len, &sent_ns, &silence_ms, err);
+    int rc =
+        control_decode_ping(f->payload, f->len, &sent_ns, &silence_ms, err);
 
     if (rc < 0 || a->gone)
         return rc;

@@ -50,6 +50,13 @@ static void fenced(struct endpoint_conn *c, const struct rdv_reply *m)
 
     if (m->status == 0 && encode_fenced(&out, c->fence, m) == 0) {
         conn_queue(c, &out);
+    } else if (m->status == HVD_EPEER) {
+        struct worker_abort gone = {.rank = (uint32_t)m->version};
+
+        snprintf(gone.text, sizeof(gone.text), "%.*s", (int)m->len,
+                 (const char *)m->value);
+        if (worker_encode_abort(&out, &gone) == 0)
+            conn_queue(c, &out);
     } else {
         snprintf(text, sizeof(text), "%.*s", (int)m->len,
                  m->status ? (const char *)m->value : "malformed fence");
@@ -100,6 +107,7 @@ int rdv_frame(struct endpoint_conn *c, const struct frame *f)
         rc = worker_decode_fence(f->payload, f->len, c->fence, &value);
         m = (struct rdv_request){.id = ID_FENCE,
                                  .op = RDV_FENCE,
+                                 .after = c->endpoint->slots[c->slot].epoch,
                                  .value = value.value,
                                  .len = value.len};
         snprintf(m.scope, sizeof(m.scope), "%s", c->fence);

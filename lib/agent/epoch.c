@@ -69,8 +69,10 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why)
     s->waiting = s->lost = 0;
     if (!s->gone)
         s->gone = hb_xstrdup(why);
+    /* First, so that who waits in a fence is told whose death it is. */
     if (owed || anybody_waits(e))
         abort_epoch(e, rank, why);
+    relay_rank_gone(&e->relay, local_rank, RELAY_ALL_EPOCHS, why);
 }
 
 void endpoint_abort(struct endpoint *e, uint32_t rank, const char *why)
@@ -175,6 +177,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
         return;
     }
     c->left = 0;
+    relay_rank_back(&e->relay, c->slot);
     s->epoch = m->epoch;
     s->bytes = m->segment_bytes;
     s->waiting = 1;
@@ -204,9 +207,11 @@ static void on_lost(uv_timer_t *timer)
     for (int i = 0; i < e->job->rank_count; i++) {
         struct endpoint_slot *s = &e->slots[i];
         char text[WORKER_TEXT_MAX];
+        uint32_t epoch;
 
         if (!s->lost)
             continue;
+        epoch = s->epoch;
         s->lost = 0;
         s->epoch = 0;
         snprintf(text, sizeof(text),
@@ -214,6 +219,7 @@ static void on_lost(uv_timer_t *timer)
                  "to the agent without hvd_shutdown",
                  e->job->ranks[i].rank, (int)s->pid, e->job->host);
         abort_epoch(e, (uint32_t)e->job->ranks[i].rank, text);
+        relay_rank_gone(&e->relay, i, epoch, text);
     }
 }
 

@@ -56,6 +56,8 @@ struct watch {
     struct pollfd fds[3];    /* the agent's end, hvdrun's, SIGCHLD */
     uint64_t hangup_kill_ns; /* when to kill the agent; 0: not */
     uint64_t stop_kill_ns;
+    uint32_t silence_ms; /* when it was stopped */
+    const char *stop_name;
 };
 
 /* Never waits for a reader. */
@@ -76,7 +78,6 @@ static void say(const char *fmt, ...)
 /* A stopped agent says nothing; whoever asks why is told here. */
 static void look_at_stop(struct watch *w)
 {
-    uint32_t silence_ms = atomic_load(&w->shared->silence_ms);
     struct signalfd_siginfo signals;
     siginfo_t info = {0};
     const char *name;
@@ -93,10 +94,12 @@ static void look_at_stop(struct watch *w)
         return;
     }
     name = sigabbrev_np(info.si_status);
+    w->stop_name = name ? name : "?";
     say("hvd-agent: the agent (pid %d) was stopped by SIG%s\n", (int)w->agent,
-        name ? name : "?");
-    if (silence_ms > 0)
-        w->stop_kill_ns = hb_now_ns() + (uint64_t)silence_ms * 1000000;
+        w->stop_name);
+    w->silence_ms = atomic_load(&w->shared->silence_ms);
+    if (w->silence_ms > 0)
+        w->stop_kill_ns = hb_now_ns() + (uint64_t)w->silence_ms * 1000000;
 }
 
 static void look_at_hangup(struct watch *w)
@@ -122,9 +125,9 @@ static void kill_when_due(struct watch *w)
     if (next_wait_ms(w) != 0)
         return;
     if (ms_until(w->stop_kill_ns) == 0)
-        say("hvd-agent: the agent (pid %d) is still stopped: ending it and "
-            "its ranks\n",
-            (int)w->agent);
+        say("hvd-agent: the agent (pid %d), stopped by SIG%s for %g s, is "
+            "ended, and its ranks\n",
+            (int)w->agent, w->stop_name, w->silence_ms / 1e3);
     syscall(SYS_pidfd_send_signal, w->pidfd, SIGKILL, NULL, 0u);
     w->hangup_kill_ns = w->stop_kill_ns = 0;
 }

@@ -3,13 +3,13 @@
 #include "lib/agent/interfaces.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,13 +37,12 @@ static void read_line(const char *path, char *text, size_t size)
 
 int interfaces_speed(const char *root, const char *name)
 {
-    char path[PATH_LEN], text[32], *end;
-    long speed;
+    char path[PATH_LEN], text[32];
+    int64_t speed;
 
     snprintf(path, sizeof(path), "%s/sys/class/net/%s/speed", root, name);
     read_line(path, text, sizeof(text));
-    speed = strtol(text, &end, 10);
-    if (end == text || *end || speed < 0 || speed > SPEED_MAX_MBPS)
+    if (hb_parse_i64(text, 0, SPEED_MAX_MBPS, &speed, NULL) < 0)
         return 0;
     return (int)speed;
 }

@@ -320,7 +320,7 @@ static void forget_environment(struct agent *a)
 }
 
 /* Root may have more than the host gives by itself. */
-static void raise_hard_limit(int resource, struct rlimit *want)
+static void raise_hard_limit(__rlimit_resource_t resource, struct rlimit *want)
 {
     struct rlimit more;
 
@@ -335,7 +335,7 @@ static void raise_hard_limit(int resource, struct rlimit *want)
 static void set_limit(struct launch *l, enum control_limit limit)
 {
     static const struct {
-        int resource;
+        __rlimit_resource_t resource;
         const char *name;
     } known[CONTROL_LIMIT_COUNT] = {
         [CONTROL_LIMIT_NOFILE] = {RLIMIT_NOFILE, "open files"},
@@ -361,7 +361,7 @@ static void set_limit(struct launch *l, enum control_limit limit)
     if (want.rlim_cur == now.rlim_cur)
         return;
     l->limits[l->limit_count++] =
-        (struct spawn_limit){known[limit].resource, want};
+        (struct spawn_limit){(int)known[limit].resource, want};
 }
 
 static void launch_init(struct launch *l, struct agent *a)

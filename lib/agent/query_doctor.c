@@ -103,8 +103,9 @@ static void put_machine(json_t *out)
     if (statvfs("/dev/shm", &shm) == 0)
         put(out, "shm",
             json_pack("{s:I, s:I}", "size_bytes",
-                      (json_int_t)(shm.f_blocks * shm.f_frsize), "free_bytes",
-                      (json_int_t)(shm.f_bavail * shm.f_frsize)));
+                      (json_int_t)shm.f_blocks * (json_int_t)shm.f_frsize,
+                      "free_bytes",
+                      (json_int_t)shm.f_bavail * (json_int_t)shm.f_frsize));
 }
 
 static json_int_t limit_value(rlim_t v)

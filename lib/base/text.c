@@ -7,6 +7,25 @@
 
 enum { NEAREST_NAME_MAX = 64 };
 
+/* Bytes of the UTF-8 character at p, 0 when there is none. */
+static size_t utf8_len(const unsigned char *p)
+{
+    size_t len = *p < 0x80                  ? 1
+                 : *p >= 0xc2 && *p <= 0xdf ? 2
+                 : (*p & 0xf0) == 0xe0      ? 3
+                 : *p >= 0xf0 && *p <= 0xf4 ? 4
+                                            : 0;
+
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* too long a form, a surrogate, beyond the last character */
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
+        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return len;
+}
+
 void hb_text_sanitize(char *s)
 {
     unsigned char *p;
@@ -16,6 +35,19 @@ void hb_text_sanitize(char *s)
             *p = '?';
         else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
             *p = p[1] = '?';
+    }
+}
+
+void hb_text_make_utf8(char *s)
+{
+    unsigned char *p = (unsigned char *)s;
+
+    while (*p) {
+        size_t len = utf8_len(p);
+
+        if (len == 0)
+            *p = '?';
+        p += len ? len : 1;
     }
 }
 

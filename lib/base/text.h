@@ -8,6 +8,8 @@
 /* Replaces control bytes, C1 controls in UTF-8 included, by '?', so that
  * the text stays one line and cannot drive a terminal. */
 void hb_text_sanitize(char *s);
+/* Replaces bytes that are not UTF-8 by '?': what another host said. */
+void hb_text_make_utf8(char *s);
 
 /* Removes a UTF-8 sequence that was cut off at the end of s. */
 void hb_text_trim_cut(char *s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a job: start, the actions of the state machine (state.h),
- * the reason of its end, and the report.
+ * The life of a job: start, the actions of the state machine (state.h), and
+ * the end.
  *
  * Events may be raised from inside an action (a host that is lost while it
  * is sent something); the state is set before the action runs, so that is
@@ -11,151 +11,18 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
-#include "lib/job/report.h"
-#include "lib/job/xbuf.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 enum {
     /* How much longer than the grace time the hosts may take to end. */
     JOB_OVERDUE_MS = 5000,
+    /* The same for one that does not even answer. */
+    JOB_DEAF_MS = 1000,
     /* When to tell a waiting user why nothing happens. */
     JOB_NOTICE_MS = 1000,
+    JOB_TIMERS = 5,
+    /* For hosts that are still being reached when one cannot be. */
+    JOB_SETTLE_MS = 1000,
 };
-
-/* ---- Why it ends ---- */
-
-void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
-{
-    struct hb_buf text = HB_BUF_INIT;
-    va_list ap;
-
-    if (job->has_verdict)
-        return;
-    job->has_verdict = 1;
-    job->exit_code = exit_code;
-    if (!fmt)
-        return;
-    va_start(ap, fmt);
-    hb_must(hb_buf_vprintf(&text, fmt, ap));
-    va_end(ap);
-    job->cause = hb_buf_detach(&text);
-}
-
-void job_print(struct job *job, const char *line)
-{
-    struct hb_buf text = HB_BUF_INIT;
-
-    xbuf_puts(&text, line);
-    xbuf_puts(&text, "\n");
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
-    hb_buf_free(&text);
-}
-
-void job_say(struct job *job, const char *fmt, ...)
-{
-    struct hb_buf text = HB_BUF_INIT;
-    va_list ap;
-
-    xbuf_puts(&text, "hvdrun: ");
-    va_start(ap, fmt);
-    hb_must(hb_buf_vprintf(&text, fmt, ap));
-    va_end(ap);
-    job_print(job, hb_buf_data(&text));
-    hb_buf_free(&text);
-}
-
-static void keep_failed(struct job *job, const struct control_exited *m)
-{
-    if (job->failed_count == job->failed_cap) {
-        job->failed_cap = job->failed_cap ? 2 * job->failed_cap : 8;
-        job->failed = hb_xrealloc_array(job->failed, job->failed_cap,
-                                        sizeof(*job->failed));
-    }
-    job->failed[job->failed_count++] = *m;
-}
-
-/* Ranks on other hosts wait for the dead one in their collectives: they
- * hear of it at once.  Those on its own host are told by their agent. */
-static void tell_other_hosts(struct job *job, const struct control_exited *m)
-{
-    int home = job->config->plan->ranks[m->rank].host;
-    struct hb_buf frame = HB_BUF_INIT;
-    struct hb_buf text = HB_BUF_INIT;
-
-    if (job->config->plan->host_count == 1)
-        return;
-    hb_must(hb_buf_printf(&text, "rank %d (pid %d) on host %s: ", m->rank,
-                          (int)m->pid, job->hosts[home].name));
-    report_phrase(&text, m);
-    hb_must(control_encode_abort(&frame, m->rank, hb_buf_data(&text)));
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        if (i != home)
-            job_host_send(&job->hosts[i], &frame);
-    hb_buf_free(&frame);
-    hb_buf_free(&text);
-}
-
-/* A fence that this rank is missing in can never be complete. */
-static void tell_rendezvous(struct job *job, const struct control_exited *m)
-{
-    struct hb_buf text = HB_BUF_INIT;
-
-    hb_must(hb_buf_printf(
-        &text, "rank %d on host %s: ", m->rank,
-        job->hosts[job->config->plan->ranks[m->rank].host].name));
-    if (m->exit_code)
-        report_phrase(&text, m);
-    else
-        xbuf_puts(&text, "has ended already");
-    job_rendezvous_rank_gone(job->rendezvous, m->rank, hb_buf_data(&text));
-    hb_buf_free(&text);
-}
-
-void job_rank_exited(struct job *job, struct control_exited *m)
-{
-    int ours = m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict;
-
-    job->exited[m->rank] = 1;
-    job->exited_count++;
-    tell_rendezvous(job, m);
-    if (job->input)
-        input_rank_gone(job->input, m->rank);
-    hb_log(job->config->log, HB_LOG_DEBUG, "rank %d: exit code %d%s", m->rank,
-           m->exit_code, ours ? " (ended by hvdrun)" : "");
-    if (m->exit_code == 0 || ours) {
-        control_exited_fini(m);
-        return;
-    }
-    keep_failed(job, m);
-    if (!job->has_verdict)
-        tell_other_hosts(job, m);
-    job_verdict(job, m->exit_code, NULL);
-    job_event(job, JOB_EV_FAILED);
-}
-
-static void job_report(struct job *job)
-{
-    struct hb_buf text = HB_BUF_INIT;
-    struct report r = {
-        .plan = job->config->plan,
-        .failed = job->failed,
-        .failed_count = job->failed_count,
-        .cause = job->cause,
-        .exit_code = job->exit_code,
-    };
-    int own = (int)(job->failed_count - job->failed_before_end);
-
-    if (!job->has_verdict || job->silent)
-        return;
-    if (job->alive_at_end > own)
-        r.ended = job->alive_at_end - own;
-    report_format(&text, &r);
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
-    hb_buf_free(&text);
-}
 
 /* ---- The machine ---- */
 
@@ -173,22 +40,20 @@ static void on_timeout(uv_timer_t *timer)
 static void on_start_timeout(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    struct hb_buf text = HB_BUF_INIT;
 
-    hb_must(hb_buf_printf(&text,
-                          "the job did not start within %g s "
-                          "(--start-timeout)",
-                          (double)job->config->start_timeout_ms / 1e3));
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        hb_must(hb_buf_printf(&text, "\n  host %s: %s", job->hosts[i].name,
-                              host_state_name(job->hosts[i].state)));
-    job_verdict(job, JOB_EXIT_LAUNCHER, "%s", hb_buf_data(&text));
-    hb_buf_free(&text);
+    job_start_timeout(job);
     job->urgent = 1;
     job_event(job, JOB_EV_TIMEOUT);
 }
 
-static int count_alive(const struct job *job)
+void job_start_limit(struct job *job, uint64_t left_ms)
+{
+    uv_timer_start(&job->limit_timer,
+                   job->state >= JOB_RUNNING ? on_timeout : on_start_timeout,
+                   left_ms, 0);
+}
+
+int job_count_alive(const struct job *job)
 {
     int alive = 0;
 
@@ -201,29 +66,44 @@ static int count_alive(const struct job *job)
     return alive;
 }
 
-static void on_overdue(uv_timer_t *timer);
+/* ---- The end ---- */
 
-static void start_overdue(struct job *job, int grace_ms)
+static void start_end_timer(struct job *job, uv_timer_cb cb, int ms)
 {
-    uv_timer_start(&job->end_timer, on_overdue,
-                   (uint64_t)grace_ms + JOB_OVERDUE_MS, 0);
+    uv_timer_start(&job->end_timer, cb, (uint64_t)ms, 0);
 }
 
-/* Either a host does not end its ranks, or all have ended and their output
- * waits for a reader: then hvdrun waits too, as any program would. */
+static void cancel_hosts(struct job *job)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        job_host_cancel(&job->hosts[i]);
+}
+
+/* What all have ended waits for a reader: then hvdrun waits too, as any
+ * program would. */
+static void on_drain_overdue(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+
+    if (job->urgent)
+        output_discard(job->output);
+    cancel_hosts(job);
+    start_end_timer(job, on_drain_overdue, JOB_OVERDUE_MS);
+    job_check_drained(job);
+}
+
 static void on_overdue(uv_timer_t *timer)
 {
     struct job *job = timer->data;
 
-    if (job->state == JOB_DRAINING || count_alive(job) == 0) {
+    if (job_count_alive(job) == 0) {
         if (job->urgent)
             output_discard(job->output);
-        start_overdue(job, 0);
-        job_check_drained(job);
+        start_end_timer(job, on_overdue, JOB_OVERDUE_MS);
         return;
     }
     for (int i = 0; i < job->config->plan->host_count; i++)
-        if (job->hosts[i].transport)
+        if (!job_host_finished(&job->hosts[i]))
             job_say(job,
                     "host %s: the agent did not end its ranks in time; "
                     "closing its connection",
@@ -231,19 +111,35 @@ static void on_overdue(uv_timer_t *timer)
     job_event(job, JOB_EV_OVERDUE);
 }
 
+/* The grace time and JOB_DEAF_MS are over. */
+static void on_deaf(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+
+    start_end_timer(job, on_overdue, JOB_OVERDUE_MS - JOB_DEAF_MS);
+    job_beat_give_up(job);
+}
+
 static void on_notice(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    int left = count_alive(job);
-    const struct control_exited *first = job->failed;
+    int passed_ms = JOB_NOTICE_MS - JOB_DEAF_MS;
 
-    if (!job->cause && first && !job->silent && left > 0)
-        job_say(job,
-                "rank %d failed with exit code %d; waiting up to %g s for "
-                "%d other rank%s to end",
-                first->rank, first->exit_code, job->config->grace_ms / 1e3,
-                left, left == 1 ? "" : "s");
-    start_overdue(job, job->config->grace_ms);
+    job_notice(job);
+    start_end_timer(job, on_deaf, job->config->grace_ms - passed_ms);
+}
+
+/* ---- Actions ---- */
+
+static void on_settled(uv_timer_t *timer)
+{
+    job_event(timer->data, JOB_EV_SETTLED);
+}
+
+static void act_settle(struct job *job)
+{
+    start_end_timer(job, on_settled, JOB_SETTLE_MS);
+    job_check_connected(job);
 }
 
 static void act_launch(struct job *job)
@@ -254,10 +150,10 @@ static void act_launch(struct job *job)
 
 static void act_run(struct job *job)
 {
+    job_wait_end(job);
     uv_timer_stop(&job->limit_timer);
     if (job->config->timeout_ms > 0)
-        uv_timer_start(&job->limit_timer, on_timeout,
-                       (uint64_t)job->config->timeout_ms, 0);
+        job_start_limit(job, (uint64_t)job->config->timeout_ms);
     job_open_input(job);
 }
 
@@ -266,23 +162,29 @@ static void act_end(struct job *job, int grace_ms)
     int finished = job->finished;
 
     if (!job->alive_at_end) {
-        job->alive_at_end = count_alive(job);
+        job->alive_at_end = job_count_alive(job);
         job->failed_before_end = job->failed_count;
     }
+    job_wait_end(job);
     uv_timer_stop(&job->limit_timer);
-    if (grace_ms > 0)
-        uv_timer_start(&job->end_timer, on_notice, JOB_NOTICE_MS, 0);
+    if (grace_ms > JOB_NOTICE_MS)
+        start_end_timer(job, on_notice, JOB_NOTICE_MS);
     else
-        start_overdue(job, 0);
-    for (int i = 0; i < job->config->plan->host_count; i++)
+        start_end_timer(job, on_deaf, grace_ms + JOB_DEAF_MS);
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        job->hosts[i].unheard = 1;
         job_host_send_u32(&job->hosts[i], CONTROL_KILL, (uint32_t)grace_ms);
+        job_beat_ping(&job->hosts[i]);
+    }
     if (finished == job->config->plan->host_count)
         job_event(job, JOB_EV_GONE);
 }
 
 static void act_drain(struct job *job)
 {
-    start_overdue(job, 0);
+    job_wait_end(job);
+    job_beat_end(job);
+    start_end_timer(job, on_drain_overdue, JOB_OVERDUE_MS);
     for (int rank = 0; rank < job->config->plan->size; rank++) {
         output_end(job->output, rank, 1);
         output_end(job->output, rank, 2);
@@ -310,14 +212,25 @@ static void on_io_closed(void *arg)
     on_part_closed(arg);
 }
 
+static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
+{
+    timers[0] = &job->limit_timer;
+    timers[1] = &job->end_timer;
+    timers[2] = &job->beat_timer;
+    timers[3] = &job->wait_timer;
+    timers[4] = &job->stop_timer;
+}
+
 static void act_finish(struct job *job)
 {
+    uv_timer_t *timers[JOB_TIMERS];
     struct input *input = job->input;
 
-    job->open_parts = input ? 4 : 3;
+    list_timers(job, timers);
+    job->open_parts = JOB_TIMERS + (input ? 2 : 1);
     job->input = NULL;
-    uv_close((uv_handle_t *)&job->limit_timer, on_timer_closed);
-    uv_close((uv_handle_t *)&job->end_timer, on_timer_closed);
+    for (int i = 0; i < JOB_TIMERS; i++)
+        uv_close((uv_handle_t *)timers[i], on_timer_closed);
     output_close(job->output, on_io_closed);
     if (input)
         input_close(input, on_io_closed);
@@ -327,6 +240,12 @@ static void job_act(struct job *job, enum job_action action)
 {
     switch (action) {
     case JOB_ACT_NONE:
+        break;
+    case JOB_ACT_SETTLE:
+        act_settle(job);
+        break;
+    case JOB_ACT_ROUTE:
+        job_routes_begin(job);
         break;
     case JOB_ACT_LAUNCH:
         act_launch(job);
@@ -346,6 +265,7 @@ static void job_act(struct job *job, enum job_action action)
         break;
     case JOB_ACT_DISCARD:
         output_discard(job->output);
+        cancel_hosts(job);
         job_check_drained(job);
         break;
     case JOB_ACT_FINISH:
@@ -378,80 +298,10 @@ void job_check_drained(struct job *job)
         job_event(job, JOB_EV_DRAINED);
 }
 
-/* ---- Signals ---- */
-
-static void end_by_signal(struct job *job, int signo, const char *sender)
+void job_check_gone(struct job *job)
 {
-    int again = job->signals++ > 0;
-
-    job->urgent = 1;
-    if (!again && !job->has_verdict) {
-        struct hb_buf name = HB_BUF_INIT;
-
-        report_signal_name(&name, signo);
-        report_sender(&name, sender);
-        job_say(job, "%s: ending the job (once more: kill it at once)",
-                hb_buf_data(&name));
-        hb_buf_free(&name);
-        job->silent = 1;
-    }
-    job_verdict(job, 128 + signo, NULL);
-    job_event(job, again ? JOB_EV_SIGNAL_AGAIN : JOB_EV_SIGNAL);
-}
-
-static void send_signal(struct job *job, int signo)
-{
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        if (job->hosts[i].state == HOST_STARTED)
-            job_host_send_u32(&job->hosts[i], CONTROL_SIGNAL, (uint32_t)signo);
-}
-
-/* Time spent stopped does not count against the limits.  The ranks get
- * SIGSTOP: they are in sessions without a terminal, where SIGTSTP has no
- * effect on a process that does not handle it. */
-static void job_stop(struct job *job)
-{
-    job->limit_left_ms = uv_timer_get_due_in(&job->limit_timer);
-    if (uv_is_active((uv_handle_t *)&job->limit_timer))
-        uv_timer_stop(&job->limit_timer);
-    else
-        job->limit_left_ms = 0;
-    send_signal(job, SIGSTOP);
-}
-
-static void job_continue(struct job *job)
-{
-    if (job->limit_left_ms > 0 && job->state < JOB_ENDING) {
-        uv_update_time(job->config->loop);
-        uv_timer_start(&job->limit_timer,
-                       job->state == JOB_RUNNING ? on_timeout
-                                                 : on_start_timeout,
-                       job->limit_left_ms, 0);
-    }
-    job->limit_left_ms = 0;
-    send_signal(job, SIGCONT);
-}
-
-void job_signal(struct job *job, int signo, const char *sender)
-{
-    if (job->state == JOB_DONE)
-        return;
-    switch (signo) {
-    case SIGINT:
-    case SIGTERM:
-    case SIGHUP:
-        end_by_signal(job, signo, sender);
-        break;
-    case SIGTSTP:
-        job_stop(job);
-        break;
-    case SIGCONT:
-        job_continue(job);
-        break;
-    default:
-        send_signal(job, signo);
-        break;
-    }
+    if (job->finished == job->config->plan->host_count)
+        job_event(job, JOB_EV_GONE);
 }
 
 /* ---- Start and end ---- */
@@ -472,6 +322,24 @@ static void send_to_host(void *arg, int host, const struct hb_buf *frame)
     job_host_send(&job->hosts[host], frame);
 }
 
+static size_t queued_for_host(void *arg, int host)
+{
+    const struct job *job = arg;
+    const struct transport *t = job->hosts[host].transport;
+
+    return t ? transport_write_queued(t) : 0;
+}
+
+static void open_rendezvous(struct job *job)
+{
+    struct job_rendezvous_config config = {.plan = job->config->plan,
+                                           .send = send_to_host,
+                                           .queued = queued_for_host,
+                                           .arg = job};
+
+    job->rendezvous = job_rendezvous_new(&config);
+}
+
 static void job_open_hosts(struct job *job)
 {
     const struct plan *plan = job->config->plan;
@@ -490,6 +358,17 @@ static void job_open_hosts(struct job *job)
         uv_timer_start(&job->end_timer, on_first_turn, 0, 0);
 }
 
+static void init_timers(struct job *job)
+{
+    uv_timer_t *timers[JOB_TIMERS];
+
+    list_timers(job, timers);
+    for (int i = 0; i < JOB_TIMERS; i++) {
+        uv_timer_init(job->config->loop, timers[i]);
+        timers[i]->data = job;
+    }
+}
+
 int job_start(const struct job_config *config,
               void (*on_done)(void *arg, int exit_code), void *arg,
               struct job **out, struct hb_error *err)
@@ -500,6 +379,7 @@ int job_start(const struct job_config *config,
     job->config = config;
     job->on_done = on_done;
     job->arg = arg;
+    job->window = job_window(config->plan->host_count);
     job->state = JOB_CONNECTING;
     job->state_since_ns = hb_now_ns();
     rc = job_routes_open(job, err);
@@ -511,13 +391,11 @@ int job_start(const struct job_config *config,
         return rc;
     }
     job->exited = hb_xcalloc((size_t)config->plan->size, 1);
-    job->rendezvous =
-        job_rendezvous_new(config->plan->size, send_to_host, job);
-    uv_timer_init(config->loop, &job->limit_timer);
-    uv_timer_init(config->loop, &job->end_timer);
-    job->limit_timer.data = job->end_timer.data = job;
-    uv_timer_start(&job->limit_timer, on_start_timeout,
-                   (uint64_t)config->start_timeout_ms, 0);
+    open_rendezvous(job);
+    init_timers(job);
+    job_start_limit(job, (uint64_t)config->start_timeout_ms);
+    job_wait_start(job);
+    job_beat_start(job);
     job_open_hosts(job);
     *out = job;
     return 0;
@@ -527,17 +405,12 @@ void job_free(struct job *job)
 {
     if (!job)
         return;
-    for (int i = 0; i < job->config->plan->host_count; i++) {
-        hb_buf_free(&job->hosts[i].in);
-        hb_buf_free(&job->hosts[i].complaint);
-    }
-    for (size_t i = 0; i < job->failed_count; i++)
-        control_exited_fini(&job->failed[i]);
-    hb_free(job->failed);
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        job_host_free(&job->hosts[i]);
+    job_end_free(job);
     hb_free(job->hosts);
     routes_free(job->routes);
     job_rendezvous_free(job->rendezvous);
     hb_free(job->exited);
-    hb_free(job->cause);
     hb_free(job);
 }

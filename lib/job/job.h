@@ -9,7 +9,8 @@
  * calling on_done once, when nothing of the job is left on any host.
  *
  * Exit code: 0 when every rank exited 0; else that of the first rank that
- * failed (order of death as the agents saw it), 128+n for a signal; 124
+ * failed (in order of death, by one clock for all hosts: offset.h), 128+n for
+ * a signal; 124
  * after --timeout; 125 when the launcher itself failed, or when output was
  * lost; 126 / 127 when the
  * program could not be run / found; 128+n when hvdrun was asked to stop by
@@ -44,6 +45,10 @@ struct job_config {
     int heartbeat_ms;      /* a host silent for so long is lost; 0: never */
     /* --network-interfaces: names and CIDRs, comma-separated; or NULL */
     const char *network_interfaces;
+    /* After SIGTSTP, when the agents have been told: this process may be
+     * stopped now.  The job goes on when it returns.  May be NULL; gets
+     * job_start's arg. */
+    void (*on_stop)(void *arg);
     char job_id[33]; /* 32 hex digits, random */
     unsigned char secret[32];
     struct hb_strv argv;       /* the ranks' command */
@@ -79,8 +84,8 @@ int job_start(const struct job_config *config,
 /* A signal reached hvdrun; `sender`, "pid 812 (slurmstepd)", or NULL for
  * a terminal and where the system does not tell.  SIGINT, SIGTERM, SIGHUP: the
  * first ends the job with the grace time, the second kills at once.  SIGTSTP
- * and SIGCONT stop and continue every rank; SIGUSR1, SIGUSR2, SIGWINCH and
- * SIGQUIT go to every rank. */
+ * and SIGCONT stop and continue every rank (see on_stop); SIGUSR1, SIGUSR2,
+ * SIGWINCH and SIGQUIT go to every rank. */
 void job_signal(struct job *job, int signo, const char *sender);
 
 /* Writes a line for hvdrun's user to stderr, in order with the ranks'

@@ -1,24 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One host of a job: its connection, what its agent says, and what is said
- * to it.  An agent that breaks the protocol is treated as lost: its stream
- * cannot be trusted, and closing it makes the agent end the ranks there.
+ * One host of a job: its connection, and what is said to its agent.  An
+ * agent that breaks the protocol is treated as lost: its stream cannot be
+ * trusted, and closing it makes the agent end the ranks there.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/text.h"
+#include "lib/base/clock.h"
 #include "lib/job/xbuf.h"
 #include "lib/transport/remote.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
-/* Acks are sent in portions of the window, not for every line. */
 enum {
-    HOST_ACK_BYTES = CONTROL_OUTPUT_WINDOW / 8,
+    /* Acks are sent in portions of the window, not for every line. */
+    HOST_ACKS_PER_WINDOW = 8,
     HOST_EXIT_WAIT_MS = 10000,
+    HOST_LINE_MAX = 4 << 10, /* of stderr; a longer one is cut */
+    HOST_LINES_MAX = 1000,
+    HOST_IN_KEEP_BYTES = 64 << 10,
+    HOST_HELLO_MAX = 1 << 20,
+    WINDOW_TOTAL = 32 << 20, /* of all hosts */
 };
+
+int job_window(int hosts)
+{
+    int window = WINDOW_TOTAL / hosts;
+
+    if (window > CONTROL_OUTPUT_WINDOW)
+        return CONTROL_OUTPUT_WINDOW;
+    if (window < CONTROL_OUTPUT_WINDOW_MIN)
+        return CONTROL_OUTPUT_WINDOW_MIN;
+    return window;
+}
 
 const char *host_state_name(enum host_state state)
 {
@@ -34,14 +51,23 @@ const char *host_state_name(enum host_state state)
     return names[state];
 }
 
-static int host_finished(const struct job_host *host)
+int job_host_is_local(const struct job_host *host)
+{
+    const unsigned char *local = host->job->config->host_is_local;
+
+    return !local || local[host->index];
+}
+
+int job_host_finished(const struct job_host *host)
 {
     return host->state == HOST_DONE || host->state == HOST_LOST;
 }
 
-static void host_finish(struct job_host *host, enum host_state state)
+/* ---- Losing it ---- */
+
+void job_host_finish(struct job_host *host, enum host_state state)
 {
-    if (host_finished(host))
+    if (job_host_finished(host))
         return;
     host->state = state;
     host->job->finished++;
@@ -49,264 +75,70 @@ static void host_finish(struct job_host *host, enum host_state state)
     job_host_close(host);
 }
 
-static void check_gone(struct job *job)
+/* Transports say some things with the host's name in front. */
+static const char *without_name(const struct job_host *host, const char *text)
 {
-    if (job->finished == job->config->plan->host_count)
-        job_event(job, JOB_EV_GONE);
+    size_t len = strlen(host->name);
+
+    if (strncmp(text, "host ", 5) == 0 &&
+        strncmp(text + 5, host->name, len) == 0 &&
+        strncmp(text + 5 + len, ": ", 2) == 0)
+        return text + 5 + len + 2;
+    return text;
 }
 
-/* The verdict that an agent failed, and its ranks with it. */
-static void blame_agent(struct job_host *host, const char *what,
-                        const char *why)
+static void lose(struct job_host *host, uint64_t when_ns, const char *what,
+                 const char *why)
 {
-    int first = host->plan->ranks[0];
-    int last = host->plan->ranks[host->plan->count - 1];
+    struct hb_buf text = HB_BUF_INIT;
+    struct job *job = host->job;
+    int launched = host->state >= HOST_LAUNCHED;
 
-    if (first == last)
-        job_verdict(host->job, JOB_EXIT_LAUNCHER,
-                    "host %s: %s%s; rank %d ends with it", host->name, what,
-                    why, first);
-    else
-        job_verdict(host->job, JOB_EXIT_LAUNCHER,
-                    "host %s: %s%s; ranks %d-%d end with it", host->name, what,
-                    why, first, last);
+    hb_must(hb_buf_printf(&text, "%s%s", what, without_name(host, why)));
+    if (host->last_words && launched)
+        hb_must(hb_buf_printf(&text, " (%s)", host->last_words));
+    if (!host->quitting)
+        job_host_trouble(host, JOB_EXIT_LAUNCHER, when_ns, launched, "%s",
+                         hb_buf_data(&text));
+    hb_buf_free(&text);
+    job_host_finish(host, HOST_LOST);
+    job_event(job, JOB_EV_AGENT_LOST);
+    job_check_gone(job);
 }
 
-static void host_lost(struct job_host *host, const char *why)
+void job_host_lost(struct job_host *host, const char *why)
 {
-    if (host_finished(host))
+    if (job_host_finished(host))
         return;
-    if (host->state == HOST_CONNECTING)
-        job_verdict(host->job, JOB_EXIT_LAUNCHER,
-                    "host %s: the agent did not start: %s", host->name, why);
-    else
-        blame_agent(host, "lost the agent: ", why);
-    host_finish(host, HOST_LOST);
-    job_event(host->job, JOB_EV_AGENT_LOST);
-    check_gone(host->job);
+    lose(host, hb_now_ns(),
+         host->state == HOST_CONNECTING ? "the agent did not start: "
+                                        : "lost the agent: ",
+         why);
 }
 
-/* ---- What agents say ---- */
-
-static int on_hello(struct job_host *host, const struct frame *f,
-                    struct hb_error *err)
+void job_host_silent(struct job_host *host, const char *why)
 {
-    struct control_hello m;
-    int rc = control_decode_hello(f->payload, f->len, &m, err);
-
-    if (rc < 0)
-        return rc;
-    if (host->state != HOST_CONNECTING)
-        rc = hb_error_set(err, HVD_EPROTO, "a second hello");
-    else if (strcmp(m.version, HVD_VERSION) != 0)
-        rc = hb_error_set(err, HVD_EPROTO,
-                          "hvd-agent is version %s, hvdrun %s; both must "
-                          "be of one build",
-                          m.version, HVD_VERSION);
-    hb_log(host->job->config->log, HB_LOG_DEBUG,
-           "host %s: agent pid %d on %s, %s, %d cpus", host->name, (int)m.pid,
-           m.host, m.cpu, m.cpus);
-    if (rc == 0)
-        rc = job_routes_hello(host, &m, err);
-    control_hello_fini(&m);
-    if (rc < 0)
-        return rc;
-    host->state = HOST_CONNECTED;
-    if (++host->job->connected == host->job->config->plan->host_count)
-        job_routes_begin(host->job);
-    return 0;
-}
-
-static int on_started(struct job_host *host, const struct frame *f,
-                      struct hb_error *err)
-{
-    struct control_started m;
-    int rc = control_decode_started(f->payload, f->len, &m, err);
-
-    if (rc < 0)
-        return rc;
-    if (host->state != HOST_LAUNCHED || m.count != host->plan->count)
-        rc = hb_error_set(err, HVD_EPROTO, "started %d ranks of %d", m.count,
-                          host->plan->count);
-    for (int i = 0; rc == 0 && i < m.count; i++)
-        hb_log(host->job->config->log, HB_LOG_DEBUG,
-               "host %s: rank %d is pid %d", host->name,
-               host->plan->ranks[i], (int)m.pids[i]);
-    control_started_fini(&m);
-    if (rc < 0)
-        return rc;
-    host->state = HOST_STARTED;
-    if (++host->job->started == host->job->config->plan->host_count)
-        job_event(host->job, JOB_EV_STARTED);
-    return 0;
-}
-
-/* 0 when the host has that rank. */
-static int check_rank(const struct job_host *host, int rank,
-                      struct hb_error *err)
-{
-    const struct plan *plan = host->job->config->plan;
-
-    if (rank >= 0 && rank < plan->size &&
-        plan->ranks[rank].host == host->index)
-        return 0;
-    return hb_error_set(err, HVD_EPROTO, "speaks of rank %d, not its own",
-                        rank);
-}
-
-static int on_output(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
-{
-    struct control_bytes m;
-    int rc = control_decode_output(f->payload, f->len, &m, err);
-
-    if (rc == 0)
-        rc = check_rank(host, m.rank, err);
-    if (rc < 0)
-        return rc;
-    if (m.len == 0)
-        output_end(host->job->output, m.rank, m.stream);
-    else
-        output_feed(host->job->output, host->index, m.rank, m.stream, m.bytes,
-                    m.len);
-    return 0;
-}
-
-static int on_exited(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
-{
-    struct control_exited m;
-    int rc = control_decode_exited(f->payload, f->len, &m, err);
-
-    if (rc < 0)
-        return rc;
-    rc = check_rank(host, m.rank, err);
-    if (rc == 0 && host->job->exited[m.rank])
-        rc = hb_error_set(err, HVD_EPROTO, "rank %d exited twice", m.rank);
-    if (rc < 0) {
-        control_exited_fini(&m);
-        return rc;
-    }
-    job_rank_exited(host->job, &m);
-    return 0;
-}
-
-static int on_done(struct job_host *host, const struct frame *f,
-                   struct hb_error *err)
-{
-    struct job *job = host->job;
-    int missing = 0;
-
-    if (f->len != 0)
-        return hb_error_set(err, HVD_EPROTO, "done with %zu bytes", f->len);
-    for (int i = 0; i < host->plan->count; i++)
-        missing += !job->exited[host->plan->ranks[i]];
-    if (missing > 0)
-        job_verdict(job, JOB_EXIT_LAUNCHER,
-                    "host %s: the agent has ended %d ranks without saying "
-                    "how",
-                    host->name, missing);
-    host_finish(host, HOST_DONE);
-    check_gone(job);
-    return 0;
-}
-
-static int on_failed(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
-{
-    struct control_failed m;
-    struct job *job = host->job;
-    int rc = control_decode_failed(f->payload, f->len, &m, err);
-
-    if (rc < 0)
-        return rc;
-    job_verdict(job, m.exit_code, "host %s: %s", host->name, m.text);
-    control_failed_fini(&m);
-    host_finish(host, HOST_DONE);
-    job_event(job, JOB_EV_FAILED);
-    check_gone(job);
-    return 0;
-}
-
-static int on_quitting(struct job_host *host, const struct frame *f,
-                       struct hb_error *err)
-{
-    char *why;
-
-    if (f->len == 0)
-        return hb_error_set(err, HVD_EPROTO, "quitting without a reason");
-    why = hb_xasprintf("%.*s", (int)f->len, (const char *)f->payload);
-    hb_text_sanitize(why);
-    blame_agent(host, "", why);
-    hb_free(why);
-    job_event(host->job, JOB_EV_FAILED);
-    return 0;
-}
-
-static int on_stdin_ack(struct job_host *host, const struct frame *f,
-                        struct hb_error *err)
-{
-    int rank;
-    uint32_t bytes;
-    int rc = control_decode_stdin_ack(f->payload, f->len, &rank, &bytes, err);
-
-    if (rc == 0)
-        rc = check_rank(host, rank, err);
-    if (rc == 0 && host->job->input)
-        input_ack(host->job->input, rank, bytes);
-    return rc;
-}
-
-static int on_log(struct job_host *host, const struct frame *f,
-                  struct hb_error *err)
-{
-    const unsigned char *p = f->payload;
-
-    if (f->len < 1 || p[0] > HB_LOG_FATAL)
-        return hb_error_set(err, HVD_EPROTO, "a log line without a level");
-    hb_log(host->job->config->log, (enum hb_log_level)p[0], "host %s: %.*s",
-           host->name, (int)(f->len - 1), (const char *)p + 1);
-    return 0;
-}
-
-static int on_frame(struct job_host *host, const struct frame *f,
-                    struct hb_error *err)
-{
-    if (host->state == HOST_CONNECTING && f->type != CONTROL_HELLO &&
-        f->type != CONTROL_LOG && f->type != CONTROL_FAILED)
-        return hb_error_set(err, HVD_EPROTO, "message %d before hello",
-                            f->type);
-    switch ((enum control_type)f->type) {
-    case CONTROL_HELLO:
-        return on_hello(host, f, err);
-    case CONTROL_STARTED:
-        return on_started(host, f, err);
-    case CONTROL_OUTPUT:
-        return on_output(host, f, err);
-    case CONTROL_EXITED:
-        return on_exited(host, f, err);
-    case CONTROL_DONE:
-        return on_done(host, f, err);
-    case CONTROL_FAILED:
-        return on_failed(host, f, err);
-    case CONTROL_STDIN_ACK:
-        return on_stdin_ack(host, f, err);
-    case CONTROL_LOG:
-        return on_log(host, f, err);
-    case CONTROL_QUITTING:
-        return on_quitting(host, f, err);
-    case CONTROL_RENDEZVOUS:
-        return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
-    case CONTROL_ROUTE_PORT:
-    case CONTROL_ROUTE_RESULT:
-        return job_routes_frame(host, f, err);
-    default:
-        return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
-                            f->type);
-    }
+    if (job_host_finished(host))
+        return;
+    lose(host, host->asked_ns ? host->asked_ns : hb_now_ns(),
+         "lost the agent: ", why);
+    job_host_cancel(host);
 }
 
 /* ---- The connection ---- */
+
+static void keep_little(struct hb_buf *in)
+{
+    struct hb_buf rest = HB_BUF_INIT;
+
+    if (in->cap <= HOST_IN_KEEP_BYTES ||
+        hb_buf_len(in) > HOST_IN_KEEP_BYTES / 2)
+        return;
+    if (hb_buf_len(in) > 0)
+        xbuf_append(&rest, hb_buf_data(in), hb_buf_len(in));
+    hb_buf_free(in);
+    *in = rest;
+}
 
 static void host_on_read(void *arg, const char *bytes, size_t len)
 {
@@ -315,19 +147,54 @@ static void host_on_read(void *arg, const char *bytes, size_t len)
     struct frame f;
     int rc = 0;
 
+    job_beat_heard(host);
     xbuf_append(&host->in, bytes, len);
-    while (!host_finished(host)) {
-        rc = frame_decode(&host->in, FRAME_PAYLOAD_MAX, &f, &err);
+    while (!host->closing) {
+        size_t max =
+            host->state == HOST_CONNECTING ? HOST_HELLO_MAX : FRAME_PAYLOAD_MAX;
+
+        rc = frame_decode(&host->in, max, &f, &err);
         if (rc <= 0)
             break;
-        rc = on_frame(host, &f, &err);
+        rc = job_on_frame(host, &f, &err);
         if (rc < 0)
             break;
         frame_done(&host->in, &f);
     }
-    if (rc < 0)
-        host_lost(host, err.text);
+    if (rc < 0 && !host->closing) {
+        job_host_lost(host, err.text);
+        job_host_cancel(host); /* it may go on for ever */
+    }
+    if (host->closing)
+        hb_buf_free(&host->in);
+    else
+        keep_little(&host->in);
     output_flush(host->job->output);
+}
+
+static void keep_words(struct job_host *host, const char *line, size_t len)
+{
+    static const char prefix[] = "hvd-agent: ";
+    const size_t skip = sizeof(prefix) - 1;
+
+    if (len <= skip || memcmp(line, prefix, skip) != 0)
+        return;
+    hb_free(host->last_words);
+    host->last_words = hb_xasprintf("%.*s", (int)(len - skip), line + skip);
+}
+
+static void take_line(struct job_host *host, size_t len)
+{
+    const char *line = hb_buf_data(&host->complaint);
+
+    keep_words(host, line, len);
+    if (++host->lines < HOST_LINES_MAX)
+        hb_log(host->job->config->log, HB_LOG_WARNING, "host %s: %.*s",
+               host->name, (int)len, line);
+    else if (host->lines == HOST_LINES_MAX)
+        hb_log(host->job->config->log, HB_LOG_WARNING,
+               "host %s: what else it writes to its stderr is not shown",
+               host->name);
 }
 
 static void host_on_stderr(void *arg, const char *bytes, size_t len)
@@ -339,15 +206,24 @@ static void host_on_stderr(void *arg, const char *bytes, size_t len)
     while ((end = memchr(hb_buf_data(&host->complaint), '\n',
                          hb_buf_len(&host->complaint)))) {
         size_t n = (size_t)(end - hb_buf_data(&host->complaint));
-        hb_log(host->job->config->log, HB_LOG_WARNING, "host %s: %.*s",
-               host->name, (int)n, hb_buf_data(&host->complaint));
+        take_line(host, n);
         hb_buf_consume(&host->complaint, n + 1);
+    }
+    if (hb_buf_len(&host->complaint) > HOST_LINE_MAX) {
+        take_line(host, hb_buf_len(&host->complaint));
+        hb_buf_clear(&host->complaint);
     }
 }
 
+/* The ways to other hosts explain themselves. */
 static void host_on_end(void *arg, const struct hb_error *err)
 {
-    host_lost(arg, err ? err->text : "its connection ended");
+    struct job_host *host = arg;
+
+    if (err && host->state == HOST_CONNECTING && !job_host_is_local(host))
+        lose(host, hb_now_ns(), "", err->text);
+    else
+        job_host_lost(host, err ? err->text : "its connection ended");
 }
 
 static void host_on_close(void *arg)
@@ -356,6 +232,7 @@ static void host_on_close(void *arg)
 
     if (hb_buf_len(&host->complaint) > 0)
         host_on_stderr(host, "\n", 1);
+    host->transport = NULL;
     host->job->open_transports--;
     job_check_drained(host->job);
 }
@@ -369,13 +246,6 @@ static void host_on_stage(void *arg, const char *stage)
            stage);
 }
 
-static int is_local(const struct job_host *host)
-{
-    const unsigned char *local = host->job->config->host_is_local;
-
-    return !local || local[host->index];
-}
-
 void job_host_open(struct job_host *host)
 {
     struct job *job = host->job;
@@ -385,16 +255,18 @@ void job_host_open(struct job_host *host)
         .log = job->config->log,
         .host = host->name,
         .agent_path = job->config->agent_path,
-        .events = {host_on_read, host_on_stderr, host_on_end, host_on_close,
-                   host_on_stage},
+        .events = {.on_read = host_on_read,
+                   .on_stderr = host_on_stderr,
+                   .on_end = host_on_end,
+                   .on_close = host_on_close,
+                   .on_stage = host_on_stage},
         .arg = host,
         .exit_wait_ms = HOST_EXIT_WAIT_MS,
         .nofile = output_old_limit(job->output),
     };
-
     int rc;
 
-    if (is_local(host))
+    if (job_host_is_local(host))
         rc = transport_open_local(&config, &host->transport, &err);
     else
         rc = transport_open_remote(job->config->remote, host->plan->entry,
@@ -406,23 +278,37 @@ void job_host_open(struct job_host *host)
     host->transport = NULL;
     host->state = HOST_LOST;
     job->finished++;
-    job_verdict(job, JOB_EXIT_LAUNCHER, "%s", err.text);
+    job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
+                     without_name(host, err.text));
 }
 
 void job_host_close(struct job_host *host)
 {
-    struct transport *t = host->transport;
+    if (!host->transport || host->closing)
+        return;
+    host->closing = 1;
+    transport_close(host->transport);
+}
 
-    host->transport = NULL;
-    if (t)
-        transport_close(t);
+/* A local agent is the last to know what its guardian has to end. */
+void job_host_cancel(struct job_host *host)
+{
+    if (host->transport && host->closing && !job_host_is_local(host))
+        transport_cancel(host->transport);
+}
+
+void job_host_free(struct job_host *host)
+{
+    hb_buf_free(&host->in);
+    hb_buf_free(&host->complaint);
+    hb_free(host->last_words);
 }
 
 /* ---- What is said to agents ---- */
 
 int job_host_send(struct job_host *host, const struct hb_buf *frame)
 {
-    if (!host->transport)
+    if (!host->transport || host->closing)
         return -HVD_ECLOSED;
     return transport_write(host->transport, hb_buf_data(frame),
                            hb_buf_len(frame));
@@ -443,11 +329,15 @@ int job_host_send_u32(struct job_host *host, enum control_type type,
 void job_host_ack(struct job_host *host, size_t len)
 {
     host->ack_len += len;
-    if (host->ack_len < HOST_ACK_BYTES || !host->transport)
+    if (host->ack_len < (size_t)host->job->window / HOST_ACKS_PER_WINDOW ||
+        host->closing)
         return;
     job_host_send_u32(host, CONTROL_OUTPUT_ACK, (uint32_t)host->ack_len);
+    host->in_flight -= host->ack_len;
     host->ack_len = 0;
 }
+
+/* ---- LAUNCH ---- */
 
 static void fill_rank(const struct job_config *config, int rank,
                       struct control_rank *out)
@@ -466,8 +356,28 @@ static void fill_rank(const struct job_config *config, int rank,
     };
 }
 
-/* The message borrows everything from the config. */
-void job_host_launch(struct job_host *host)
+/* Those of this process, as its user set them. */
+static void fill_limits(const struct job *job, struct control_launch *m)
+{
+    static const __rlimit_resource_t resources[CONTROL_LIMIT_COUNT] = {
+        [CONTROL_LIMIT_NOFILE] = RLIMIT_NOFILE,
+        [CONTROL_LIMIT_MEMLOCK] = RLIMIT_MEMLOCK,
+        [CONTROL_LIMIT_CORE] = RLIMIT_CORE,
+    };
+    const struct rlimit *nofile = output_old_limit(job->output);
+
+    for (int i = 0; i < CONTROL_LIMIT_COUNT; i++) {
+        struct rlimit now;
+
+        if (getrlimit(resources[i], &now) < 0)
+            continue;
+        if (i == CONTROL_LIMIT_NOFILE && nofile)
+            now = *nofile;
+        m->limits[i] = (struct control_soft_limit){1, now.rlim_cur};
+    }
+}
+
+static int encode_launch(const struct job_host *host, struct hb_buf *frame)
 {
     const struct job_config *config = host->job->config;
     struct control_launch m = {
@@ -476,33 +386,44 @@ void job_host_launch(struct job_host *host)
         .size = config->plan->size,
         .cwd = (char *)config->cwd,
         .argv = config->argv,
-        .env = is_local(host) ? config->env : config->remote_env,
+        .env = job_host_is_local(host) ? config->env : config->remote_env,
         .rank_count = host->plan->count,
         .bind = config->bind,
         .gpus_per_rank = config->gpus_per_rank,
         .bind_gpu = config->bind_gpu,
         .grace_ms = config->grace_ms,
+        .output_window = host->job->window,
     };
-    struct hb_buf frame = HB_BUF_INIT;
     int rc;
 
     memcpy(m.secret, config->secret, sizeof(m.secret));
+    fill_limits(host->job, &m);
     m.ranks = hb_xcalloc((size_t)m.rank_count, sizeof(*m.ranks));
     for (int i = 0; i < m.rank_count; i++)
         fill_rank(config, host->plan->ranks[i], &m.ranks[i]);
     job_routes_fill(host, &m);
-    rc = control_encode_launch(&frame, &m);
+    rc = control_encode_launch(frame, &m);
     job_routes_release(host, &m);
     hb_free(m.ranks);
+    explicit_bzero(m.secret, sizeof(m.secret));
+    return rc;
+}
+
+void job_host_launch(struct job_host *host)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+    int rc = encode_launch(host, &frame);
+
     if (rc == 0) {
+        job_beat_ping(host);
         host->state = HOST_LAUNCHED;
         rc = job_host_send(host, &frame);
     }
     explicit_bzero(hb_buf_data(&frame), hb_buf_len(&frame));
     hb_buf_free(&frame);
     if (rc < 0)
-        host_lost(host, rc == -HVD_EINVAL
-                            ? "the command and its environment are longer "
-                              "than 16 MiB"
-                            : "it does not take the launch message");
+        job_host_lost(host, rc == -HVD_EINVAL
+                                ? "the command and its environment are longer "
+                                  "than 16 MiB"
+                                : "it does not take the launch message");
 }

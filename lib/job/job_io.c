@@ -88,6 +88,7 @@ int job_open_output(struct job *job, struct hb_error *err)
         .fds = {1, 2},
         .ranks = c->plan->size,
         .hosts = c->plan->host_count,
+        .window = (size_t)job->window,
         .tag = c->tag,
         .timestamp = c->timestamp,
         .color = c->color,

@@ -54,7 +54,7 @@ static void finish(struct job *job)
     if (routes_finish(job->routes, &err) < 0)
         no_routes(job, &err);
     else
-        job_event(job, JOB_EV_CONNECTED);
+        job_event(job, JOB_EV_ROUTED);
 }
 
 int job_routes_hello(struct job_host *host, const struct control_hello *m,
@@ -71,7 +71,7 @@ void job_routes_begin(struct job *job)
     int rc;
 
     if (!job->routes) {
-        job_event(job, JOB_EV_CONNECTED);
+        job_event(job, JOB_EV_ROUTED);
         return;
     }
     rc = routes_begin(job->routes, &err);
@@ -90,7 +90,7 @@ int job_routes_frame(struct job_host *host, const struct frame *f,
     /* The job is ending; what was asked before is still answered. */
     if (job->has_verdict)
         return 0;
-    if (!job->routes || job->state != JOB_CONNECTING)
+    if (!job->routes || job->state > JOB_ROUTING)
         return hb_error_set(err, HVD_EPROTO, "routes that nobody asked for");
     rc = routes_frame(job->routes, host->index, f, err);
     if (rc > 0)

@@ -22,7 +22,6 @@
 enum {
     /* How long a silent owner may keep the others waiting. */
     OUTPUT_HOLD_MS = 250,
-    OUTPUT_HOLD_BYTES = CONTROL_OUTPUT_WINDOW / 2,
     OUTPUT_WRITE_BYTES = 256 << 10,
     /* One ack entry at most, so that acks flow while a queue is long. */
     OUTPUT_ACK_BYTES = 64 << 10,
@@ -54,6 +53,7 @@ struct output {
     struct sink sinks[2];
     struct outdir dir;
     int64_t time_s;
+    int status; /* a line of the moment is shown */
     int closing;
     int open_parts; /* until on_closed */
     void (*on_closed)(void *arg);
@@ -240,6 +240,8 @@ int output_open(const struct output_config *config, struct output **out,
     int rc;
 
     o->config = *config;
+    if (!o->config.window)
+        o->config.window = CONTROL_OUTPUT_WINDOW;
     o->time_s = -1;
     if (config->dir) {
         rc = outdir_open(&o->dir, config->dir, config->ranks, err);
@@ -271,12 +273,26 @@ static void files_result(struct output *o, int rc, const struct hb_error *err)
         o->config.on_error(o->config.arg, err, 0);
 }
 
+void output_status(struct output *o, const char *text)
+{
+    struct sink *s = &o->sinks[1];
+
+    if (!o->status && !text[0])
+        return;
+    if (o->status)
+        xbuf_puts(&s->lines.out, "\r\033[K");
+    xbuf_puts(&s->lines.out, text);
+    o->status = text[0] != '\0';
+    sink_write(s);
+}
+
 void output_feed(struct output *o, int host, int rank, int stream,
                  const void *bytes, size_t len)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct sink *s = &o->sinks[stream == 2];
 
+    output_status(o, "");
     if (o->config.dir)
         files_result(o, outdir_write(&o->dir, rank, stream, bytes, len, &err),
                      &err);
@@ -286,7 +302,7 @@ void output_feed(struct output *o, int host, int rank, int stream,
         s->held[host] += len;
     else
         ack_push(s, host, len);
-    if (s->held[host] >= OUTPUT_HOLD_BYTES)
+    if (s->held[host] >= o->config.window / 2)
         sink_break(s);
     else
         sink_update_hold(s);
@@ -314,6 +330,7 @@ void output_message(struct output *o, const char *text, size_t len)
 {
     struct sink *s = &o->sinks[1];
 
+    output_status(o, "");
     lines_message(&s->lines, text, len);
     sink_update_hold(s);
     sink_write(s);

@@ -25,6 +25,7 @@ struct output_config {
     uv_loop_t *loop;
     int fds[2]; /* for stdout and stderr; they stay open */
     int ranks, hosts;
+    size_t window; /* bytes in flight per host; 0: the most */
     int tag, timestamp;
     unsigned color;  /* of the tags: 1 on stdout, 2 on stderr */
     const char *dir; /* NULL: terminal only */
@@ -53,6 +54,10 @@ void output_flush(struct output *o);
 
 /* Whole lines of hvdrun's own for stderr. */
 void output_message(struct output *o, const char *text, size_t len);
+
+/* A line of the moment on a terminal's stderr: the next one, or any other
+ * output, takes its place; "" removes it. */
+void output_status(struct output *o, const char *text);
 
 int output_idle(const struct output *o); /* nothing waits to be written */
 /* Gives up on streams that nobody reads now: what waits for them and what

@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
+#include "lib/hosts/hostfold.h"
 #include "lib/job/xbuf.h"
 
 #include <signal.h>
@@ -128,16 +129,16 @@ struct group {
     int count;
 };
 
-static void put_ranks(struct hb_buf *out, const struct group *g, int size)
+static void put_ranks(struct hb_buf *out, const unsigned char *member, int size)
 {
     const char *comma = "";
 
     for (int first = 0; first < size; first++) {
         int last = first;
 
-        if (!g->member[first])
+        if (!member[first])
             continue;
-        while (last + 1 < size && g->member[last + 1])
+        while (last + 1 < size && member[last + 1])
             last++;
         xprintf(out, "%s%d", comma, first);
         if (last > first)
@@ -184,12 +185,147 @@ static void put_others(struct hb_buf *out, const struct report *r,
     for (size_t i = 0; i < count; i++) {
         xprintf(out, "%s%s ", i > 0 ? "; " : "",
                 groups[i].count > 1 ? "ranks" : "rank");
-        put_ranks(out, &groups[i], r->plan->size);
+        put_ranks(out, groups[i].member, r->plan->size);
         xprintf(out, " failed too: %s", groups[i].phrase);
         hb_free(groups[i].phrase);
         hb_free(groups[i].member);
     }
     xbuf_puts(out, "\n");
+}
+
+/* ---- Hosts ---- */
+
+void report_hosts(struct hb_buf *out, const char *const *names, size_t count)
+{
+    char *folded;
+
+    for (size_t i = 0; i < count && count <= REPORT_NAMES_MAX; i++)
+        xprintf(out, "%s%s", i > 0 ? ", " : "", names[i]);
+    if (count <= REPORT_NAMES_MAX)
+        return;
+    folded = hostfold(names, count);
+    xbuf_puts(out, folded);
+    hb_free(folded);
+}
+
+static int is_name_char(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
+}
+
+/* The length of the host's own name where it stands in a text. */
+static size_t name_here(const char *start, const char *p, const char *name)
+{
+    size_t len = strlen(name);
+
+    if (strncmp(p, name, len) != 0 || (p > start && is_name_char(p[-1])) ||
+        is_name_char(p[len]))
+        return 0;
+    return len;
+}
+
+/* Do two hosts' texts say the same, each of itself? */
+static int same_text(const char *a, const char *a_name, const char *b,
+                     const char *b_name)
+{
+    const char *a_start = a, *b_start = b;
+
+    while (*a && *b) {
+        size_t a_len = name_here(a_start, a, a_name);
+        size_t b_len = name_here(b_start, b, b_name);
+
+        if (a_len && b_len) {
+            a += a_len;
+            b += b_len;
+        } else if (*a++ != *b++) {
+            return 0;
+        }
+    }
+    return *a == *b;
+}
+
+static const char *trouble_host(const struct plan *plan,
+                                const struct report_trouble *t)
+{
+    return plan->hosts[t->host].entry->name;
+}
+
+static int same_trouble(const struct plan *plan, const struct report_trouble *a,
+                        const struct report_trouble *b)
+{
+    return a->takes_ranks == b->takes_ranks &&
+           same_text(a->text, trouble_host(plan, a), b->text,
+                     trouble_host(plan, b));
+}
+
+static void put_taken_ranks(struct hb_buf *out, const struct plan *plan,
+                            const unsigned char *taken)
+{
+    unsigned char *member = hb_xcalloc((size_t)plan->size, 1);
+    int count = 0;
+
+    for (int i = 0; i < plan->host_count; i++)
+        for (int k = 0; taken[i] && k < plan->hosts[i].count; k++) {
+            member[plan->hosts[i].ranks[k]] = 1;
+            count++;
+        }
+    xbuf_puts(out, count == 1 ? "; rank " : "; ranks ");
+    put_ranks(out, member, plan->size);
+    xbuf_puts(out, count == 1 ? " ends with it" : " end with it");
+    hb_free(member);
+}
+
+/* One line for all of the rest that are like the first. */
+static size_t put_trouble(struct hb_buf *out, const char *prefix,
+                          const struct plan *plan,
+                          const struct report_trouble *troubles, size_t count,
+                          unsigned char *told)
+{
+    unsigned char *taken = hb_xcalloc((size_t)plan->host_count, 1);
+    const char **names = hb_xcalloc(count, sizeof(*names));
+    size_t told_now = 0, n = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (told[i] || !same_trouble(plan, &troubles[0], &troubles[i]))
+            continue;
+        told[i] = 1;
+        told_now++;
+        taken[troubles[i].host] = 1;
+    }
+    for (int i = 0; i < plan->host_count; i++)
+        if (taken[i])
+            names[n++] = plan->hosts[i].entry->name;
+    xprintf(out, "%shost%s ", prefix, n > 1 ? "s" : "");
+    report_hosts(out, names, n);
+    xbuf_puts(out, ": ");
+    put_text(out, troubles[0].text);
+    if (troubles[0].takes_ranks)
+        put_taken_ranks(out, plan, taken);
+    xbuf_puts(out, "\n");
+    hb_free(names);
+    hb_free(taken);
+    return told_now;
+}
+
+void report_troubles(struct hb_buf *out, const char *prefix,
+                     const struct plan *plan,
+                     const struct report_trouble *troubles, size_t count)
+{
+    unsigned char *told = hb_xcalloc(count + 1, 1);
+    size_t left = count;
+    int lines = 0;
+
+    for (size_t i = 0; i < count && lines < REPORT_TROUBLES_MAX; i++) {
+        if (told[i])
+            continue;
+        left -=
+            put_trouble(out, prefix, plan, troubles + i, count - i, told + i);
+        lines++;
+    }
+    if (left > 0)
+        xprintf(out, "%s%zu more hosts: other reasons\n", prefix, left);
+    hb_free(told);
 }
 
 /* ---- The whole ---- */
@@ -211,21 +347,27 @@ static void put_end(struct hb_buf *out, const struct report *r)
     xprintf(out, "; exit code %d\n", r->exit_code);
 }
 
+static void put_troubles(struct hb_buf *out, const struct report *r)
+{
+    report_troubles(out, "hvdrun: ", r->plan, r->troubles, r->trouble_count);
+}
+
 void report_format(struct hb_buf *out, const struct report *r)
 {
     const struct control_exited *others = r->failed;
     size_t count = r->failed_count;
 
-    if (r->exit_code == 0 && count == 0 && !r->cause)
+    if (r->exit_code == 0 && count == 0 && r->trouble_count == 0 && !r->cause)
         return;
     if (r->cause) {
         xprintf(out, "hvdrun: %s\n", r->cause);
-    } else if (count > 0) {
+    } else if (count > 0 && !r->host_first) {
         put_culprit(out, r, others);
         put_tail(out, others);
         others++;
         count--;
     }
+    put_troubles(out, r);
     put_others(out, r, others, count);
     put_end(out, r);
 }

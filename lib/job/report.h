@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What hvdrun says about a job that failed.  Pure: facts in, lines out.
+ * Hosts with the same trouble share a line.
  *
  *     hvdrun: rank 1 on host a (pid 4711) failed: killed by signal 11
  *     (SIGSEGV), core dumped
@@ -16,7 +17,21 @@
 #include "lib/hosts/plan.h"
 #include "lib/protocol/control.h"
 
-enum { REPORT_TAIL_LINES = 10, REPORT_GROUPS_MAX = 4 };
+enum {
+    REPORT_TAIL_LINES = 10,
+    REPORT_GROUPS_MAX = 4,    /* of ranks, in one line */
+    REPORT_TROUBLES_MAX = 16, /* lines about hosts */
+    REPORT_NAMES_MAX = 4,     /* hosts listed one by one; else folded */
+};
+
+/* A host that could not be reached, or was lost. */
+struct report_trouble {
+    int host; /* index in the plan */
+    int exit_code;
+    uint64_t when_ns; /* our clock */
+    char *text;       /* after "host NAME: " */
+    int takes_ranks;  /* its ranks end with it */
+};
 
 struct report {
     const struct plan *plan;
@@ -24,13 +39,25 @@ struct report {
      * the job's end unless `cause` is set. */
     const struct control_exited *failed;
     size_t failed_count;
-    const char *cause; /* a line when no rank was the cause; or NULL */
+    const struct report_trouble *troubles; /* in order */
+    size_t trouble_count;
+    int host_first;    /* the first trouble came before the first failure */
+    const char *cause; /* a line when none of these was it; or NULL */
     int ended;         /* ranks that hvdrun ended */
     int exit_code;
 };
 
 /* Appends lines to out; nothing for exit code 0 without failures. */
 void report_format(struct hb_buf *out, const struct report *r);
+
+/* "n1, n7", "n[01-12]" */
+void report_hosts(struct hb_buf *out, const char *const *names, size_t count);
+
+/* Lines about hosts, each after `prefix`: "host n1: text", or "hosts n1, n7:
+ * text" for those whose texts differ in nothing but their own names. */
+void report_troubles(struct hb_buf *out, const char *prefix,
+                     const struct plan *plan,
+                     const struct report_trouble *troubles, size_t count);
 
 /* "exit code 7", "killed by signal 9 (SIGKILL): out of memory: ..." */
 void report_phrase(struct hb_buf *out, const struct control_exited *e);

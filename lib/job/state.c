@@ -17,7 +17,25 @@ struct entry {
 static const struct entry table[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
     /* Nothing was launched: closing the connections ends the agents. */
     [JOB_CONNECTING] = {
-        [JOB_EV_CONNECTED]    = GO(LAUNCHING, LAUNCH),
+        [JOB_EV_CONNECTED]    = GO(ROUTING, ROUTE),
+        [JOB_EV_FAILED]       = GO(SETTLING, SETTLE),
+        [JOB_EV_AGENT_LOST]   = GO(SETTLING, SETTLE),
+        [JOB_EV_TIMEOUT]      = GO(DRAINING, DRAIN),
+        [JOB_EV_SIGNAL]       = GO(DRAINING, DRAIN),
+        [JOB_EV_SIGNAL_AGAIN] = GO(DRAINING, DRAIN),
+        [JOB_EV_READER_GONE]  = GO(DRAINING, DRAIN),
+        [JOB_EV_GONE]         = GO(DRAINING, DRAIN),
+    },
+    [JOB_SETTLING] = {
+        [JOB_EV_SETTLED]      = GO(DRAINING, DRAIN),
+        [JOB_EV_TIMEOUT]      = GO(DRAINING, DRAIN),
+        [JOB_EV_SIGNAL]       = GO(DRAINING, DRAIN),
+        [JOB_EV_SIGNAL_AGAIN] = GO(DRAINING, DRAIN),
+        [JOB_EV_READER_GONE]  = GO(DRAINING, DRAIN),
+        [JOB_EV_GONE]         = GO(DRAINING, DRAIN),
+    },
+    [JOB_ROUTING] = {
+        [JOB_EV_ROUTED]       = GO(LAUNCHING, LAUNCH),
         [JOB_EV_FAILED]       = GO(DRAINING, DRAIN),
         [JOB_EV_AGENT_LOST]   = GO(DRAINING, DRAIN),
         [JOB_EV_TIMEOUT]      = GO(DRAINING, DRAIN),
@@ -60,15 +78,18 @@ static const struct entry table[JOB_STATE_COUNT][JOB_EVENT_COUNT] = {
 };
 
 static const char *const state_names[JOB_STATE_COUNT] = {
-    [JOB_CONNECTING] = "connecting", [JOB_LAUNCHING] = "launching",
+    [JOB_CONNECTING] = "connecting", [JOB_SETTLING] = "settling",
+    [JOB_ROUTING] = "routing",       [JOB_LAUNCHING] = "launching",
     [JOB_RUNNING] = "running",       [JOB_ENDING] = "ending",
     [JOB_DRAINING] = "draining",     [JOB_DONE] = "done",
 };
 
 static const char *const event_names[JOB_EVENT_COUNT] = {
     [JOB_EV_CONNECTED] = "all agents connected",
+    [JOB_EV_SETTLED] = "every host is reached or is not",
+    [JOB_EV_ROUTED] = "all hosts reach each other",
     [JOB_EV_STARTED] = "all ranks started",
-    [JOB_EV_FAILED] = "a rank failed",
+    [JOB_EV_FAILED] = "a rank or its start failed",
     [JOB_EV_AGENT_LOST] = "an agent was lost",
     [JOB_EV_TIMEOUT] = "a time limit passed",
     [JOB_EV_SIGNAL] = "a signal",

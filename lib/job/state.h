@@ -3,6 +3,9 @@
  * The job's state machine: one table, no I/O.
  *
  *     CONNECTING  waiting for every agent's HELLO
+ *     SETTLING    a host cannot be reached; the others have a moment to
+ *                 connect or to fail, so that all failures can be told
+ *     ROUTING     the agents try each other's addresses (routes.h)
  *     LAUNCHING   LAUNCH sent, waiting for every STARTED
  *     RUNNING     all ranks run
  *     ENDING      KILL sent (TERM, grace, KILL on the hosts)
@@ -18,6 +21,8 @@
 
 enum job_state {
     JOB_CONNECTING,
+    JOB_SETTLING,
+    JOB_ROUTING,
     JOB_LAUNCHING,
     JOB_RUNNING,
     JOB_ENDING,
@@ -28,9 +33,13 @@ enum job_state {
 
 enum job_event {
     JOB_EV_CONNECTED,    /* every agent has said HELLO */
+    JOB_EV_SETTLED,      /* no host is being connected to any more, or the
+                            time for that is over */
+    JOB_EV_ROUTED,       /* every host can reach every other */
     JOB_EV_STARTED,      /* every agent has said STARTED */
     JOB_EV_FAILED,       /* a rank failed, or could not be launched */
-    JOB_EV_AGENT_LOST,   /* a connection ended early or made no sense */
+    JOB_EV_AGENT_LOST,   /* a connection ended early, made no sense or fell
+                            silent */
     JOB_EV_TIMEOUT,      /* --start-timeout or --timeout */
     JOB_EV_SIGNAL,       /* the first signal that asks for an end */
     JOB_EV_SIGNAL_AGAIN, /* a further one */
@@ -43,6 +52,8 @@ enum job_event {
 
 enum job_action {
     JOB_ACT_NONE,
+    JOB_ACT_SETTLE,  /* wait a moment for the other hosts */
+    JOB_ACT_ROUTE,   /* start the round of routes */
     JOB_ACT_LAUNCH,  /* send LAUNCH to every agent */
     JOB_ACT_RUN,     /* ranks run: open stdin, start --timeout */
     JOB_ACT_END,     /* send KILL with the grace time */

@@ -21,8 +21,8 @@
 #include "lib/hosts/plan.h"
 
 struct worker_env_config {
-    char *const *inherited;        /* hvdrun's environ */
-    int no_env;                    /* keep only PATH, HOME, LANG, ... */
+    char *const *inherited; /* hvdrun's environ */
+    int no_env;             /* keep only PATH, HOME, LANG, ... */
     int remote; /* for other hosts: without what belongs to this one */
     const struct hb_strv *knobs;   /* NAME=VALUE, both spellings; or NULL */
     const struct hb_strv *set_env; /* -x, NAME=VALUE, in order; or NULL */

@@ -126,11 +126,10 @@ static json_t *encode_limits(const struct control_launch *m)
         const struct control_soft_limit *l = &m->limits[i];
 
         if (l->given &&
-            json_object_set_new(
-                object, limit_words[i],
-                json_integer(l->value > INT64_MAX ? -1
-                                                  : (json_int_t)l->value)) <
-                0) {
+            json_object_set_new(object, limit_words[i],
+                                json_integer(l->value > INT64_MAX
+                                                 ? -1
+                                                 : (json_int_t)l->value)) < 0) {
             json_decref(object);
             return NULL;
         }

@@ -46,12 +46,12 @@ enum control_type {
     CONTROL_OUTPUT = 3, /* u32 rank, u8 stream (1 stdout, 2 stderr), bytes;
                            no bytes: that stream has ended */
     CONTROL_EXITED = 4,
-    CONTROL_DONE = 5,      /* no payload */
-    CONTROL_LOG = 6,       /* u8 hb_log_level, text */
-    CONTROL_FAILED = 7,    /* the launch failed; nothing runs */
-    CONTROL_STDIN_ACK = 8, /* u32 rank, u32 bytes taken */
-    CONTROL_QUITTING = 9,  /* text: why the agent ends its ranks unasked;
-                              EXITED and DONE follow */
+    CONTROL_DONE = 5,          /* no payload */
+    CONTROL_LOG = 6,           /* u8 hb_log_level, text */
+    CONTROL_FAILED = 7,        /* the launch failed; nothing runs */
+    CONTROL_STDIN_ACK = 8,     /* u32 rank, u32 bytes taken */
+    CONTROL_QUITTING = 9,      /* text: why the agent ends its ranks unasked;
+                                  EXITED and DONE follow */
     CONTROL_PONG = 10,         /* u64 of the PING, u64 agent's clock in ns */
     CONTROL_ROUTE_PORT = 11,   /* the probe listener's port */
     CONTROL_ROUTE_RESULT = 12, /* which addresses connected */
@@ -59,30 +59,30 @@ enum control_type {
     CONTROL_ANSWER = 14,       /* JSON, to QUERY */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
-    CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
-    CONTROL_OUTPUT_ACK = 34, /* u32 bytes of OUTPUT data written out */
-    CONTROL_SIGNAL = 35,     /* u32 signal number, for every rank's group */
-    CONTROL_KILL = 36,       /* u32 grace in ms; 0: KILL at once */
-    CONTROL_ABORT = 37,      /* u32 culprit rank, text: tell every local rank
-                                that a rank elsewhere died */
-    CONTROL_PING = 38,          /* u64 hvdrun's clock in ns, u32 ms: silence
-                                   after which the agent ends the job; 0:
-                                   none does */
-    CONTROL_ROUTE_LISTEN = 39,  /* open a probe listener */
-    CONTROL_ROUTE_PROBE = 40,   /* addresses to try */
+    CONTROL_STDIN = 33,        /* u32 rank, bytes; no bytes: end of file */
+    CONTROL_OUTPUT_ACK = 34,   /* u32 bytes of OUTPUT data written out */
+    CONTROL_SIGNAL = 35,       /* u32 signal number, for every rank's group */
+    CONTROL_KILL = 36,         /* u32 grace in ms; 0: KILL at once */
+    CONTROL_ABORT = 37,        /* u32 culprit rank, text: tell every local rank
+                                  that a rank elsewhere died */
+    CONTROL_PING = 38,         /* u64 hvdrun's clock in ns, u32 ms: silence
+                                  after which the agent ends the job; 0:
+                                  none does */
+    CONTROL_ROUTE_LISTEN = 39, /* open a probe listener */
+    CONTROL_ROUTE_PROBE = 40,  /* addresses to try */
     CONTROL_RENDEZVOUS_REPLY = 41,
     CONTROL_QUERY = 42, /* JSON: ps, kill, clean, doctor; instead of LAUNCH */
 };
 
 enum {
-    CONTROL_RANKS_MAX = 65536,         /* of a job */
-    CONTROL_LOCAL_MAX = 1024,          /* ranks of one host */
-    CONTROL_GRACE_MAX_MS = 86400000,   /* a day */
-    CONTROL_OUTPUT_WINDOW = 512 << 10, /* bytes in flight per agent */
+    CONTROL_RANKS_MAX = 65536,            /* of a job */
+    CONTROL_LOCAL_MAX = 1024,             /* ranks of one host */
+    CONTROL_GRACE_MAX_MS = 86400000,      /* a day */
+    CONTROL_OUTPUT_WINDOW = 512 << 10,    /* bytes in flight per agent */
     CONTROL_OUTPUT_WINDOW_MIN = 16 << 10, /* where there are many agents */
-    CONTROL_OUTPUT_CHUNK = 64 << 10,   /* bytes per OUTPUT frame at most */
-    CONTROL_STDIN_WINDOW = 256 << 10,  /* bytes in flight per rank */
-    CONTROL_TAIL_BYTES = 4 << 10,      /* stderr tail kept for EXITED */
+    CONTROL_OUTPUT_CHUNK = 64 << 10,      /* bytes per OUTPUT frame at most */
+    CONTROL_STDIN_WINDOW = 256 << 10,     /* bytes in flight per rank */
+    CONTROL_TAIL_BYTES = 4 << 10,         /* stderr tail kept for EXITED */
 };
 
 struct control_hello {

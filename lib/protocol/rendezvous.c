@@ -20,13 +20,17 @@ static int members_ascend(const struct rdv_request *m)
 
 static int request_ok(const struct rdv_request *m)
 {
-    if (m->op < RDV_PUT || m->op > RDV_CANCEL)
+    if (m->op < RDV_PUT || m->op > RDV_LEFT)
         return 0;
     if (m->member_count > RDV_MEMBERS_MAX || !members_ascend(m))
         return 0;
+    if (m->op == RDV_LEFT)
+        return !m->wait && m->member_count == 1;
     if (m->op != RDV_FENCE && m->member_count > 0)
         return 0;
-    if (m->op != RDV_GET && (m->wait || m->after))
+    if (m->op != RDV_GET && m->wait)
+        return 0;
+    if (m->op != RDV_GET && m->op != RDV_FENCE && m->after)
         return 0;
     if (m->op != RDV_PUT && m->op != RDV_FENCE && m->len > 0)
         return 0;

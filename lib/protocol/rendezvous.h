@@ -6,9 +6,9 @@
  * A value has a scope and a key, and a version, which grows with every
  * change in the store.  GET with `wait` is answered when there is a value
  * whose version exceeds `after`: 0 waits for the first, the last version
- * seen waits for a change (a watch).  A FENCE collects one value from each
- * member and gives all of them to all; its scope names it, and is free
- * again when it is done.
+ * seen waits for a change (a watch), of which the end is one: HVD_ENOENT.  A
+ * FENCE collects one value from each member and gives all of them to all; its
+ * scope names it, and is free again when it is done.
  *
  * Between agents and hvdrun a FENCE carries the values of all local
  * members, and its reply those of all members, as records: u32 rank, u32
@@ -28,6 +28,9 @@ enum rdv_op {
     RDV_DELETE = 3, /* an empty key: the whole scope */
     RDV_FENCE = 4,
     RDV_CANCEL = 5, /* of the request with this id; has no reply */
+    /* An agent's, without reply: its member comes to no fence of the epoch
+     * `after` and before; the value says why.  0: it is back. */
+    RDV_LEFT = 6,
 };
 
 enum {
@@ -37,14 +40,15 @@ enum {
     /* payload of a worker's request */
     RDV_REQUEST_MAX =
         RDV_VALUE_MAX + 4 * RDV_MEMBERS_MAX + 2 * RDV_NAME_BYTES + 64,
-    RDV_FENCE_VALUE_MAX = 64 << 10, /* of one member */
+    /* of one member: so that those of a full host fit into a frame */
+    RDV_FENCE_VALUE_MAX = 8 << 10,
 };
 
 struct rdv_request {
     uint32_t id; /* the requester's; the reply has it */
     enum rdv_op op;
     int wait;
-    uint64_t after;
+    uint64_t after; /* of a fence: its epoch (worker.h), 0 for none */
     char scope[RDV_NAME_BYTES], key[RDV_NAME_BYTES];
     /* of a fence, ascending, big-endian; none: every rank of the job */
     const unsigned char *members;
@@ -55,8 +59,8 @@ struct rdv_request {
 
 struct rdv_reply {
     uint32_t id;
-    int status; /* 0 or an enum hvd_status; then the value is a text */
-    uint64_t version;
+    int status;       /* 0 or an enum hvd_status; then the value is a text */
+    uint64_t version; /* with HVD_EPEER: the rank that will not come */
     const void *value;
     size_t len;
 };

@@ -10,6 +10,16 @@
 
 #include <string.h>
 
+static const char FULL[] = "the job's store is full";
+
+/* What a fence takes, but for the values. */
+static size_t frame_size(const char *scope, uint32_t members, uint32_t count)
+{
+    return sizeof(struct fence) + strlen(scope) + 1 +
+           sizeof(uint32_t) * (size_t)members +
+           (sizeof(struct hb_buf) + 1 + sizeof(struct asker)) * (size_t)count;
+}
+
 static void fence_free(struct rdv_store *s, struct fence *f)
 {
     struct fence **at = &s->fences;
@@ -18,6 +28,7 @@ static void fence_free(struct rdv_store *s, struct fence *f)
         at = &(*at)->next;
     *at = f->next;
     s->bytes -= f->bytes;
+    s->fence_count--;
     for (uint32_t i = 0; i < f->count; i++)
         hb_buf_free(&f->values[i]);
     hb_free(f->values);
@@ -53,6 +64,8 @@ static int64_t place_of(const struct fence *f, uint32_t rank)
 
 static int same_members(const struct fence *f, const struct rdv_request *m)
 {
+    if (f->epoch != m->after)
+        return 0;
     if (!f->members)
         return m->member_count == 0;
     if (m->member_count != f->count)
@@ -68,6 +81,7 @@ static struct fence *fence_new(struct rdv_store *s, const struct rdv_request *m)
     struct fence *f = hb_xcalloc(1, sizeof(*f));
 
     f->scope = hb_xstrdup(m->scope);
+    f->epoch = m->after;
     f->count = m->member_count ? m->member_count : (uint32_t)s->config.ranks;
     if (m->member_count) {
         f->members = hb_xcalloc(f->count, sizeof(*f->members));
@@ -76,6 +90,9 @@ static struct fence *fence_new(struct rdv_store *s, const struct rdv_request *m)
     }
     f->values = hb_xcalloc(f->count, sizeof(*f->values));
     f->has = hb_xcalloc(f->count, 1);
+    f->bytes = frame_size(f->scope, m->member_count, f->count);
+    s->bytes += f->bytes;
+    s->fence_count++;
     f->next = s->fences;
     s->fences = f;
     return f;
@@ -85,18 +102,9 @@ static struct fence *fence_find(struct rdv_store *s, const char *scope)
 {
     struct fence *f = s->fences;
 
-    while (f && strcmp(f->scope, scope))
+    while (f && strcmp(f->scope, scope) != 0)
         f = f->next;
     return f;
-}
-
-/* A member that will not come, or NULL. */
-static const char *missing(const struct rdv_store *s, const struct fence *f)
-{
-    for (uint32_t i = 0; i < f->count; i++)
-        if (!f->has[i] && s->gone[member(f, i)])
-            return s->gone[member(f, i)];
-    return NULL;
 }
 
 static void fence_fail(struct rdv_store *s, struct fence *f, int status,
@@ -108,10 +116,52 @@ static void fence_fail(struct rdv_store *s, struct fence *f, int status,
     fence_free(s, f);
 }
 
+static const struct absence *absence_of(const struct rdv_store *s,
+                                        const struct fence *f, uint32_t place)
+{
+    const struct absence *a = &s->absences[member(f, place)];
+
+    if (f->has[place] || !a->why)
+        return NULL;
+    if (a->epoch == RDV_ALL_EPOCHS || (f->epoch && f->epoch <= a->epoch))
+        return a;
+    return NULL;
+}
+
+/* Fails it if a member will not come: the one that has been gone longest,
+ * because others may be gone since they were told of it. */
+static int fail_if_doomed(struct rdv_store *s, struct fence *f)
+{
+    struct rdv_reply m = {.status = HVD_EPEER};
+    const struct absence *first = NULL;
+
+    for (uint32_t i = 0; s->absence_count && i < f->count; i++) {
+        const struct absence *a = absence_of(s, f, i);
+
+        if (a && (!first || a->since < first->since))
+            first = a;
+    }
+    if (!first)
+        return 0;
+    m.version = (uint64_t)(first - s->absences);
+    m.value = first->why;
+    m.len = strlen(first->why);
+    for (size_t i = 0; i < f->asker_count; i++) {
+        m.id = f->askers[i].id;
+        s->config.reply(s->config.arg, f->askers[i].origin, &m);
+    }
+    fence_free(s, f);
+    return 1;
+}
+
 static void fence_finish(struct rdv_store *s, struct fence *f)
 {
     struct hb_buf all = HB_BUF_INIT;
 
+    if (f->full) {
+        fence_fail(s, f, HVD_ENOMEM, FULL);
+        return;
+    }
     for (uint32_t i = 0; i < f->count; i++)
         hb_must(rdv_put_record(&all, member(f, i), hb_buf_data(&f->values[i]),
                                hb_buf_len(&f->values[i])));
@@ -138,8 +188,8 @@ static void add_asker(struct fence *f, int origin, uint32_t id)
 }
 
 /* All records or none: 0, or a status with *text set. */
-static int check_records(const struct rdv_store *s, const struct fence *f,
-                         const struct rdv_request *m, const char **text)
+static int check_records(const struct fence *f, const struct rdv_request *m,
+                         const char **text)
 {
     struct hb_reader r;
     struct rdv_record record;
@@ -159,10 +209,7 @@ static int check_records(const struct rdv_store *s, const struct fence *f,
         last = place;
     }
     *text = "malformed records";
-    if (rc < 0 || last < 0)
-        return HVD_EPROTO;
-    *text = "the job's store is full";
-    return s->bytes + m->len > s->config.bytes_max ? HVD_ENOMEM : 0;
+    return rc < 0 || last < 0 ? HVD_EPROTO : 0;
 }
 
 static void add_records(struct rdv_store *s, struct fence *f,
@@ -171,15 +218,19 @@ static void add_records(struct rdv_store *s, struct fence *f,
     struct hb_reader r;
     struct rdv_record record;
 
+    if (s->bytes + m->len > s->config.bytes_max)
+        f->full = 1;
     hb_reader_init(&r, m->value, m->len);
     while (rdv_next_record(&r, &record) > 0) {
         int64_t place = place_of(f, record.rank);
 
-        if (record.len)
+        if (record.len && !f->full)
             hb_must(hb_buf_append(&f->values[place], record.value, record.len));
         f->has[place] = 1;
         f->arrived++;
     }
+    if (f->full)
+        return;
     f->bytes += m->len;
     s->bytes += m->len;
 }
@@ -190,6 +241,17 @@ static int members_exist(const struct rdv_store *s, const struct rdv_request *m)
            rdv_member(m, m->member_count - 1) < (uint32_t)s->config.ranks;
 }
 
+static int has_room(const struct rdv_store *s, const struct rdv_request *m)
+{
+    uint32_t count = m->member_count;
+
+    if (count == 0)
+        count = (uint32_t)s->config.ranks;
+    return s->fence_count < STORE_FENCES_MAX &&
+           s->bytes + frame_size(m->scope, m->member_count, count) <=
+               s->config.bytes_max;
+}
+
 void fence_request(struct rdv_store *s, int origin, const struct rdv_request *m)
 {
     struct fence *f = fence_find(s, m->scope);
@@ -197,27 +259,31 @@ void fence_request(struct rdv_store *s, int origin, const struct rdv_request *m)
     int status = members_exist(s, m) ? 0 : HVD_EINVAL;
 
     if (status == 0 && f && !same_members(f, m)) {
-        text = "ranks name different members of one fence";
+        text = "ranks differ in the members or the epoch of a fence";
         status = HVD_EMISMATCH;
     }
     if (status == 0) {
-        if (!f)
-            f = fence_new(s, m);
-        status = check_records(s, f, m, &text);
+        if (!f && !has_room(s, m)) {
+            text = FULL;
+            status = HVD_ENOMEM;
+        } else {
+            if (!f)
+                f = fence_new(s, m);
+            status = check_records(f, m, &text);
+        }
     }
     if (status) {
         store_refuse(s, origin, m->id, status, "fence %.100s: %s", m->scope,
                      text);
-        if (f && f->asker_count == 0)
+        if (f && f->arrived == 0)
             fence_free(s, f);
         return;
     }
     add_records(s, f, m);
     add_asker(f, origin, m->id);
-    text = missing(s, f);
-    if (text)
-        fence_fail(s, f, HVD_EPEER, text);
-    else if (f->arrived == f->count)
+    if (fail_if_doomed(s, f))
+        return;
+    if (f->arrived == f->count)
         fence_finish(s, f);
 }
 
@@ -239,11 +305,9 @@ void fence_rank_gone(struct rdv_store *s, int rank)
     struct fence *f, *next;
 
     for (f = s->fences; f; f = next) {
-        int64_t place = place_of(f, (uint32_t)rank);
-
         next = f->next;
-        if (place >= 0 && !f->has[place])
-            fence_fail(s, f, HVD_EPEER, s->gone[rank]);
+        if (place_of(f, (uint32_t)rank) >= 0)
+            fail_if_doomed(s, f);
     }
 }
 

@@ -54,7 +54,8 @@ static struct entry **find(struct bucket *b, const char *scope, const char *key)
 {
     struct entry **e = &b->entries;
 
-    while (*e && (strcmp((*e)->key, key) || strcmp((*e)->scope, scope)))
+    while (*e &&
+           (strcmp((*e)->key, key) != 0 || strcmp((*e)->scope, scope) != 0))
         e = &(*e)->next;
     return e;
 }
@@ -76,12 +77,18 @@ static void drop_entry(struct rdv_store *s, struct entry **at)
     hb_free(e);
 }
 
+static size_t wait_size(const char *scope, const char *key)
+{
+    return sizeof(struct wait) + strlen(scope) + strlen(key) + 2;
+}
+
 static void drop_wait(struct rdv_store *s, struct wait **at)
 {
     struct wait *w = *at;
 
     *at = w->next;
     s->waits--;
+    s->bytes -= wait_size(w->scope, w->key);
     hb_free(w->scope);
     hb_free(w->key);
     hb_free(w);
@@ -94,8 +101,8 @@ static void wake(struct rdv_store *s, struct bucket *b, const struct entry *e)
     while (*at) {
         struct wait *w = *at;
 
-        if (w->after >= e->version || strcmp(w->key, e->key) ||
-            strcmp(w->scope, e->scope)) {
+        if (w->after >= e->version || strcmp(w->key, e->key) != 0 ||
+            strcmp(w->scope, e->scope) != 0) {
             at = &w->next;
             continue;
         }
@@ -139,7 +146,8 @@ static void add_wait(struct rdv_store *s, int origin,
 {
     struct wait **at = &bucket_of(s, m->scope, m->key)->waits, *w;
 
-    if (s->waits >= s->config.waits_max) {
+    if (s->waits >= s->config.waits_max ||
+        s->bytes + wait_size(m->scope, m->key) > s->config.bytes_max) {
         store_refuse(s, origin, m->id, HVD_ENOMEM,
                      "get %.100s/%.100s: too many requests wait (%zu)",
                      m->scope, m->key, s->waits);
@@ -154,6 +162,7 @@ static void add_wait(struct rdv_store *s, int origin,
     w->origin = origin;
     w->id = m->id;
     s->waits++;
+    s->bytes += wait_size(m->scope, m->key);
 }
 
 static void get(struct rdv_store *s, int origin, const struct rdv_request *m)
@@ -171,6 +180,25 @@ static void get(struct rdv_store *s, int origin, const struct rdv_request *m)
                      m->key);
 }
 
+/* Takes it away, and tells those who saw it and wait for a change. */
+static void end_entry(struct rdv_store *s, struct bucket *b, struct entry **at)
+{
+    struct wait **w = &b->waits;
+
+    while (*w) {
+        if ((*w)->after == 0 || strcmp((*w)->key, (*at)->key) != 0 ||
+            strcmp((*w)->scope, (*at)->scope) != 0) {
+            w = &(*w)->next;
+            continue;
+        }
+        store_refuse(s, (*w)->origin, (*w)->id, HVD_ENOENT,
+                     "get %.100s/%.100s: the value was deleted", (*w)->scope,
+                     (*w)->key);
+        drop_wait(s, w);
+    }
+    drop_entry(s, at);
+}
+
 static void delete_scope(struct rdv_store *s, const char *scope)
 {
     for (size_t i = 0; i < STORE_BUCKETS; i++) {
@@ -178,7 +206,7 @@ static void delete_scope(struct rdv_store *s, const char *scope)
 
         while (*at) {
             if (strcmp((*at)->scope, scope) == 0)
-                drop_entry(s, at);
+                end_entry(s, &s->buckets[i], at);
             else
                 at = &(*at)->next;
         }
@@ -189,10 +217,11 @@ static void delete (struct rdv_store *s, int origin,
                     const struct rdv_request *m)
 {
     if (m->key[0]) {
-        struct entry **at =
-            find(bucket_of(s, m->scope, m->key), m->scope, m->key);
+        struct bucket *b = bucket_of(s, m->scope, m->key);
+        struct entry **at = find(b, m->scope, m->key);
+
         if (*at)
-            drop_entry(s, at);
+            end_entry(s, b, at);
     } else {
         delete_scope(s, m->scope);
     }
@@ -222,7 +251,7 @@ struct rdv_store *rdv_store_new(const struct rdv_store_config *config)
     struct rdv_store *s = hb_xcalloc(1, sizeof(*s));
 
     s->config = *config;
-    s->gone = hb_xcalloc((size_t)config->ranks + 1, sizeof(*s->gone));
+    s->absences = hb_xcalloc((size_t)config->ranks + 1, sizeof(*s->absences));
     return s;
 }
 
@@ -238,8 +267,8 @@ void rdv_store_free(struct rdv_store *s)
     }
     fence_free_all(s);
     for (int i = 0; i < s->config.ranks; i++)
-        hb_free(s->gone[i]);
-    hb_free(s->gone);
+        hb_free(s->absences[i].why);
+    hb_free(s->absences);
     hb_free(s);
 }
 
@@ -262,6 +291,8 @@ void rdv_store_request(struct rdv_store *s, int origin,
     case RDV_CANCEL:
         cancel(s, origin, &m->id);
         break;
+    case RDV_LEFT: /* the caller's: it knows whose ranks are whose */
+        break;
     }
 }
 
@@ -270,12 +301,28 @@ void rdv_store_origin_gone(struct rdv_store *s, int origin)
     cancel(s, origin, NULL);
 }
 
-void rdv_store_rank_gone(struct rdv_store *s, int rank, const char *text)
+void rdv_store_rank_gone(struct rdv_store *s, int rank, uint64_t epoch,
+                         const char *text)
 {
-    if (s->gone[rank])
+    struct absence *a = &s->absences[rank];
+
+    if (a->why && a->epoch >= epoch)
         return;
-    s->gone[rank] = hb_xstrdup(text);
+    hb_free(a->why);
+    a->why = hb_xstrdup(text);
+    a->since = ++s->absence_count;
+    a->epoch = epoch;
     fence_rank_gone(s, rank);
+}
+
+void rdv_store_rank_back(struct rdv_store *s, int rank)
+{
+    struct absence *a = &s->absences[rank];
+
+    if (a->epoch == RDV_ALL_EPOCHS)
+        return;
+    hb_free(a->why);
+    *a = (struct absence){0, 0, NULL};
 }
 
 size_t rdv_store_bytes(const struct rdv_store *s)

@@ -9,9 +9,10 @@
  * caused them, also to other origins; the callback must not call back in.
  * Waits end with an answer, a CANCEL, or their origin's end.
  *
- * Bounds: `bytes_max` for values and names together; a PUT beyond it is
+ * Bounds: `bytes_max` for everything that is kept; what goes beyond it is
  * answered with HVD_ENOMEM, and nothing changes.  waits_max for requests that
- * wait.  One thread.
+ * wait.  A fence that cannot keep a value fails for all its members when the
+ * last has come, so that none is left waiting.  One thread.
  */
 #ifndef HVD_RENDEZVOUS_STORE_H
 #define HVD_RENDEZVOUS_STORE_H
@@ -34,9 +35,15 @@ void rdv_store_request(struct rdv_store *s, int origin,
                        const struct rdv_request *m);
 /* Its waits are dropped. */
 void rdv_store_origin_gone(struct rdv_store *s, int origin);
-/* A rank that will contribute no more: fences that need it fail with
- * HVD_EPEER and this text, now and later. */
-void rdv_store_rank_gone(struct rdv_store *s, int rank, const char *text);
+#define RDV_ALL_EPOCHS UINT64_MAX
+
+/* A rank that will contribute no more to fences of this epoch and before, or
+ * to none at all: those that need it fail with HVD_EPEER and this text, now
+ * and later. */
+void rdv_store_rank_gone(struct rdv_store *s, int rank, uint64_t epoch,
+                         const char *text);
+/* After it was gone from an epoch. */
+void rdv_store_rank_back(struct rdv_store *s, int rank);
 
 /* For tests and diagnostics. */
 size_t rdv_store_bytes(const struct rdv_store *s);

@@ -6,7 +6,7 @@
 
 #include "lib/rendezvous/store.h"
 
-enum { STORE_BUCKETS = 4096 };
+enum { STORE_BUCKETS = 4096, STORE_FENCES_MAX = 4096 };
 
 struct entry {
     struct entry *next;
@@ -38,21 +38,30 @@ struct fence {
     struct fence *next;
     char *scope;
     uint32_t *members; /* NULL: all ranks */
+    uint64_t epoch;    /* 0: none */
     uint32_t count, arrived;
     struct hb_buf *values; /* by place among the members */
     unsigned char *has;    /* 1: the value is there */
     struct asker *askers;
     size_t asker_count, asker_cap;
-    size_t bytes;
+    size_t bytes; /* all of it */
+    int full;     /* values were dropped: it will fail */
+};
+
+/* A rank that contributes no more to fences of `epoch` and before. */
+struct absence {
+    uint64_t epoch;
+    size_t since; /* counts the absences */
+    char *why;    /* NULL: it is here */
 };
 
 struct rdv_store {
     struct rdv_store_config config;
     struct bucket buckets[STORE_BUCKETS];
     struct fence *fences;
-    char **gone; /* [ranks] why a rank contributes no more; or NULL */
+    struct absence *absences; /* [ranks] */
     uint64_t version;
-    size_t bytes, waits;
+    size_t bytes, waits, fence_count, absence_count;
 };
 
 void store_reply(struct rdv_store *s, int origin, uint32_t id, uint64_t version,

@@ -119,8 +119,8 @@ static uint32_t next_word(const unsigned char *bytes, size_t len, size_t *at)
     return w;
 }
 
-static void fill(struct blowfish *b, uint32_t *words, int count,
-                 uint32_t v[2], const unsigned char *salt, size_t *at)
+static void fill(struct blowfish *b, uint32_t *words, int count, uint32_t v[2],
+                 const unsigned char *salt, size_t *at)
 {
     for (int i = 0; i < count; i += 2) {
         if (salt) {
@@ -225,8 +225,7 @@ int bcrypt_pbkdf(const char *passphrase, size_t passphrase_len,
     if (!b)
         return -HVD_ENOMEM;
     pthread_once(&once, make_initial);
-    crypto_hash_sha512(pass, (const unsigned char *)passphrase,
-                       passphrase_len);
+    crypto_hash_sha512(pass, (const unsigned char *)passphrase, passphrase_len);
     for (size_t i = 0; i < blocks; i++) {
         block_salt(salt, salt_len, i + 1, salt_hash);
         hash_rounds(b, pass, salt_hash, rounds, out);

@@ -331,6 +331,7 @@ static void last_lines(const struct hb_buf *b, char *out, size_t size)
         if (!line[0])
             continue;
         hb_text_trim_cut(line);
+        hb_text_make_utf8(line);
         hb_text_sanitize(line);
         snprintf(joined, sizeof(joined), "%s%s%s", line, found ? "; " : "",
                  out);

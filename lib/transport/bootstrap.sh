@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2154 # m n h a p and cpu() are put in front
+# shellcheck disable=SC2012,SC2069 # ls: our own names; only stderr is wanted
 #
 # What a host's shell runs to become the agent; see bootstrap.h.  This is
 # the inside of one compound command: a shell has read it to its end before
@@ -94,7 +95,6 @@ receive() {
 }
 
 prune() {
-    # shellcheck disable=SC2012 # names are ours
     ls -t | {
         i=0
         while read -r f; do
@@ -146,12 +146,20 @@ attempt() {
     miss "${e:-it does not run}"
 }
 
-t=.push-$m x='' y='' z=/tmp/hvd-$(id -u)
+# hvdrun is gone: what was begun here is removed.
+stop() {
+    trap '' HUP INT PIPE TERM
+    miss :
+    exit 1
+}
+
+t=.push-$m d=/ x='' y='' z=/tmp/hvd-$(id -u)
+trap stop HUP INT PIPE TERM
 case ${XDG_CACHE_HOME-} in
 /*) x=$XDG_CACHE_HOME/hvd ;;
 esac
 case ${HOME-} in
-/*) y=$HOME/.cache/hvd ;;
+/*) [ ! -d "$HOME" ] || y=$HOME/.cache/hvd ;;
 esac
 for d in "$x" "$y" "$z"; do
     [ -z "$d" ] || ! have "$d" || run --pushed

@@ -306,6 +306,7 @@ static const struct transport_ops command_ops = {
     .write = command_write,
     .write_queued = command_write_queued,
     .close = command_close,
+    .cancel = command_cancel,
 };
 
 static struct command *command_new(const struct transport_config *config)

@@ -109,7 +109,7 @@ int known_hosts_match(const char *patterns, size_t len, const char *name)
         int not = *patterns == '!';
 
         if (match_one(patterns + not, stop, name)) {
-            if (not)
+            if (not )
                 return 0;
             found = 1;
         }

@@ -76,8 +76,7 @@ int known_hosts_algorithms(const struct known_hosts *k, const char *allowed,
                            const char *able, struct hb_buf *out);
 
 /* The type that a key says it is, "" for rubbish; cut to size. */
-void known_hosts_key_type(const void *blob, size_t len, char *out,
-                          size_t size);
+void known_hosts_key_type(const void *blob, size_t len, char *out, size_t size);
 /* "SHA256:..." as ssh prints it. */
 int known_hosts_fingerprint(const void *blob, size_t len, struct hb_buf *out);
 /* A line for a file, with its newline; the name is hashed with salt unless

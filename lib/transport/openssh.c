@@ -262,6 +262,7 @@ static const struct cause {
     {"Connection refused", HVD_ESYSTEM, "; is sshd running there?"},
     {"No route to host", HVD_ESYSTEM, ""},
     {"Network is unreachable", HVD_ESYSTEM, ""},
+    {"administratively prohibited", HVD_EPERM, " (by the jump host)"},
     {"Name or service not known", HVD_EINVAL, "; check the name and DNS"},
     {"Connection timed out", HVD_ETIMEOUT, ""},
     {"Operation timed out", HVD_ETIMEOUT, ""},
@@ -274,6 +275,36 @@ static const struct cause {
     {"Broken pipe", HVD_ECLOSED, ""},
     {"Timeout, server", HVD_ETIMEOUT, ""},
 };
+
+static int is_known(const char *line, size_t len)
+{
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+        if (memmem(line, len, causes[i].sign, strlen(causes[i].sign)))
+            return 1;
+    return len == 0 || strncmp(line, "Warning:", 8) == 0;
+}
+
+/* The connection through a proxy ended: what the proxy said, if anything,
+ * is why. */
+static int explain_proxy(const char *said, struct hb_error *err)
+{
+    const char *line = said;
+    size_t len;
+
+    if (!strstr(said, "closed by UNKNOWN port"))
+        return 0;
+    for (; *line; line += len + (line[len] != '\0')) {
+        size_t text;
+        len = strcspn(line, "\n");
+        text = len > 0 && line[len - 1] == '\r' ? len - 1 : len;
+        if (is_known(line, text))
+            continue;
+        hb_error_set(err, HVD_ESYSTEM, "ssh: its proxy failed: %.*s", (int)text,
+                     line);
+        return 1;
+    }
+    return 0;
+}
 
 /* Final causes stand before those that pass: when a jump host refuses, the
  * connection through it is closed as well. */
@@ -290,6 +321,8 @@ int openssh_explain(const char *said, const char *host, struct hb_error *err)
         const struct cause *c = &causes[i];
         if (!strstr(said, c->sign))
             continue;
+        if (c->status == HVD_ECLOSED && explain_proxy(said, err))
+            return 1;
         copy_line(said, c->sign, line);
         if (c->advice)
             hb_error_set(err, c->status, "ssh: %s%s", line, c->advice);

@@ -180,8 +180,8 @@ void remote_set_group(struct remote_host *h, const char *fmt, ...)
             h->group = r->groups[i];
             return;
         }
-    r->groups =
-        hb_xrealloc_array(r->groups, r->group_count + 1, sizeof(*r->groups));
+    r->groups = hb_xrealloc_array(r->groups, r->group_count + 1,
+                                  sizeof(struct remote_group *));
     h->group = hb_xcalloc(1, sizeof(*h->group));
     h->group->key = hb_xstrdup(key);
     r->groups[r->group_count++] = h->group;

@@ -228,5 +228,5 @@ int remote_ask(struct remote_host *h, struct hb_error *err)
 void remote_close_ask(struct remote_host *h)
 {
     if (h->ask)
-        command_cancel(h->ask);
+        transport_cancel(h->ask);
 }

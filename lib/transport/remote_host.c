@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One host's way to its agent: states, retries, bootstrap, and the plain
+ * One host's way to its agent: states, turns, pauses, closing, and the plain
  * transport that it is afterwards; see remote_impl.h.
  */
 #include "lib/transport/remote_impl.h"
@@ -15,11 +15,8 @@
 enum {
     PAUSE_FIRST_MS = 100,
     PAUSE_MAX_MS = 3000,
-    PUSH_CHUNK_BYTES = 64 << 10, /* queued at most, per host */
-    PUSH_TURN_BYTES = 1 << 20,   /* sent per turn of the loop */
     /* Who waits for agents tells a time-out better, knowing all hosts. */
     DEADLINE_AFTER_MS = 1000,
-    PROXY_WAIT_MS = 500,
 };
 
 static struct remote_host *host_of(struct transport *t)
@@ -67,8 +64,8 @@ int remote_step(enum remote_state from, enum remote_event event,
 }
 
 /* 0 when the event means nothing now. */
-static int step(struct remote_host *h, enum remote_event event,
-                const char *cause)
+int remote_host_step(struct remote_host *h, enum remote_event event,
+                     const char *cause)
 {
     static const char *const names[REMOTE_STATES] = {
         "new",           "queued for configuration",
@@ -88,10 +85,7 @@ static int step(struct remote_host *h, enum remote_event event,
     return 1;
 }
 
-static void stage(struct remote_host *h, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void stage(struct remote_host *h, const char *fmt, ...)
+void remote_host_stage(struct remote_host *h, const char *fmt, ...)
 {
     va_list ap;
 
@@ -101,8 +95,6 @@ static void stage(struct remote_host *h, const char *fmt, ...)
     if (h->config.events.on_stage && h->state < REMOTE_RUNNING)
         h->config.events.on_stage(h->config.arg, h->stage);
 }
-
-static void host_resume(struct remote_host *h);
 
 /* ---- Closing ---- */
 
@@ -122,7 +114,7 @@ void remote_host_check_closed(struct remote_host *h)
     struct transport_config config = h->config;
 
     if (h->paused)
-        host_resume(h);
+        remote_host_resume(h);
     if (h->state != REMOTE_CLOSING || h->raw || h->ask || h->proxy ||
         h->handles > 0)
         return;
@@ -157,16 +149,28 @@ static void host_close(struct transport *t)
 {
     struct remote_host *h = host_of(t);
 
-    if (!step(h, REMOTE_CLOSED, "closed by the caller"))
+    if (!remote_host_step(h, REMOTE_CLOSED, "closed by the caller"))
         return;
     host_stop(h);
     uv_close((uv_handle_t *)&h->timer, on_handle_closed);
     uv_close((uv_handle_t *)&h->deadline, on_handle_closed);
 }
 
+/* What is at the other end may be beyond reach. */
+static void host_cancel(struct transport *t)
+{
+    struct remote_host *h = host_of(t);
+
+    host_close(t);
+    if (h->raw)
+        transport_cancel(h->raw);
+    if (h->proxy)
+        child_close(h->proxy, 0);
+}
+
 void remote_host_fail(struct remote_host *h, const struct hb_error *err)
 {
-    if (!step(h, REMOTE_FAILED, err ? err->text : "orderly end"))
+    if (!remote_host_step(h, REMOTE_FAILED, err ? err->text : "orderly end"))
         return;
     host_stop(h);
     h->config.events.on_end(h->config.arg, err);
@@ -200,28 +204,28 @@ static void host_queue(struct remote_host *h)
     remote_enqueue(h);
     remote_pump(h->remote);
     if (h->queued && h->state == REMOTE_QUEUED)
-        stage(h, "waiting for its turn");
+        remote_host_stage(h, "waiting for its turn");
 }
 
-static void host_resume(struct remote_host *h)
+void remote_host_resume(struct remote_host *h)
 {
     h->paused = 1;
     if (h->state != REMOTE_PAUSING || h->raw || h->proxy ||
-        !step(h, REMOTE_RESUMED, "pause is over"))
+        !remote_host_step(h, REMOTE_RESUMED, "pause is over"))
         return;
     host_queue(h);
 }
 
 static void on_pause_over(uv_timer_t *timer)
 {
-    host_resume(timer->data);
+    remote_host_resume(timer->data);
 }
 
-static void host_retry(struct remote_host *h, const struct hb_error *err)
+void remote_host_retry(struct remote_host *h, const struct hb_error *err)
 {
     int ms;
 
-    if (!step(h, REMOTE_DROPPED, err->text))
+    if (!remote_host_step(h, REMOTE_DROPPED, err->text))
         return;
     h->last = *err;
     h->paused = 0;
@@ -230,12 +234,7 @@ static void host_retry(struct remote_host *h, const struct hb_error *err)
     remote_leave(h);
     remote_pump(h->remote);
     uv_timer_start(&h->timer, on_pause_over, (uint64_t)ms, 0);
-    stage(h, "%.80s; trying again", err->text);
-}
-
-static int may_retry(const struct hb_error *err)
-{
-    return err->status == -HVD_ETIMEOUT || err->status == -HVD_ECLOSED;
+    remote_host_stage(h, "%.80s; trying again", err->text);
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -249,237 +248,6 @@ static void on_deadline(uv_timer_t *timer)
     else
         hb_error_set(&err, HVD_ETIMEOUT, "no agent in time (%s)", h->stage);
     remote_host_fail(h, &err);
-}
-
-/* ---- The agent runs ---- */
-
-static void host_ran(struct remote_host *h)
-{
-    struct hb_buf in = h->boot.in;
-    static const struct hb_buf empty = HB_BUF_INIT;
-
-    h->boot.in = empty;
-    hb_buf_free(&h->boot.noise);
-    hb_buf_free(&h->boot.errs);
-    uv_timer_stop(&h->timer);
-    uv_timer_stop(&h->deadline);
-    if (hb_buf_len(&h->early) > 0)
-        transport_write(h->raw, hb_buf_data(&h->early), hb_buf_len(&h->early));
-    hb_buf_free(&h->early);
-    step(h, REMOTE_RAN, "the agent has spoken");
-    h->config.events.on_read(h->config.arg, hb_buf_data(&in), hb_buf_len(&in));
-    hb_buf_free(&in);
-}
-
-/* ---- Sending the agent ---- */
-
-static void on_push_turn(uv_timer_t *timer);
-
-/* The next piece is sent when the last has left this process: how fast the
- * link is decides, and little is held here. */
-static void host_push(struct remote_host *h)
-{
-    const struct bootstrap *b = &h->boot;
-    const char *bytes;
-    size_t len, turn = 0;
-    int percent;
-
-    while (turn < PUSH_TURN_BYTES && transport_write_queued(h->raw) == 0 &&
-           (len = bootstrap_next(&h->boot, PUSH_CHUNK_BYTES, &bytes)) > 0) {
-        turn += len;
-        if (transport_write(h->raw, bytes, len) < 0)
-            return; /* on_end tells */
-    }
-    percent = (int)(b->sent * 100 / b->image->len);
-    if (percent != h->percent) {
-        h->percent = percent;
-        stage(h, "sending the agent, %d %%", percent);
-    }
-    if (h->state == REMOTE_STARTING && b->sent < b->image->len &&
-        transport_write_queued(h->raw) == 0)
-        uv_timer_start(&h->timer, on_push_turn, 0, 0);
-}
-
-static void on_push_turn(uv_timer_t *timer)
-{
-    struct remote_host *h = timer->data;
-
-    if (h->state == REMOTE_STARTING && h->boot.state == BOOTSTRAP_SENDING)
-        host_push(h);
-}
-
-/* ---- The stream ---- */
-
-static void raw_on_drain(void *arg)
-{
-    struct remote_host *h = arg;
-
-    if (h->state == REMOTE_STARTING && h->boot.state == BOOTSTRAP_SENDING)
-        host_push(h);
-    else if (h->state == REMOTE_RUNNING && h->config.events.on_drain)
-        h->config.events.on_drain(h->config.arg);
-}
-
-/* The bootstrap has gone on. */
-static void host_started(struct remote_host *h, enum bootstrap_state before)
-{
-    if (before == BOOTSTRAP_ASKING && h->boot.state != before) {
-        remote_leave(h);
-        remote_pump(h->remote);
-    }
-    if (h->boot.state == BOOTSTRAP_RUNNING) {
-        host_ran(h);
-    } else if (h->boot.state == BOOTSTRAP_STARTING) {
-        if (before != h->boot.state)
-            stage(h, "starting the agent");
-    } else if (h->boot.state == BOOTSTRAP_SENDING && h->boot.sent == 0) {
-        hb_log(h->remote->log, HB_LOG_DEBUG, "host %s: sending the agent",
-               h->name);
-        h->percent = -1;
-        host_push(h);
-    }
-}
-
-static void raw_on_read(void *arg, const char *bytes, size_t len)
-{
-    struct remote_host *h = arg;
-    struct hb_error err = HB_ERROR_INIT;
-    enum bootstrap_state before = h->boot.state;
-
-    if (h->state == REMOTE_RUNNING) {
-        h->config.events.on_read(h->config.arg, bytes, len);
-    } else if (h->state == REMOTE_STARTING) {
-        if (bootstrap_read(&h->boot, bytes, len, &err) < 0)
-            remote_host_fail(h, &err);
-        else
-            host_started(h, before);
-    }
-}
-
-static void raw_on_stderr(void *arg, const char *bytes, size_t len)
-{
-    struct remote_host *h = arg;
-    struct hb_error err = HB_ERROR_INIT;
-
-    if (h->boot.state == BOOTSTRAP_RUNNING)
-        h->config.events.on_stderr(h->config.arg, bytes, len);
-    else if (bootstrap_stderr(&h->boot, bytes, len, &err) < 0)
-        remote_host_fail(h, &err);
-}
-
-/* Another launcher serves what libssh2 cannot. */
-static int host_falls_back(struct remote_host *h, const struct hb_error *err)
-{
-    if (err->status != -HVD_EUNSUPPORTED || h->launcher != REMOTE_SSH2 ||
-        h->remote->options.launcher != REMOTE_AUTO)
-        return 0;
-    hb_log(h->remote->log, HB_LOG_INFO, "host %s: using the ssh program: %s",
-           h->name, err->text);
-    if (!step(h, REMOTE_DROPPED, err->text))
-        return 1;
-    remote_close_raw(h);
-    remote_leave(h);
-    h->launcher = REMOTE_OPENSSH;
-    host_resume(h);
-    return 1;
-}
-
-/* The stream ended before the agent ran. */
-static void host_dropped(struct remote_host *h, const struct hb_error *ended)
-{
-    struct hb_error err = HB_ERROR_INIT;
-
-    remote_explain(h, ended, &err);
-    hb_error_clear(&h->ended);
-    if (host_falls_back(h, &err))
-        return;
-    if (may_retry(&err))
-        host_retry(h, &err);
-    else
-        remote_host_fail(h, &err);
-}
-
-static void on_proxy_wait(uv_timer_t *timer)
-{
-    remote_host_proxy_exited(timer->data);
-}
-
-void remote_host_proxy_exited(struct remote_host *h)
-{
-    struct hb_error ended = h->ended;
-
-    if (h->state == REMOTE_STARTING && ended.status)
-        host_dropped(h, &ended);
-}
-
-/* A proxy is given time to say why it has ended. */
-static void raw_on_end(void *arg, const struct hb_error *ended)
-{
-    struct remote_host *h = arg;
-    struct hb_error err = HB_ERROR_INIT;
-
-    if (h->state == REMOTE_RUNNING) {
-        remote_explain_lost(h, ended, &err);
-        remote_host_fail(h, err.status ? &err : NULL);
-    } else if (h->state == REMOTE_STARTING && ended && may_retry(ended) &&
-               h->proxy && !h->proxy_exited) {
-        h->ended = *ended;
-        transport_close(h->raw);
-        uv_timer_start(&h->timer, on_proxy_wait, PROXY_WAIT_MS, 0);
-    } else if (h->state == REMOTE_STARTING) {
-        host_dropped(h, ended);
-    }
-}
-
-static void raw_on_close(void *arg)
-{
-    struct remote_host *h = arg;
-
-    h->raw = NULL;
-    if (h->proxy)
-        child_close(h->proxy, PROXY_WAIT_MS);
-    remote_host_check_closed(h);
-}
-
-static void raw_on_stage(void *arg, const char *what)
-{
-    struct remote_host *h = arg;
-
-    if (h->state == REMOTE_STARTING && h->boot.state == BOOTSTRAP_ASKING)
-        stage(h, "%s", what);
-}
-
-static int host_start(struct remote_host *h, struct hb_error *err)
-{
-    static const struct transport_events events = {
-        .on_read = raw_on_read,
-        .on_stderr = raw_on_stderr,
-        .on_end = raw_on_end,
-        .on_close = raw_on_close,
-        .on_stage = raw_on_stage,
-        .on_drain = raw_on_drain,
-    };
-    const char *agent = h->remote->options.remote_agent;
-    const struct agent_image *image = NULL;
-    struct hb_buf script = HB_BUF_INIT;
-    int rc;
-
-    if (!agent) {
-        image = remote_image(h->remote, err);
-        if (!image)
-            return err->status;
-    }
-    bootstrap_fini(&h->boot);
-    bootstrap_init(&h->boot, image, h->marker);
-    h->paused = 0;
-    rc = remote_open_raw(h, &events, err);
-    if (rc < 0) /* on_failed_turn ends what was begun */
-        return rc;
-    if (bootstrap_script(&h->boot, agent, &script) < 0)
-        hb_die_oom();
-    transport_write(h->raw, hb_buf_data(&script), hb_buf_len(&script));
-    hb_buf_free(&script);
-    return 0;
 }
 
 /* ---- Turns ---- */
@@ -499,14 +267,15 @@ void remote_host_turn(struct remote_host *h)
     struct hb_error err = HB_ERROR_INIT;
     int rc = 0;
 
-    step(h, REMOTE_TURN, "its turn");
-    stage(h, "%s",
-          h->state == REMOTE_CONFIG ? "reading the ssh configuration"
-                                    : "connecting");
+    remote_host_step(h, REMOTE_TURN, "its turn");
+    remote_host_stage(h, "%s",
+                      h->state == REMOTE_CONFIG
+                          ? "reading the ssh configuration"
+                          : "connecting");
     if (h->state == REMOTE_CONFIG)
         rc = remote_ask(h, &err);
     else if (h->state == REMOTE_STARTING)
-        rc = host_start(h, &err);
+        rc = remote_start(h, &err);
     if (rc > 0)
         remote_host_configured(h);
     if (rc >= 0)
@@ -517,7 +286,7 @@ void remote_host_turn(struct remote_host *h)
 
 void remote_host_configured(struct remote_host *h)
 {
-    if (step(h, REMOTE_CONFIGURED, "configured"))
+    if (remote_host_step(h, REMOTE_CONFIGURED, "configured"))
         host_queue(h);
 }
 
@@ -529,7 +298,7 @@ static void on_begin(uv_timer_t *timer)
         remote_host_configured(h);
         return;
     }
-    step(h, REMOTE_NEEDS_CONFIG, "opened");
+    remote_host_step(h, REMOTE_NEEDS_CONFIG, "opened");
     host_queue(h);
 }
 
@@ -558,6 +327,7 @@ static const struct transport_ops host_ops = {
     .write = host_write,
     .write_queued = host_write_queued,
     .close = host_close,
+    .cancel = host_cancel,
 };
 
 static void init_timer(struct remote_host *h, uv_timer_t *timer)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parts of remote.h: remote.c has what hosts share, remote_host.c one
- * host's way to its agent, remote_open.c the streams to its shell.
+ * host's way to its agent, remote_config.c what ssh is told about it,
+ * remote_open.c and remote_proxy.c how the stream to its shell is opened,
+ * remote_stream.c what happens on it.
  *
  * A host passes through (remote_step):
  *
@@ -93,7 +95,7 @@ struct remote_host {
     struct transport *raw; /* the stream to the shell */
     int raw_is_command;
     struct child *proxy; /* which the stream goes through, or NULL */
-    int proxy_exited;
+    int proxy_exited, proxy_status;
     struct hb_error ended; /* how the stream did, while that is waited for */
     struct ssh_config ssh; /* of the host; not for rsh */
     char marker[BOOTSTRAP_MARKER_BYTES];
@@ -132,11 +134,27 @@ enum remote_launcher remote_launcher(const struct remote *r);
 
 /* ---- remote_host.c ---- */
 
+/* 0 when the event means nothing now. */
+int remote_host_step(struct remote_host *h, enum remote_event event,
+                     const char *cause);
+/* Tells the caller, who may close. */
+void remote_host_stage(struct remote_host *h, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 void remote_host_turn(struct remote_host *h);
+/* After a pause, and what was dropped has closed. */
+void remote_host_retry(struct remote_host *h, const struct hb_error *err);
+void remote_host_resume(struct remote_host *h);
 void remote_host_configured(struct remote_host *h);
 void remote_host_fail(struct remote_host *h, const struct hb_error *err);
 /* Something of it has closed: goes on, or frees it. */
 void remote_host_check_closed(struct remote_host *h);
+
+/* ---- remote_stream.c ---- */
+
+/* Opens the stream and sends the script. */
+int remote_start(struct remote_host *h, struct hb_error *err);
+/* 1 when another launcher is tried instead. */
+int remote_host_falls_back(struct remote_host *h, const struct hb_error *err);
 void remote_host_proxy_exited(struct remote_host *h);
 
 /* ---- remote_config.c ---- */

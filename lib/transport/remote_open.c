@@ -166,8 +166,8 @@ void remote_close_raw(struct remote_host *h)
 {
     int running = h->boot.state == BOOTSTRAP_RUNNING;
 
-    if (h->raw && h->raw_is_command && !running)
-        command_cancel(h->raw);
+    if (h->raw && !running)
+        transport_cancel(h->raw);
     else if (h->raw)
         transport_close(h->raw);
     if (h->proxy && !(h->raw && running))
@@ -192,23 +192,41 @@ static int is_ssh_exit(int wstatus)
            WEXITSTATUS(wstatus) == SSH_EXIT;
 }
 
+/* What a proxy said is why the connection through it ended; one that said
+ * nothing may do better the next time. */
+static int explain_proxy(struct remote_host *h, struct hb_error *err)
+{
+    char words[HB_ERROR_TEXT_MAX / 2];
+
+    if (openssh_explain(hb_buf_data(&h->boot.errs), h->name, err))
+        return 1;
+    bootstrap_last_words(&h->boot, words, sizeof(words));
+    if (!h->proxy_exited || h->proxy_status == 0 || !words[0])
+        return 0;
+    hb_error_set(err, HVD_ESYSTEM, "ssh: its proxy failed: %s", words);
+    return 1;
+}
+
+static void explain_ssh2(struct remote_host *h, const struct hb_error *ended,
+                         struct hb_error *err)
+{
+    int dropped =
+        ended->status == -HVD_ECLOSED || ended->status == -HVD_ETIMEOUT;
+
+    if (!(dropped && (h->ssh.proxy_jump || h->ssh.proxy_command)) ||
+        !explain_proxy(h, err))
+        *err = *ended;
+}
+
 void remote_explain(struct remote_host *h, const struct hb_error *ended,
                     struct hb_error *err)
 {
-    const char *why = ended ? ended->text : NULL;
-
-    if (!h->raw_is_command && ended && ended->status != -HVD_EPEER) {
-        /* What a proxy said is why the connection through it ended. */
-        if ((ended->status != -HVD_ECLOSED && ended->status != -HVD_ETIMEOUT) ||
-            !openssh_explain(hb_buf_data(&h->boot.errs), h->name, err))
-            *err = *ended;
-        return;
-    }
-    if (h->raw_is_command && is_ssh_exit(command_status(h->raw)) &&
-        speaks_ssh(h) &&
-        openssh_explain(hb_buf_data(&h->boot.errs), h->name, err))
-        return;
-    bootstrap_ended(&h->boot, why, err);
+    if (!h->raw_is_command && ended && ended->status != -HVD_EPEER)
+        explain_ssh2(h, ended, err);
+    else if (!h->raw_is_command || !is_ssh_exit(command_status(h->raw)) ||
+             !speaks_ssh(h) ||
+             !openssh_explain(hb_buf_data(&h->boot.errs), h->name, err))
+        bootstrap_ended(&h->boot, ended ? ended->text : NULL, err);
 }
 
 void remote_explain_lost(struct remote_host *h, const struct hb_error *ended,

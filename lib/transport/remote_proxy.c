@@ -24,8 +24,8 @@ static void proxy_on_exit(void *arg, int wstatus)
 {
     struct remote_host *h = arg;
 
-    (void)wstatus;
     h->proxy_exited = 1;
+    h->proxy_status = wstatus;
     remote_host_proxy_exited(h);
 }
 

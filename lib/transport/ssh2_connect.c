@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-    BANNER_MAX = 64 << 10,  /* bytes before and with the version line */
-    BANNER_LINE_MAX = 255,  /* RFC 4253, section 4.2 */
-    WAIT_BUDGET = 64 << 10, /* received between two looks at the clock */
+    BANNER_MAX = 64 << 10,       /* bytes before and with the version line */
+    BANNER_LINE_MAX = 255,       /* RFC 4253, section 4.2 */
+    WAIT_BUDGET = 64 << 10,      /* received between two looks at the clock */
     CONNECT_BYTES_MAX = 4 << 20, /* received before the shell runs */
     MS_NS = 1000000,
 };
@@ -67,6 +67,10 @@ int ssh2_wait(struct ssh2_task *t, struct hb_error *err)
     if (t->received > CONNECT_BYTES_MAX)
         return hb_error_set(err, HVD_EPROTO, "ssh: it sends without end (%s)",
                             t->stage);
+    if (s->closed) { /* the next call will fail */
+        s->give_up = 1;
+        return 0;
+    }
     ssh2_session_flush(s); /* a lost connection is found by reading */
     rc = wait_fd(t, s->fd,
                  (short)(hb_buf_len(&s->out) > 0 ? POLLIN | POLLOUT : POLLIN),
@@ -79,8 +83,7 @@ static int is_connection_error(int code)
 {
     return code == LIBSSH2_ERROR_SOCKET_RECV ||
            code == LIBSSH2_ERROR_SOCKET_SEND ||
-           code == LIBSSH2_ERROR_SOCKET_DISCONNECT ||
-           code == LIBSSH2_ERROR_SOCKET_NONE;
+           code == LIBSSH2_ERROR_SOCKET_DISCONNECT;
 }
 
 int ssh2_failed(struct ssh2_task *t, const char *doing, struct hb_error *err)
@@ -152,8 +155,8 @@ static int connect_address(struct ssh2_task *t, const struct addrinfo *a,
     char address[NI_MAXHOST] = "?";
     int e = 0, rc = 0;
     socklen_t len = sizeof(e);
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    0);
+    int fd =
+        socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), NULL, 0,
                 NI_NUMERICHOST);
@@ -229,15 +232,25 @@ static int connect_host(struct ssh2_task *t, struct hb_error *err)
 
 /* ---- The banner ---- */
 
-/* What came instead, for the error. */
-static int no_banner(const struct hb_buf *in, struct hb_error *err)
+/* What came instead, for the error; ended: and then the end. */
+static int no_banner(const struct hb_buf *in, int ended, struct hb_error *err)
 {
+    static const char begin[] = "SSH-2.0-";
     int n = (int)strcspn(hb_buf_data(in), "\r\n");
+    size_t len = hb_buf_len(in);
 
-    if (hb_buf_len(in) == 0)
-        return hb_error_set(err, HVD_ECLOSED,
-                            "ssh: the connection was closed at once (too many "
-                            "at a time? see MaxStartups)");
+    if (len > sizeof(begin) - 1)
+        len = sizeof(begin) - 1;
+    /* sshd turns connections away: now, or for a while */
+    if (strncmp(hb_buf_data(in), "Exceeded MaxStartups", 20) == 0 ||
+        strncmp(hb_buf_data(in), "Not allowed at this time", 24) == 0)
+        return hb_error_set(err, HVD_ECLOSED, "ssh: it says \"%.*s\"", n,
+                            hb_buf_data(in));
+    if (ended && memcmp(hb_buf_data(in), begin, len) == 0)
+        return hb_error_set(
+            err, HVD_ECLOSED,
+            "ssh: its sshd closed the connection at once (too many "
+            "at a time? see MaxStartups)");
     return hb_error_set(err, HVD_EPROTO,
                         "ssh: that is no ssh server: it says \"%.*s\"",
                         n > 60 ? 60 : n, hb_buf_data(in));
@@ -251,16 +264,16 @@ static int find_banner(const struct hb_buf *in, struct hb_error *err)
     const char *eol;
 
     for (; (eol = memchr(p, '\n', (size_t)(end - p))) != NULL; p = eol + 1) {
-        if (eol - p > BANNER_LINE_MAX || memchr(p, '\0', (size_t)(eol - p)))
-            return no_banner(in, err);
+        size_t len = (size_t)(eol - p);
         if (strncmp(p, "SSH-2.0-", 8) == 0 || strncmp(p, "SSH-1.99-", 9) == 0)
-            return 1;
-        /* libssh2 takes an empty line for the end. */
-        if (strncmp(p, "SSH-", 4) == 0 || eol - p - (eol[-1] == '\r') <= 0)
-            return no_banner(in, err);
+            return len <= BANNER_LINE_MAX ? 1 : no_banner(in, 0, err);
+        /* libssh2 takes an empty line for an error, and so do we. */
+        if (len > BANNER_LINE_MAX || memchr(p, '\0', len) || *p == '\n' ||
+            *p == '\r' || strncmp(p, "SSH-", 4) == 0)
+            return no_banner(in, 0, err);
     }
     if (end - p > BANNER_LINE_MAX || hb_buf_len(in) > BANNER_MAX)
-        return no_banner(in, err);
+        return no_banner(in, 0, err);
     return 0;
 }
 
@@ -287,7 +300,7 @@ static int read_banner(struct ssh2_task *t, struct hb_buf *in,
                                 "at a time? see MaxStartups)",
                                 strerror(errno));
         if (n == 0)
-            return no_banner(in, err);
+            return no_banner(in, 1, err);
         if (hb_buf_append(in, bytes, (size_t)n) < 0)
             hb_die_oom();
         rc = find_banner(in, err);
@@ -297,28 +310,18 @@ static int read_banner(struct ssh2_task *t, struct hb_buf *in,
 
 /* ---- The session ---- */
 
-/* One of the user's lists.  libssh2 drops what it does not know; where it
- * knows none it refuses. */
+/* One of the user's lists. */
 static int prefer(struct ssh2_task *t, int method, const char *list,
                   const char *what, struct hb_error *err)
 {
-    char *names;
-    int rc;
+    int rc = list ? ssh2_session_prefer(t->session, method, list) : 0;
 
-    if (!list)
-        return 0;
-    /* Without that, which is no method, 1.11.0 does not learn of RSA with
-     * SHA-2. */
-    names = method == LIBSSH2_METHOD_KEX && ssh2_session_has_rsa_sha2()
-                ? hb_xasprintf("ext-info-c,%s", list)
-                : hb_xstrdup(list);
-    rc = libssh2_session_method_pref(t->session->lib, method, names);
-    hb_free(names);
-    if (rc == 0)
-        return 0;
-    return hb_error_set(err, HVD_EUNSUPPORTED,
-                        "ssh: libssh2 %s has none of the %s that are allowed",
-                        libssh2_version(0), what);
+    if (rc == -HVD_EUNSUPPORTED)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "ssh: libssh2 %s has none of the %s that are "
+                            "allowed",
+                            libssh2_version(0), what);
+    return rc < 0 ? hb_error_set(err, HVD_ENOMEM, "ssh: no memory") : 0;
 }
 
 static int prefer_methods(struct ssh2_task *t, struct hb_error *err)

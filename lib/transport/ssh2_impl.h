@@ -29,21 +29,22 @@ enum {
 };
 
 enum ssh2_key_state {
-    KEY_LOCKED, /* its passphrase was not asked yet */
-    KEY_ASKING, /* a thread is asking */
-    KEY_OPEN,   /* it can be used */
-    KEY_REFUSED /* nobody gave the passphrase */
+    KEY_LOADING, /* a thread is reading the file */
+    KEY_LOCKED,  /* its passphrase was not asked yet */
+    KEY_ASKING,  /* a thread is asking */
+    KEY_OPEN,    /* it can be used */
+    KEY_REFUSED  /* nobody gave the passphrase */
 };
 
 /* A private key file, read once. */
 struct ssh2_key {
     struct ssh2_key *next;
     char *path;
-    int exists;
-    char problem[128]; /* why it cannot be used, or "" */
-    struct ssh_key key;
     enum ssh2_key_state state; /* under the lock */
-    char *passphrase;          /* where libssh2 is to decrypt it, or NULL */
+    int rc;                    /* of ssh_key_load */
+    int has_private;
+    struct ssh_key key; /* its private part only in state OPEN */
+    char *passphrase;   /* likewise; NULL where none is needed */
 };
 
 struct ssh2_shared {
@@ -52,10 +53,10 @@ struct ssh2_shared {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a slot, a key, a cancellation */
     /* All below is under the lock. */
-    int refs;    /* its owner and tasks */
-    int slots;   /* free places for handshakes */
-    int threads; /* without those that were abandoned */
-    int asking;  /* somebody is at the prompt */
+    int refs;                        /* its owner and tasks */
+    int slots;                       /* free places for handshakes */
+    int threads;                     /* without those that were abandoned */
+    int asking;                      /* somebody is at the prompt */
     struct ssh2_task *first, **last; /* tasks that wait for a thread */
     struct ssh2_key *keys;
 };
@@ -157,11 +158,14 @@ int ssh2_authenticate(struct ssh2_task *t, struct hb_error *err);
 
 /* ---- ssh2_keys.c ---- */
 
-/* Never NULL; valid as long as shared. */
-struct ssh2_key *ssh2_key_get(struct ssh2_shared *s, const char *path);
-void ssh2_keys_free(struct ssh2_shared *s);
-/* Makes it usable, asking the user once: 0; -HVD_EPERM when nobody gave the
- * passphrase; -HVD_ESHUTDOWN. */
+/* *out is valid as long as shared; 0 or -HVD_ESHUTDOWN. */
+int ssh2_key_get(struct ssh2_task *t, const char *path, struct ssh2_key **out);
+/* Makes its private part usable, asking the user once: 0; -HVD_EPERM when
+ * nobody gave the passphrase; -HVD_ESHUTDOWN. */
 int ssh2_key_open(struct ssh2_task *t, struct ssh2_key *k);
+/* Is it so already? */
+int ssh2_key_is_open(struct ssh2_task *t, const struct ssh2_key *k);
+/* Called with the lock. */
+void ssh2_keys_free(struct ssh2_shared *s);
 
 #endif

@@ -6,26 +6,68 @@
 #include "lib/base/hvd_status.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FREE_TRIES = 16, RSA_SHA2_VERSION = 0x010b00 };
+enum {
+    FREE_TRIES = 16,
+    RSA_SHA2_VERSION = 0x010b00,
+    EXTENSIONS_VERSION = 0x010b01, /* adds what is no key exchange itself */
+};
 
 /* ---- Memory ---- */
 
+/* What libssh2 has allocated hangs on the session: 1.10 forgets some of it
+ * when a handshake is broken off. */
+struct ssh2_block {
+    struct ssh2_block *next, **back; /* back: what points to this one */
+    size_t len;
+    max_align_t bytes[];
+};
+
+static void link_block(struct ssh2_session *s, struct ssh2_block *b, size_t len)
+{
+    b->len = len;
+    b->next = s->blocks;
+    b->back = &s->blocks;
+    if (b->next)
+        b->next->back = &b->next;
+    s->blocks = b;
+    s->allocated += len;
+}
+
+static void unlink_block(struct ssh2_session *s, struct ssh2_block *b)
+{
+    *b->back = b->next;
+    if (b->next)
+        b->next->back = b->back;
+    s->allocated -= b->len;
+}
+
+static struct ssh2_block *block_of(void *p)
+{
+    return (struct ssh2_block *)((char *)p -
+                                 offsetof(struct ssh2_block, bytes));
+}
+
+static int fits(const struct ssh2_session *s, size_t len)
+{
+    return len <= SSH2_MEMORY_MAX && s->allocated <= SSH2_MEMORY_MAX - len;
+}
+
 void *ssh2_session_alloc(struct ssh2_session *s, size_t len)
 {
-    void *p = NULL;
+    struct ssh2_block *b = NULL;
 
-    if (len <= SSH2_MEMORY_MAX && s->allocated + len <= SSH2_MEMORY_MAX)
-        p = malloc(len ? len : 1);
-    if (p)
-        s->allocated += malloc_usable_size(p);
-    return p;
+    if (fits(s, len))
+        b = hb_malloc(sizeof(*b) + len);
+    if (!b)
+        return NULL;
+    link_block(s, b, len);
+    return b->bytes;
 }
 
 static LIBSSH2_ALLOC_FUNC(on_alloc)
@@ -35,25 +77,31 @@ static LIBSSH2_ALLOC_FUNC(on_alloc)
 
 static LIBSSH2_FREE_FUNC(on_free)
 {
-    struct ssh2_session *s = *abstract;
-
-    if (ptr)
-        s->allocated -= malloc_usable_size(ptr);
-    free(ptr);
+    if (!ptr)
+        return;
+    unlink_block(*abstract, block_of(ptr));
+    hb_free(block_of(ptr));
 }
 
 static LIBSSH2_REALLOC_FUNC(on_realloc)
 {
-    struct ssh2_session *s = *abstract;
-    size_t before = ptr ? malloc_usable_size(ptr) : 0;
-    void *p = NULL;
+    size_t len = ptr ? block_of(ptr)->len : 0;
+    void *p = ssh2_session_alloc(*abstract, count);
 
-    if (count <= SSH2_MEMORY_MAX &&
-        s->allocated - before + count <= SSH2_MEMORY_MAX)
-        p = realloc(ptr, count ? count : 1);
-    if (p)
-        s->allocated += malloc_usable_size(p) - before;
+    if (p && ptr) {
+        memcpy(p, ptr, len < count ? len : count);
+        on_free(ptr, abstract);
+    }
     return p;
+}
+
+static void free_blocks(struct ssh2_session *s)
+{
+    while (s->blocks) {
+        struct ssh2_block *b = s->blocks;
+        unlink_block(s, b);
+        hb_free(b);
+    }
 }
 
 /* ---- Bytes ---- */
@@ -89,9 +137,9 @@ static LIBSSH2_RECV_FUNC(on_recv)
     (void)flags;
     if (hb_buf_len(&s->in) > 0)
         return take_first(s, buffer, length);
-    if (s->closed)
+    if (s->give_up)
         return -ECONNRESET;
-    if (s->budget == 0)
+    if (s->closed || s->budget == 0)
         return -EAGAIN;
     if (length > s->budget)
         length = s->budget;
@@ -102,11 +150,11 @@ static LIBSSH2_RECV_FUNC(on_recv)
         s->budget -= (size_t)n;
         return n;
     }
-    if (n < 0 && errno == EAGAIN)
-        return -EAGAIN;
-    s->closed = 1;
-    s->sys_errno = n < 0 ? errno : 0;
-    return -ECONNRESET;
+    if (n == 0 || errno != EAGAIN) {
+        s->closed = 1;
+        s->sys_errno = n < 0 ? errno : 0;
+    }
+    return -EAGAIN;
 }
 
 int ssh2_session_flush(struct ssh2_session *s)
@@ -159,6 +207,7 @@ struct ssh2_session *ssh2_session_new(int fd, struct hb_buf *first)
         return NULL;
     s->lib = libssh2_session_init_ex(on_alloc, on_free, on_realloc, s);
     if (!s->lib) {
+        free_blocks(s);
         hb_free(s);
         return NULL;
     }
@@ -173,21 +222,89 @@ struct ssh2_session *ssh2_session_new(int fd, struct hb_buf *first)
     return s;
 }
 
-/* With the connection marked as closed nothing is waited for, even when a
- * handshake or a channel is half open. */
+/* Having given up, nothing is waited for, even when a handshake or a channel
+ * is half open. */
 void ssh2_session_free(struct ssh2_session *s)
 {
     if (!s)
         return;
-    s->closed = 1;
+    s->closed = s->give_up = 1;
     hb_buf_clear(&s->in);
     for (int i = 0; i < FREE_TRIES; i++)
         if (libssh2_session_free(s->lib) != LIBSSH2_ERROR_EAGAIN)
             break;
+    free_blocks(s);
     close(s->fd);
     hb_buf_free(&s->in);
     hb_buf_free(&s->out);
     hb_free(s);
+}
+
+/* ---- Methods ---- */
+
+int ssh2_session_able(struct ssh2_session *s, int method, struct hb_buf *out)
+{
+    const char **names;
+    int count = libssh2_session_supported_algs(s->lib, method, &names);
+    int rc = 0;
+
+    if (count < 0)
+        return count == LIBSSH2_ERROR_ALLOC ? -HVD_ENOMEM : 0;
+    for (int i = 0; i < count && rc == 0; i++)
+        rc = hb_buf_printf(out, "%s%s", i ? "," : "", names[i]);
+    libssh2_free(s->lib, (void *)names);
+    return rc;
+}
+
+static int is_listed(const char *name, size_t len, const char *list)
+{
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        if (n == len && memcmp(list, name, n) == 0)
+            return 1;
+        list += n + (list[n] == ',');
+    }
+    return 0;
+}
+
+static int put_common(const char *list, const char *able, struct hb_buf *out)
+{
+    int rc = 0;
+
+    while (rc == 0 && *list) {
+        size_t n = strcspn(list, ",");
+        if (n > 0 && is_listed(list, n, able))
+            rc = hb_buf_printf(out, "%s%.*s", hb_buf_len(out) ? "," : "",
+                               (int)n, list);
+        list += n + (list[n] == ',');
+    }
+    return rc;
+}
+
+/* libssh2 must not be given what it does not have: 1.10 takes that out with
+ * a memcpy that overlaps. */
+int ssh2_session_prefer(struct ssh2_session *s, int method, const char *list)
+{
+    static const char extension[] = "ext-info-c";
+    struct hb_buf able = HB_BUF_INIT, both = HB_BUF_INIT;
+    int rc = ssh2_session_able(s, method, &able), some;
+
+    if (rc == 0)
+        rc = put_common(list, hb_buf_data(&able), &both);
+    some = hb_buf_len(&both) > 0;
+    /* Without it 1.11.0 does not learn of RSA with SHA-2. */
+    if (rc == 0 && some && method == LIBSSH2_METHOD_KEX &&
+        !libssh2_version(EXTENSIONS_VERSION) &&
+        is_listed(extension, sizeof(extension) - 1, hb_buf_data(&able)))
+        rc = hb_buf_printf(&both, ",%s", extension);
+    if (rc == 0)
+        rc = !some ? -HVD_EUNSUPPORTED
+             : libssh2_session_method_pref(s->lib, method, hb_buf_data(&both))
+                 ? -HVD_ENOMEM
+                 : 0;
+    hb_buf_free(&able);
+    hb_buf_free(&both);
+    return rc;
 }
 
 const char *ssh2_session_error(const struct ssh2_session *s)

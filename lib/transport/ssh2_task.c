@@ -25,12 +25,9 @@ enum { STACK_BYTES = 1 << 20, NOTE_MAX = 512 };
 
 struct ssh2_shared *ssh2_shared_new(const struct ssh2_shared_options *o)
 {
-    struct ssh2_shared *s;
+    struct ssh2_shared *s = hb_xcalloc(1, sizeof(*s));
     struct hb_strv env = {environ, 0, 0};
 
-    if (ssh2_session_setup() < 0)
-        return NULL;
-    s = hb_xcalloc(1, sizeof(*s));
     while (environ && environ[env.count])
         env.count++;
     s->options = *o;

@@ -34,8 +34,8 @@ static int wait_fd(const struct ssh_agent *a, short events,
 
     for (;;) {
         uint64_t now = hb_now_ns();
-        int ms = now >= deadline_ns ? 0
-                                    : (int)((deadline_ns - now) / 1000000 + 1);
+        int ms =
+            now >= deadline_ns ? 0 : (int)((deadline_ns - now) / 1000000 + 1);
         int n = poll(p, 2, ms);
 
         if (n > 0 && p[0].revents)
@@ -222,8 +222,7 @@ int ssh_agent_list(struct ssh_agent *a, int timeout_ms,
     if (rc == 0)
         rc = hb_buf_put_u8(&message, AGENT_REQUEST_IDENTITIES);
     if (rc == 0)
-        rc = ask(a, timeout_ms, &message, AGENT_IDENTITIES_ANSWER, &body,
-                 &len);
+        rc = ask(a, timeout_ms, &message, AGENT_IDENTITIES_ANSWER, &body, &len);
     hb_buf_free(&message);
     if (rc < 0)
         return rc;
@@ -271,8 +270,8 @@ int ssh_agent_sign(struct ssh_agent *a, int timeout_ms,
     int rc = put_sign_request(&message, key, data, len, flags);
 
     if (rc == 0)
-        rc = ask(a, timeout_ms, &message, AGENT_SIGN_RESPONSE, &body,
-                 &body_len);
+        rc =
+            ask(a, timeout_ms, &message, AGENT_SIGN_RESPONSE, &body, &body_len);
     hb_buf_free(&message);
     if (rc < 0)
         return rc;

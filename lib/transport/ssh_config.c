@@ -79,6 +79,7 @@ void ssh_user_fini(struct ssh_user *u)
 static const size_t strings[] = {
     offsetof(struct ssh_config, name),
     offsetof(struct ssh_config, hostname),
+    offsetof(struct ssh_config, home),
     offsetof(struct ssh_config, user),
     offsetof(struct ssh_config, proxy_command),
     offsetof(struct ssh_config, proxy_jump),
@@ -479,8 +480,8 @@ static int expand_files(struct ssh_config *c, const struct ssh_user *u,
 
     for (size_t i = 0; i < list->count && rc == 0; i++)
         if (list->items[i][0] != '/')
-            rc = expand_or_leave(c, u, "userknownhostsfile", &list->items[i],
-                                 1);
+            rc =
+                expand_or_leave(c, u, "userknownhostsfile", &list->items[i], 1);
     return rc;
 }
 
@@ -489,9 +490,9 @@ static int expand_agent(struct ssh_config *c, const struct ssh_user *u)
     if (!c->agent)
         return 0;
     if (strcmp(c->agent, "SSH_AUTH_SOCK") != 0)
-        return c->agent[0] == '$' ? set_unsupported(c, "identityagent")
-                                  : expand_or_leave(c, u, "identityagent",
-                                                    &c->agent, 1);
+        return c->agent[0] == '$'
+                   ? set_unsupported(c, "identityagent")
+                   : expand_or_leave(c, u, "identityagent", &c->agent, 1);
     hb_free(c->agent);
     c->agent = NULL;
     return u->agent ? set_string(&c->agent, u->agent) : 0;
@@ -502,8 +503,7 @@ static int expand_all(struct ssh_config *c, const struct ssh_user *u)
     int rc = expand_agent(c, u);
 
     for (size_t i = 0; i < c->identities.count && rc == 0; i++)
-        rc =
-            expand_or_leave(c, u, "identityfile", &c->identities.items[i], 1);
+        rc = expand_or_leave(c, u, "identityfile", &c->identities.items[i], 1);
     if (rc == 0)
         rc = expand_files(c, u, &c->user_known_hosts);
     if (rc == 0)
@@ -539,6 +539,8 @@ static int set_defaults(struct ssh_config *c, const struct openssh_options *o,
         rc = set_string(&c->name, o->host);
     if (rc == 0)
         rc = set_string(&c->hostname, o->host);
+    if (rc == 0)
+        rc = set_string(&c->home, u->home);
     if (rc == 0)
         rc = set_string(&c->user, o->user ? o->user : u->name);
     c->port = o->port ? o->port : SSH_CONFIG_DEFAULT_PORT;
@@ -605,7 +607,8 @@ int ssh_config_read(const char *text, size_t len,
     if (rc == 0 && text)
         rc = read_text(out, text, len, err);
     if (rc == 0 && text && !has_line(text, len, "hostname "))
-        rc = hb_error_set(err, HVD_EPROTO, "ssh: `ssh -G` printed no host name");
+        rc =
+            hb_error_set(err, HVD_EPROTO, "ssh: `ssh -G` printed no host name");
     if (rc == 0)
         rc = expand_all(out, u);
     if (rc == 0 && o->known_hosts)

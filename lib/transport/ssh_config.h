@@ -34,6 +34,7 @@ struct ssh_user {
 struct ssh_config {
     char *name;     /* what was asked for */
     char *hostname; /* what to connect to */
+    char *home;     /* of who runs hvdrun, for messages */
     int port;
     char *user;
     int family;           /* AF_UNSPEC, AF_INET or AF_INET6 */
@@ -45,8 +46,8 @@ struct ssh_config {
     int hash_known_hosts;
     struct hb_strv identities; /* file names, most of which may not exist */
     int identities_only;
-    char *agent; /* socket of the ssh-agent, or NULL */
-    int gssapi;  /* the user allows it */
+    char *agent;            /* socket of the ssh-agent, or NULL */
+    int gssapi;             /* the user allows it */
     int connect_timeout_ms; /* 0: not set */
     int alive_interval_s;   /* 0: not set */
     /* Allowed algorithms, best first, as ssh names them. */

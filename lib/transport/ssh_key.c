@@ -16,6 +16,7 @@
 #include "lib/transport/aes.h"
 #include "lib/transport/bcrypt_pbkdf.h"
 #include "lib/transport/known_hosts.h"
+#include "lib/transport/ssh_pem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ static const char begin_openssh[] = "-----BEGIN OPENSSH PRIVATE KEY-----";
 static const char end_openssh[] = "-----END OPENSSH PRIVATE KEY-----";
 static const char magic[] = "openssh-key-v1"; /* its final 0 included */
 
-enum { BASE64_LINE = 70, PEM_LINE = 64 };
+enum { PEM_LINE = 64 };
 
 void ssh_key_free(struct ssh_key *k)
 {
@@ -127,25 +128,6 @@ static int set_blob(struct ssh_key *k, const void *blob, size_t len)
     return k->type[0] ? 0 : -HVD_EPROTO;
 }
 
-static int parse_openssh(const char *text, size_t len, struct ssh_key *out)
-{
-    unsigned char *bytes;
-    size_t n;
-    struct container c;
-    int rc = decode_container(text, len, &bytes, &n);
-
-    if (rc < 0)
-        return rc;
-    rc = read_container(bytes, n, &c);
-    if (rc == 0)
-        rc = set_blob(out, c.public.p, c.public.len);
-    if (rc == 0)
-        out->encrypted = !is_part(&c.cipher, "none");
-    sodium_memzero(bytes, n);
-    hb_free(bytes);
-    return rc;
-}
-
 /* ---- Decryption ---- */
 
 /* The passphrase is right when the section's first number comes twice. */
@@ -154,6 +136,7 @@ static int decrypt_section(const struct container *c, const char *passphrase,
 {
     unsigned char key[AES256_KEY_BYTES + AES_BLOCK_BYTES];
     struct hb_reader r;
+    uint32_t check;
     struct part salt;
     uint32_t rounds;
     int rc;
@@ -173,7 +156,8 @@ static int decrypt_section(const struct container *c, const char *passphrase,
     aes256_ctr(key, key + AES256_KEY_BYTES, section, c->private.len);
     sodium_memzero(key, sizeof(key));
     hb_reader_init(&r, section, c->private.len);
-    if (hb_read_u32(&r) != hb_read_u32(&r) || r.bad)
+    check = hb_read_u32(&r);
+    if (check != hb_read_u32(&r) || r.bad)
         return -HVD_EPERM;
     return 0;
 }
@@ -205,43 +189,51 @@ static int put_plain(const struct container *c, const unsigned char *section,
     return rc;
 }
 
-/* To a file's text; in one piece, so that nothing is left behind where a
- * buffer grew. */
-static int encode(const struct hb_buf *plain, struct ssh_key *k)
+static void set_text(struct ssh_key *k, char *text, size_t len)
 {
-    const int variant = sodium_base64_VARIANT_ORIGINAL;
-    size_t max = sodium_base64_encoded_len(hb_buf_len(plain), variant);
-    size_t size = max + max / BASE64_LINE + sizeof(begin_openssh) +
-                  sizeof(end_openssh) + 4;
-    char *base64 = hb_malloc(max), *text = hb_calloc(1, size);
-    size_t len = 0;
-
-    if (!base64 || !text) {
-        hb_free(base64);
-        hb_free(text);
-        return -HVD_ENOMEM;
-    }
-    sodium_bin2base64(base64, max, (const unsigned char *)hb_buf_data(plain),
-                      hb_buf_len(plain), variant);
-    len = (size_t)snprintf(text, size, "%s\n", begin_openssh);
-    for (size_t i = 0; base64[i]; i += strnlen(base64 + i, BASE64_LINE))
-        len += (size_t)snprintf(text + len, size - len, "%.*s\n", BASE64_LINE,
-                                base64 + i);
-    len += (size_t)snprintf(text + len, size - len, "%s\n", end_openssh);
-    sodium_memzero(base64, max);
-    hb_free(base64);
-    sodium_memzero(k->text, k->text_len);
+    if (k->text)
+        sodium_memzero(k->text, k->text_len);
     hb_free(k->text);
     k->text = text;
     k->text_len = len;
     k->encrypted = 0;
-    return 0;
+}
+
+/* libssh2 1.10 does not free the numbers of ECDSA keys in this format. */
+static int set_ec(struct ssh_key *k, const unsigned char *section, size_t len)
+{
+    char *text;
+    size_t text_len;
+    int rc = ssh_pem_write_ec(section, len, &text, &text_len);
+
+    if (rc == 0)
+        set_text(k, text, text_len);
+    return rc;
+}
+
+static int set_plain(struct ssh_key *k, const struct container *c,
+                     const unsigned char *section)
+{
+    struct hb_buf plain = HB_BUF_INIT;
+    char *text;
+    size_t len;
+    int rc = hb_buf_reserve(&plain, SSH_KEY_FILE_MAX);
+
+    if (rc == 0)
+        rc = put_plain(c, section, &plain);
+    if (rc == 0)
+        rc = ssh_pem_write("OPENSSH PRIVATE KEY", hb_buf_data(&plain),
+                           hb_buf_len(&plain), &text, &len);
+    if (rc == 0)
+        set_text(k, text, len);
+    sodium_memzero(hb_buf_data(&plain), hb_buf_len(&plain));
+    hb_buf_free(&plain);
+    return rc;
 }
 
 static int decrypt_container(struct ssh_key *k, const struct container *c,
                              const char *passphrase)
 {
-    struct hb_buf plain = HB_BUF_INIT;
     unsigned char *section;
     int rc;
 
@@ -252,16 +244,13 @@ static int decrypt_container(struct ssh_key *k, const struct container *c,
     if (!section)
         return -HVD_ENOMEM;
     rc = decrypt_section(c, passphrase, section);
-    if (rc == 0)
-        rc = hb_buf_reserve(&plain, SSH_KEY_FILE_MAX);
-    if (rc == 0)
-        rc = put_plain(c, section, &plain);
-    if (rc == 0)
-        rc = encode(&plain, k);
+    if (rc == 0) {
+        rc = set_ec(k, section, c->private.len);
+        if (rc == -HVD_EUNSUPPORTED)
+            rc = set_plain(k, c, section);
+    }
     sodium_memzero(section, c->private.len);
     hb_free(section);
-    sodium_memzero(hb_buf_data(&plain), hb_buf_len(&plain));
-    hb_buf_free(&plain);
     return rc;
 }
 
@@ -274,8 +263,8 @@ int ssh_key_decrypt(struct ssh_key *k, const char *passphrase)
 
     if (!k->encrypted)
         return 0;
-    if (!k->text || !memmem(k->text, k->text_len, begin_openssh,
-                            strlen(begin_openssh)))
+    if (!k->text ||
+        !memmem(k->text, k->text_len, begin_openssh, strlen(begin_openssh)))
         return -HVD_EUNSUPPORTED;
     rc = decode_container(k->text, k->text_len, &bytes, &len);
     if (rc < 0)
@@ -287,7 +276,34 @@ int ssh_key_decrypt(struct ssh_key *k, const char *passphrase)
     return rc;
 }
 
-/* ---- Other formats ---- */
+/* ---- Formats ---- */
+
+static int parse_openssh(const char *text, size_t len, struct ssh_key *out)
+{
+    unsigned char *bytes;
+    size_t n;
+    struct container c;
+    int rc = decode_container(text, len, &bytes, &n);
+
+    if (rc < 0)
+        return rc;
+    rc = read_container(bytes, n, &c);
+    if (rc == 0)
+        rc = set_blob(out, c.public.p, c.public.len);
+    if (rc == 0) {
+        out->encrypted = !is_part(&c.cipher, "none");
+        out->text = hb_strndup(text, len);
+        out->text_len = out->text ? strlen(out->text) : 0;
+        rc = out->text ? 0 : -HVD_ENOMEM;
+    }
+    if (rc == 0 && !out->encrypted) {
+        rc = set_ec(out, c.private.p, c.private.len);
+        rc = rc == -HVD_EUNSUPPORTED ? 0 : rc;
+    }
+    sodium_memzero(bytes, n);
+    hb_free(bytes);
+    return rc;
+}
 
 static int has(const char *text, size_t len, const char *part)
 {
@@ -340,7 +356,9 @@ static int parse_pem(const char *text, size_t len, struct ssh_key *out)
         return -HVD_EPROTO;
     snprintf(out->type, sizeof(out->type), "%s", type);
     out->encrypted = has(text, len, "ENCRYPTED");
-    return 0;
+    out->text = hb_strndup(text, len);
+    out->text_len = out->text ? strlen(out->text) : 0;
+    return out->text ? 0 : -HVD_ENOMEM;
 }
 
 int ssh_key_parse_public(const char *text, size_t len, struct ssh_key *out)
@@ -365,17 +383,10 @@ int ssh_key_parse_public(const char *text, size_t len, struct ssh_key *out)
 
 int ssh_key_parse(const char *text, size_t len, struct ssh_key *out)
 {
-    int rc;
-
     if (!has(text, len, "PRIVATE KEY-----"))
         return ssh_key_parse_public(text, len, out);
-    rc = has(text, len, begin_openssh) ? parse_openssh(text, len, out)
-                                       : parse_pem(text, len, out);
-    if (rc < 0)
-        return rc;
-    out->text = hb_strndup(text, len);
-    out->text_len = out->text ? strlen(out->text) : 0;
-    return out->text ? 0 : -HVD_ENOMEM;
+    return has(text, len, begin_openssh) ? parse_openssh(text, len, out)
+                                         : parse_pem(text, len, out);
 }
 
 /* ---- Files ---- */
@@ -415,13 +426,9 @@ static void wipe(struct hb_buf *b)
 static int load_public(const char *path, struct ssh_key *out)
 {
     struct hb_buf text = HB_BUF_INIT;
-    char *name = hb_malloc(strlen(path) + sizeof(".pub"));
+    char *name = hb_xasprintf("%s.pub", path);
     int rc, exposed;
 
-    if (!name)
-        return -HVD_ENOMEM;
-    memcpy(name, path, strlen(path));
-    memcpy(name + strlen(path), ".pub", sizeof(".pub"));
     rc = read_file(name, &text, &exposed);
     if (rc == 0)
         rc = ssh_key_parse_public(hb_buf_data(&text), hb_buf_len(&text), out);

@@ -28,7 +28,7 @@ struct ssh_key {
 /* clang-format on */
 
 /* Of a private or public key file: 0, -HVD_EPROTO for none of those, or
- * -HVD_ENOMEM.  *out holds nothing yet. */
+ * -HVD_ENOMEM.  *out holds nothing yet, and is to be freed in any case. */
 int ssh_key_parse(const char *text, size_t len, struct ssh_key *out);
 /* A line "type base64 comment": adds the public part. */
 int ssh_key_parse_public(const char *text, size_t len, struct ssh_key *out);

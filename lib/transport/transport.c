@@ -16,3 +16,11 @@ void transport_close(struct transport *t)
 {
     t->ops->close(t);
 }
+
+void transport_cancel(struct transport *t)
+{
+    if (t->ops->cancel)
+        t->ops->cancel(t);
+    else
+        t->ops->close(t);
+}

@@ -78,5 +78,8 @@ size_t transport_write_queued(const struct transport *t);
 /* Flushes what is queued, then half-closes: the agent sees end-of-file.
  * on_close follows when the agent has ended. */
 void transport_close(struct transport *t);
+/* The same, without waiting for what is at the other end: it does not answer.
+ * May follow transport_close. */
+void transport_cancel(struct transport *t);
 
 #endif

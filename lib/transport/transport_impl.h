@@ -10,6 +10,7 @@ struct transport_ops {
     int (*write)(struct transport *t, const void *bytes, size_t len);
     size_t (*write_queued)(const struct transport *t);
     void (*close)(struct transport *t);
+    void (*cancel)(struct transport *t); /* NULL: close is quick anyway */
 };
 
 struct transport {

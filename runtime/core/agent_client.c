@@ -375,6 +375,32 @@ int hvd__agent_fence(struct hvd__agent *a, const struct hvd__fence *fence,
     return rc;
 }
 
+int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
+                   int (*take)(void *arg, const struct rdv_reply *m), void *arg,
+                   uint64_t deadline_ns, struct hb_error *err)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    struct rdv_reply reply;
+    struct frame f;
+    int rc;
+
+    m->id = 1; /* one at a time */
+    rc = m->len > RDV_VALUE_MAX ? -HVD_EINVAL
+                                : rdv_encode_request(&out, WORKER_RDV, m);
+    if (rc == -HVD_EINVAL)
+        return hb_error_set(err, HVD_EINVAL,
+                            "a name or value for the store is too long");
+    rc = exchange(a, &out, WORKER_RDV_REPLY, deadline_ns, &f, err);
+    if (rc < 0)
+        return rc;
+    if (rdv_decode_reply(f.payload, f.len, &reply) < 0 || reply.id != m->id)
+        rc = hb_error_set(err, HVD_EPROTO, "agent: malformed RDV_REPLY");
+    else
+        rc = take(arg, &reply);
+    frame_done(&a->in, &f);
+    return rc;
+}
+
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
 {
     struct frame f;

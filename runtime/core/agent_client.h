@@ -8,6 +8,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/error.h"
+#include "lib/protocol/rendezvous.h"
 #include "lib/protocol/worker.h"
 
 #include <stdint.h>
@@ -66,6 +67,15 @@ struct hvd__fence {
 /* 0, what take returned, or as hvd__agent_join. */
 int hvd__agent_fence(struct hvd__agent *a, const struct hvd__fence *fence,
                      uint64_t deadline_ns, struct hb_error *err);
+
+/* Any request to the job's store (lib/protocol/rendezvous.h): put, get,
+ * delete, a fence of some ranks; its id is set here.  take gets the reply,
+ * whose value is gone when it returns.  0, what take returned, -HVD_EINVAL
+ * for a request that is none, or as hvd__agent_join; a get that waits does
+ * so until the deadline. */
+int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
+                   int (*take)(void *arg, const struct rdv_reply *m), void *arg,
+                   uint64_t deadline_ns, struct hb_error *err);
 
 /* Without blocking: 0 while the agent is there, or when there is no memory
  * to read what it says, which the next call then does; -HVD_EPEER,

@@ -11,6 +11,7 @@
 #   faulty COMMAND HOST ARG...  a fault of `cluster`: link, drop, sshd ...
 #   start_on HOST NAME CMD...   as `start`; signals go to what `the` tells
 #   the NAME COMM               pid, as seen here, of NAME's process COMM
+#   resume NAME                 SIGCONT to NAME's hvdrun, which was stopped
 #   left [HOST]                 prints what a job left
 #   ours                        err without what ranks wrote
 #   tells PATTERN               one line of `ours` matches, if case differs
@@ -73,6 +74,14 @@ the() {
     echo "$found"
 }
 
+# nsenter stops when its child does.
+resume() {
+    local pid
+    for pid in $(job_pids "$1" nsenter) $(job_pids "$1" hvdrun); do
+        kill -CONT "$pid" 2>/dev/null || : # it went on, and ended
+    done
+}
+
 # shellcheck disable=SC2120 # the host may be left out
 left() {
     "$CLUSTER_PROG" leftovers "$CLUSTER" "$@"
@@ -90,11 +99,11 @@ nothing_left() {
 
 # What hvdrun itself said: lines of ranks begin with a tag.
 ours() {
-    grep -v '^\[' "${1:-err}" || :
+    grep -av '^\[' "${1:-err}" || :
 }
 
 tells() {
-    ours "${2:-err}" | grep -Eqi -- "$1" ||
+    ours "${2:-err}" | grep -aEqi -- "$1" ||
         fail "no message matches '$1': $(ours "${2:-err}" | head -n 20)"
 }
 

@@ -177,5 +177,31 @@ need_nobody() {
         skip "another user cannot reach $HVDRUN"
 }
 
+# A memory cgroup, $group, of so many bytes; its processes go in
+# $group/cgroup.procs, and the test removes it.
+memory_group() {
+    local own
+    need_root
+    if [ -w /sys/fs/cgroup/cgroup.procs ] &&
+        grep -qw memory /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
+        own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+        group=/sys/fs/cgroup${own%/}/hvd-test-$$
+        mkdir "$group" 2>/dev/null || skip "cannot make a memory cgroup"
+        [ -e "$group/memory.max" ] || {
+            rmdir "$group"
+            skip "the memory controller is not delegated"
+        }
+        echo "$1" >"$group/memory.max"
+        echo 0 >"$group/memory.swap.max" 2>/dev/null || :
+    elif [ -d /sys/fs/cgroup/memory ]; then
+        own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
+        group=/sys/fs/cgroup/memory${own%/}/hvd-test-$$
+        mkdir "$group" 2>/dev/null || skip "cannot make a memory cgroup"
+        echo "$1" >"$group/memory.limit_in_bytes"
+    else
+        skip "no memory cgroup"
+    fi
+}
+
 # shellcheck source=tests/system/cluster.sh
 . "$ROOT/tests/system/cluster.sh"

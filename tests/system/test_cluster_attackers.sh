@@ -13,8 +13,9 @@ survives() {
     [ $((SECONDS - began)) -le 20 ] || fail "took $((SECONDS - began)) s"
     tells 'host n2: '
     [ "$(wc -c <err)" -le 20000 ] || fail "$(wc -c <err) bytes of messages"
-    [ "$(tr -d '\11\12\40-\176' <err | wc -c)" -eq 0 ] ||
-        fail "raw bytes on the terminal"
+    [ "$(tr -d '\11\12\40-\176\200-\377' <err | wc -c)" -eq 0 ] ||
+        fail "control bytes on the terminal"
+    iconv -f UTF-8 -t UTF-8 err >/dev/null || fail "raw bytes on the terminal"
 }
 
 not_started() {

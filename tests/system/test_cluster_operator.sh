@@ -24,7 +24,8 @@ test_cluster_ps_and_kill() {
     grep -Eq "^$(prefix one) +n2 +2 .* running +sleep 1000$" out
     [ "$(grep -c "^$(prefix two) " out)" -eq 1 ]
     expect_exit 0 login "$HVDRUN" kill -H 'n[1-2]' "$(head -c 8 one)"
-    [ "$(grep -c "ended job $(prefix one)" out)" -eq 2 ]
+    [ "$(grep -c "^host n[12]: .*job $(prefix one)" out)" -eq 2 ]
+    grep -q "ended job $(prefix one)" out
     finish one 125
     grep -q '(hvdrun kill)' one.err
     expect_exit 0 login "$HVDRUN" ps -H n1,n2
@@ -60,6 +61,8 @@ test_cluster_clean_ends_orphans() {
     start_job job n1,n2 'setsid sleep 2000 & touch started.$HVD_RANK; wait'
     start_job other n2
     wait_for '[ -e started.0 ] && [ -e started.1 ]'
+    # Stopped first, so that none of them acts on the other's end.
+    kill_on n1 STOP "$(agents n1)"
     kill_on n1 KILL "$(agents n1)"
     finish job 125
     expect_exit 0 login "$HVDRUN" clean --dry-run -H n1,n2

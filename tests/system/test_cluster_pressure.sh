@@ -82,9 +82,8 @@ test_pressure_host_that_cuts_out() {
 
 test_pressure_table_at_the_time_out() {
     cluster_up 3
-    on n3 iptables -w -I INPUT -p tcp --dport 22 -j DROP
-    fails_within 12 'host dead: ' --start-timeout 3 -H 'n[1-3],dead'
-    tells '(host )?n3'
+    faulty drop n3
+    fails_within 12 'hosts n3, dead: ' --start-timeout 3 -H 'n[1-3],dead'
     cluster_down
 }
 

@@ -289,13 +289,19 @@ static void take(struct peer *p, const struct frame *f)
         snprintf(p->quitting, sizeof(p->quitting), "%.*s", (int)f->len,
                  (const char *)f->payload);
         break;
+    case CONTROL_PONG:
+        ck_assert_int_eq(control_decode_pong(f->payload, f->len,
+                                             &p->pong_ping_ns, &p->pong_now_ns,
+                                             NULL),
+                         0);
+        break;
     case CONTROL_DONE:
         p->done = 1;
         break;
     case CONTROL_ROUTE_PORT:
-        ck_assert_int_eq(control_decode_route_port(f->payload, f->len,
-                                                   &p->route_port, NULL),
-                         0);
+        ck_assert_int_eq(
+            control_decode_route_port(f->payload, f->len, &p->route_port, NULL),
+            0);
         break;
     case CONTROL_ROUTE_RESULT:
         take_routes(p, f);

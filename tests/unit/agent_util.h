@@ -47,6 +47,7 @@ struct peer {
     uint32_t stdin_acked, unacked;
     char log[4096];
     char quitting[256];
+    uint64_t pong_ping_ns, pong_now_ns; /* the last PONG */
     struct control_route_port route_port;
     int route_answers; /* in the last ROUTE_RESULT */
 };

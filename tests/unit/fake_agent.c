@@ -3,15 +3,22 @@
 #include "tests/unit/fake_agent.h"
 
 #include "lib/base/buf.h"
+#include "lib/base/clock.h"
 #include "lib/protocol/control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct hb_buf wire_in = HB_BUF_INIT;
 static char my_host[64];
+static int mute, slow_ms;     /* how PINGs are answered */
+static int64_t ahead_ns;      /* of our clock */
+static int64_t ago_ns;        /* how long ago the next rank exited */
+static uint32_t told_silence; /* by the last PING */
 
 static void wire_send(struct hb_buf *frame)
 {
@@ -54,13 +61,42 @@ static struct frame wire_read(void)
     return f;
 }
 
+static uint64_t my_clock(void)
+{
+    return hb_now_ns() + (uint64_t)ahead_ns;
+}
+
+static void pause_ms(int ms)
+{
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
+
+    nanosleep(&pause, NULL);
+}
+
+static void answer_ping(const struct frame *f)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+    uint64_t sent;
+
+    if (control_decode_ping(f->payload, f->len, &sent, &told_silence, NULL) < 0)
+        _exit(1);
+    if (mute)
+        return;
+    pause_ms(slow_ms);
+    control_encode_pong(&frame, sent, my_clock());
+    wire_send(&frame);
+}
+
 /* The next frame of a script; ends the agent at end of file. */
 static struct frame wire_next(void)
 {
     struct frame f = wire_read();
 
-    while (f.type == CONTROL_ROUTE_LISTEN) {
-        answer_route_listen(&f);
+    while (f.type == CONTROL_ROUTE_LISTEN || f.type == CONTROL_PING) {
+        if (f.type == CONTROL_PING)
+            answer_ping(&f);
+        else
+            answer_route_listen(&f);
         frame_done(&wire_in, &f);
         f = wire_read();
     }
@@ -136,9 +172,11 @@ static void send_exited(int rank, int code, int signo, int ours)
                          : CONTROL_CAUSE_EXIT,
         .detail = (char *)"",
         .stderr_tail = (char *)"",
+        .when_ns = my_clock() - (uint64_t)ago_ns,
     };
     struct hb_buf frame = HB_BUF_INIT;
 
+    ago_ns = 0;
     control_encode_exited(&frame, &m);
     wire_send(&frame);
 }
@@ -165,6 +203,28 @@ static void wait_stdin(int rank, const char *text)
     wire_send(&frame);
 }
 
+/* Until as many PINGs have come. */
+static void wait_pings(int count)
+{
+    struct frame f;
+
+    while (count-- > 0) {
+        f = wire_read();
+        if (f.type != CONTROL_PING)
+            dprintf(2, "expected a ping, got %d\n", f.type);
+        else
+            answer_ping(&f);
+        frame_done(&wire_in, &f);
+    }
+}
+
+/* The last PING tells that silence means that much. */
+static void wait_silence(uint32_t ms)
+{
+    while (told_silence != ms)
+        wait_pings(1);
+}
+
 static void send_simple(enum control_type type)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -189,6 +249,19 @@ static void send_output(int rank, int stream, const char *text)
                           hb_buf_len(&line));
     wire_send(&frame);
     hb_buf_free(&line);
+}
+
+/* Without heed of the window, until hvdrun hangs up. */
+static void flood(int rank)
+{
+    static char bytes[CONTROL_OUTPUT_CHUNK];
+    struct hb_buf frame = HB_BUF_INIT;
+
+    memset(bytes, 'x', sizeof(bytes));
+    while (recv(0, bytes, sizeof(bytes), MSG_DONTWAIT) != 0) {
+        control_encode_output(&frame, rank, 1, bytes, sizeof(bytes));
+        wire_send(&frame);
+    }
 }
 
 static void send_quitting(const char *why)
@@ -239,12 +312,30 @@ static void step(const char *s)
             struct frame f = wire_next();
             frame_done(&wire_in, &f);
         }
+    else if (strcmp(word, "mute") == 0)
+        mute = 1;
+    else if (strcmp(word, "slow") == 0)
+        slow_ms = a;
+    else if (strcmp(word, "flood") == 0)
+        flood(a);
+    else if (strcmp(word, "pause") == 0)
+        pause_ms(a);
+    else if (strcmp(word, "ahead") == 0)
+        ahead_ns = (int64_t)a * 1000000;
+    else if (strcmp(word, "ago") == 0)
+        ago_ns = (int64_t)a * 1000000;
+    else if (strcmp(word, "pings") == 0)
+        wait_pings(a);
+    else if (strcmp(word, "silence") == 0)
+        wait_silence((uint32_t)a);
     else if (strcmp(word, "garbage") == 0)
         dprintf(1, "this is not the protocol, not at all");
     else if (sscanf(s, "out %d %d %n", &a, &b, &skip) == 2)
         send_output(a, b, s + skip);
     else if (sscanf(s, "end %d %d", &a, &b) == 2)
         send_output(a, b, "");
+    else if (sscanf(s, "say %n", &skip) == 0 && skip > 0)
+        dprintf(2, "%s\n", s + skip);
     else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
         send_quitting(s + skip);
     else if (sscanf(s, "failed %d %n", &a, &skip) == 1)
@@ -262,7 +353,7 @@ int fake_agent_run(char *script)
 
     for (s = strtok_r(script, ";", &rest); s; s = strtok_r(NULL, ";", &rest))
         step(s);
-    if (!my_host[0])
+    if (!my_host[0] || getenv("FAKE_HOST"))
         return 0;
     snprintf(name, sizeof(name), "FAKE_AGENT_%s", my_host);
     my_host[0] = '\0';

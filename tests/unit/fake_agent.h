@@ -12,6 +12,11 @@
  *     kill MS (wait for KILL with that grace)
  *     signal N (wait)    stdin RANK TEXT (wait)   stdineof RANK (wait)
  *     abort RANK (wait)  eof (wait for end of file)   garbage
+ *     mute (answer no PING from here on)   slow MS (answer each so late)
+ *     pause MS
+ *     pings N (wait)     silence MS (wait for a PING that says so)
+ *     ahead MS (of hvdrun's clock)   ago MS (when the next rank exited)
+ *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
  *
  * and the agent exits at its end.  The host name comes with LAUNCH; the
  * script goes on with FAKE_AGENT_<host>, if that is set.

@@ -3,141 +3,14 @@
  * lib/job against a scripted agent (fake_agent.h), which is this program
  * started under the name hvd-agent.
  */
-#include "lib/job/job.h"
 #include "tests/unit/agent_util.h"
-#include "tests/unit/fake_agent.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/job_util.h"
 
-#include "lib/base/buf.h"
-
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static char self[4096];
-
-/* ---- The job ---- */
-
-static uv_loop_t loop;
-static struct host_entry entries[2] = {{.name = (char *)"a"},
-                                       {.name = (char *)"b"}};
-static int ranks_of[4] = {0, 1, 2, 3};
-static struct plan_host hosts[2] = {{&entries[0], 0, &ranks_of[0], 2},
-                                    {&entries[1], 1, &ranks_of[2], 2}};
-static struct plan_rank ranks[4] = {{0, 0, 2, 0, 1, 0},
-                                    {1, 1, 2, 0, 1, 0},
-                                    {2, 0, 2, 0, 1, 1},
-                                    {3, 1, 2, 0, 1, 1}};
-static struct plan plan;
-static struct hb_strv rank_env[4];
-static struct hb_log hush;
-static struct job_config config;
-static struct job *job;
-static int done, exit_code;
-static int out_fd[2], err_fd[2];
-static struct hb_buf out, err;
-
-static void drop(void *arg, enum hb_log_level level, const char *line)
-{
-    (void)arg;
-    if (level >= HB_LOG_WARNING)
-        hb_buf_printf(&err, "log: %s\n", line);
-}
-
-static void on_done(void *arg, int code)
-{
-    (void)arg;
-    ck_assert_int_eq(done, 0);
-    done = 1;
-    exit_code = code;
-}
-
-static void setup(void)
-{
-    char *argv[] = {(char *)"true", NULL};
-
-    signal(SIGPIPE, SIG_IGN);
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
-    for (int i = 0; i < 2; i++) {
-        int *fds = i ? err_fd : out_fd;
-        ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
-        ck_assert_int_eq(dup2(fds[1], 1 + i), 1 + i);
-        fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    }
-    hush =
-        (struct hb_log){.program = "test", .level = HB_LOG_TRACE, .sink = drop};
-    plan = (struct plan){ranks, 2, hosts, 1};
-    config = (struct job_config){
-        .loop = &loop,
-        .log = &hush,
-        .plan = &plan,
-        .agent_path = self,
-        .job_id = "00112233445566778899aabbccddeeff",
-        .rank_env = rank_env,
-        .cwd = "/",
-        .gpus_per_rank = 1,
-        .grace_ms = 60000,
-        .start_timeout_ms = 60000,
-        .stdin_rank = JOB_STDIN_NONE,
-        .tag = 1,
-    };
-    hb_strv_add_all(&config.argv, argv);
-}
-
-static void teardown(void)
-{
-    hb_strv_free(&config.argv);
-    job_free(job);
-    job = NULL;
-    hb_buf_free(&out);
-    hb_buf_free(&err);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-}
-
-static void read_all(int fd, struct hb_buf *into)
-{
-    char chunk[4096];
-    ssize_t n;
-
-    while ((n = read(fd, chunk, sizeof(chunk))) > 0)
-        hb_buf_append(into, chunk, (size_t)n);
-}
-
-static void start(const char *script)
-{
-    struct hb_error e = HB_ERROR_INIT;
-
-    setenv("FAKE_AGENT", script, 1);
-    ck_assert_msg(job_start(&config, on_done, NULL, &job, &e) == 0, "%s",
-                  e.text);
-    ck_assert_int_eq(done, 0);
-}
-
-static void finish(int code, const char *want_out, const char *want_err)
-{
-    uv_run(&loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(done, 1);
-    read_all(out_fd[0], &out);
-    read_all(err_fd[0], &err);
-    ck_assert_str_eq(hb_buf_data(&err), want_err);
-    ck_assert_str_eq(hb_buf_data(&out), want_out);
-    ck_assert_int_eq(exit_code, code);
-    /* Nothing is left: every agent has been waited for. */
-    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
-    ck_assert_int_eq(errno, ECHILD);
-}
-
-static void wait_for_output(const char *text)
-{
-    while (!strstr(hb_buf_data(&out), text)) {
-        uv_run(&loop, UV_RUN_ONCE);
-        read_all(out_fd[0], &out);
-    }
-}
 
 START_TEST(success)
 {
@@ -185,11 +58,7 @@ END_TEST
 START_TEST(not_an_agent)
 {
     start("garbage;eof");
-    uv_run(&loop, UV_RUN_DEFAULT);
-    read_all(err_fd[0], &err);
-    ck_assert_int_eq(exit_code, 125);
-    ck_assert_ptr_nonnull(
-        strstr(hb_buf_data(&err), "host a: the agent did not start: "));
+    finish_saying(125, "host a: the agent did not start: ");
 }
 END_TEST
 
@@ -206,7 +75,7 @@ START_TEST(agent_lost)
 {
     start("hello;launch;started;out 1 1 x");
     finish(125, "[1]<stdout>:x\n",
-           "hvdrun: host a: lost the agent: its connection ended; ranks 0-1 "
+           "hvdrun: host a: lost the agent: its connection ended; ranks 0, 1 "
            "end with it\n");
 }
 END_TEST
@@ -217,7 +86,7 @@ START_TEST(agent_quits)
     start("hello;launch;started;quit the agent got \033SIGTERM;"
           "kill 60000;ours 0 143;ours 1 143;done;eof");
     finish(125, "",
-           "hvdrun: host a: the agent got ?SIGTERM; ranks 0-1 end with it\n"
+           "hvdrun: host a: the agent got ?SIGTERM; ranks 0, 1 end with it\n"
            "hvdrun: ended 2 ranks; exit code 125\n");
 }
 END_TEST
@@ -227,7 +96,7 @@ START_TEST(agent_quits_without_a_reason)
     start("hello;launch;started;quit ;eof");
     finish(125, "",
            "hvdrun: host a: lost the agent: quitting without a reason; "
-           "ranks 0-1 end with it\n");
+           "ranks 0, 1 end with it\n");
 }
 END_TEST
 
@@ -236,7 +105,7 @@ START_TEST(foreign_rank)
     start("hello;launch;started;exit 5 0;eof");
     finish(125, "",
            "hvdrun: host a: lost the agent: speaks of rank 5, not its own; "
-           "ranks 0-1 end with it\n");
+           "ranks 0, 1 end with it\n");
 }
 END_TEST
 
@@ -244,7 +113,7 @@ START_TEST(rank_exits_twice)
 {
     start("hello;launch;started;exit 0 0;exit 0 0;eof");
     finish(125, "",
-           "hvdrun: host a: lost the agent: rank 0 exited twice; ranks 0-1 "
+           "hvdrun: host a: lost the agent: rank 0 exited twice; ranks 0, 1 "
            "end with it\n");
 }
 END_TEST
@@ -273,7 +142,7 @@ START_TEST(bad_output_dir)
     struct hb_error e = HB_ERROR_INIT;
 
     config.output_dir = "/dev/null/d";
-    ck_assert_int_lt(job_start(&config, on_done, NULL, &job, &e), 0);
+    ck_assert_int_lt(job_start(&config, NULL, NULL, &job, &e), 0);
     ck_assert_ptr_null(job);
     ck_assert_ptr_nonnull(strstr(e.text, "/dev/null/d"));
     uv_run(&loop, UV_RUN_DEFAULT);
@@ -474,52 +343,6 @@ START_TEST(forwards_stdin)
 }
 END_TEST
 
-START_TEST(two_hosts)
-{
-    plan = (struct plan){ranks, 4, hosts, 2};
-    setenv("FAKE_AGENT_a", "started;out 0 1 hi;exit 0 0;exit 1 0;done;eof", 1);
-    setenv("FAKE_AGENT_b", "started;out 3 1 ho;exit 2 0;exit 3 0;done;eof", 1);
-    start("hello;launch");
-    uv_run(&loop, UV_RUN_DEFAULT);
-    read_all(out_fd[0], &out);
-    ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "[0]<stdout>:hi\n"));
-    ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "[3]<stdout>:ho\n"));
-    finish(0, hb_buf_data(&out), "");
-}
-END_TEST
-
-/* The other host hears of the culprit, then of the end. */
-START_TEST(failure_reaches_other_hosts)
-{
-    plan = (struct plan){ranks, 4, hosts, 2};
-    setenv("FAKE_AGENT_a",
-           "started;abort 3;kill 60000;exit 0 1;ours 1 143;done;eof", 1);
-    setenv("FAKE_AGENT_b", "started;exit 3 9;kill 60000;ours 2 143;done;eof",
-           1);
-    start("hello;launch");
-    finish(9, "",
-           "hvdrun: rank 3 on host b (pid 103) failed: exit code 9\n"
-           "hvdrun: rank 0 failed too: exit code 1\n"
-           "hvdrun: ended 2 other ranks; exit code 9\n");
-}
-END_TEST
-
-START_TEST(lost_host_ends_the_others)
-{
-    plan = (struct plan){ranks, 4, hosts, 2};
-    setenv("FAKE_AGENT_a", "started", 1);
-    setenv("FAKE_AGENT_b",
-           "started;kill 60000;ours 2 143;ours 3 143;done;"
-           "eof",
-           1);
-    start("hello;launch");
-    finish(125, "",
-           "hvdrun: host a: lost the agent: its connection ended; ranks 0-1 "
-           "end with it\n"
-           "hvdrun: ended 2 other ranks; exit code 125\n");
-}
-END_TEST
-
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, success);
@@ -550,25 +373,9 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, lost_files_and_a_failure);
     tcase_add_test(tc, closed_stdout);
     tcase_add_test(tc, forwards_stdin);
-    tcase_add_test(tc, two_hosts);
-    tcase_add_test(tc, failure_reaches_other_hosts);
-    tcase_add_test(tc, lost_host_ends_the_others);
 }
 
 int main(int argc, char *argv[])
 {
-    Suite *suite;
-    TCase *tc;
-
-    if (argc > 0 && strcmp(argv[0], "hvd-agent") == 0)
-        return fake_agent_run(getenv("FAKE_AGENT"));
-    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-        return EXIT_FAILURE;
-    suite = suite_create("job");
-    tc = tcase_create("all");
-    tcase_add_unchecked_fixture(tc, fixtures_setup, fixtures_teardown);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    add_tests(tc);
-    suite_add_tcase(suite, tc);
-    return unit_run(suite);
+    return job_util_main("job", add_tests, argc, argv);
 }

@@ -44,6 +44,9 @@ START_TEST(entering_acts)
             if (t.next == s)
                 continue;
             ck_assert_int_ne(t.action, JOB_ACT_NONE);
+            ck_assert_int_eq(t.next == JOB_SETTLING,
+                             t.action == JOB_ACT_SETTLE);
+            ck_assert_int_eq(t.next == JOB_ROUTING, t.action == JOB_ACT_ROUTE);
             ck_assert_int_eq(t.next == JOB_LAUNCHING,
                              t.action == JOB_ACT_LAUNCH);
             ck_assert_int_eq(t.next == JOB_RUNNING, t.action == JOB_ACT_RUN);
@@ -57,13 +60,14 @@ END_TEST
 
 START_TEST(good_path)
 {
-    static const enum job_event events[] = {JOB_EV_CONNECTED, JOB_EV_STARTED,
-                                            JOB_EV_GONE, JOB_EV_DRAINED};
-    static const enum job_state states[] = {JOB_LAUNCHING, JOB_RUNNING,
-                                            JOB_DRAINING, JOB_DONE};
+    static const enum job_event events[] = {JOB_EV_CONNECTED, JOB_EV_ROUTED,
+                                            JOB_EV_STARTED, JOB_EV_GONE,
+                                            JOB_EV_DRAINED};
+    static const enum job_state states[] = {
+        JOB_ROUTING, JOB_LAUNCHING, JOB_RUNNING, JOB_DRAINING, JOB_DONE};
     enum job_state s = JOB_CONNECTING;
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         s = job_step(s, events[i]).next;
         ck_assert_int_eq(s, states[i]);
     }
@@ -78,11 +82,50 @@ START_TEST(trouble_ends_the_ranks)
         JOB_EV_SIGNAL, JOB_EV_READER_GONE, JOB_EV_SIGNAL_AGAIN};
 
     for (size_t i = 0; i < sizeof(trouble) / sizeof(trouble[0]); i++) {
-        ck_assert_int_eq(job_step(JOB_CONNECTING, trouble[i]).next,
-                         JOB_DRAINING);
+        ck_assert_int_eq(job_step(JOB_ROUTING, trouble[i]).next, JOB_DRAINING);
         ck_assert_int_eq(job_step(JOB_LAUNCHING, trouble[i]).next, JOB_ENDING);
         ck_assert_int_eq(job_step(JOB_RUNNING, trouble[i]).next, JOB_ENDING);
     }
+}
+END_TEST
+
+/* Nothing runs yet; the other hosts' failures are worth a moment. */
+START_TEST(failures_to_connect_settle)
+{
+    ck_assert_int_eq(job_step(JOB_CONNECTING, JOB_EV_AGENT_LOST).next,
+                     JOB_SETTLING);
+    ck_assert_int_eq(job_step(JOB_CONNECTING, JOB_EV_FAILED).next,
+                     JOB_SETTLING);
+    ck_assert_int_eq(job_step(JOB_SETTLING, JOB_EV_AGENT_LOST).next,
+                     JOB_SETTLING);
+    ck_assert_int_eq(job_step(JOB_SETTLING, JOB_EV_CONNECTED).next,
+                     JOB_SETTLING);
+    ck_assert_int_eq(job_step(JOB_SETTLING, JOB_EV_SETTLED).next, JOB_DRAINING);
+}
+END_TEST
+
+/* A user's Ctrl-C and the time limits are heard in every state in which
+ * something is waited for. */
+START_TEST(always_impatient)
+{
+    for (enum job_state s = JOB_CONNECTING; s < JOB_DONE; s++) {
+        struct job_transition t = job_step(s, JOB_EV_SIGNAL_AGAIN);
+
+        ck_assert_int_ne(t.action, JOB_ACT_NONE);
+        ck_assert_int_ge(t.next, JOB_ENDING);
+        if (s == JOB_ENDING)
+            continue; /* the grace time limits that */
+        ck_assert_int_ne(job_step(s, JOB_EV_TIMEOUT).action, JOB_ACT_NONE);
+        ck_assert_int_ne(job_step(s, JOB_EV_SIGNAL).action, JOB_ACT_NONE);
+    }
+}
+END_TEST
+
+/* Wherever the last host goes, the job ends. */
+START_TEST(no_hosts_no_job)
+{
+    for (enum job_state s = JOB_CONNECTING; s < JOB_DRAINING; s++)
+        ck_assert_int_eq(job_step(s, JOB_EV_GONE).next, JOB_DRAINING);
 }
 END_TEST
 
@@ -118,6 +161,9 @@ int main(void)
     tcase_add_test(tc, entering_acts);
     tcase_add_test(tc, good_path);
     tcase_add_test(tc, trouble_ends_the_ranks);
+    tcase_add_test(tc, failures_to_connect_settle);
+    tcase_add_test(tc, always_impatient);
+    tcase_add_test(tc, no_hosts_no_job);
     tcase_add_test(tc, second_signal_kills);
     tcase_add_test(tc, names);
     suite_add_tcase(suite, tc);

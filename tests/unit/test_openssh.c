@@ -161,6 +161,22 @@ static const struct {
      HVD_EPERM,
      "ssh: no key was accepted (al@j: Permission denied (publickey).); add "
      "one with ssh-copy-id n1"},
+    {"no way\n"
+     "kex_exchange_identification: Connection closed by remote host\r\n"
+     "Connection closed by UNKNOWN port 65535\r\n",
+     HVD_ESYSTEM, "ssh: its proxy failed: no way"},
+    {"Warning: Permanently added 'j' (ED25519) to the list of known hosts.\r\n"
+     "kex_exchange_identification: Connection closed by remote host\r\n"
+     "Connection closed by UNKNOWN port 65535\r\n",
+     HVD_ECLOSED,
+     "ssh: kex_exchange_identification: Connection closed by remote host"},
+    {"channel 0: open failed: connect failed: Connection refused\r\n"
+     "stdio forwarding failed\r\n"
+     "kex_exchange_identification: Connection closed by remote host\r\n"
+     "Connection closed by UNKNOWN port 65535\r\n",
+     HVD_ESYSTEM,
+     "ssh: channel 0: open failed: connect failed: Connection refused; is "
+     "sshd running there?"},
     {"/root/.ssh/config: line 3: Bad configuration option: foo\r\n", HVD_EINVAL,
      "ssh: /root/.ssh/config: line 3: Bad configuration option: "
      "foo"},

@@ -426,6 +426,29 @@ START_TEST(shared_descriptor)
 }
 END_TEST
 
+/* A line of the moment gives way to whatever is written for good. */
+START_TEST(status)
+{
+    open_output(out[1], NULL);
+    output_status(o, "");
+    expect(err[0], "");
+    output_status(o, "1/3");
+    output_status(o, "2/3");
+    expect(err[0], "1/3\r\033[K2/3");
+    output_message(o, "hvdrun: news\n", 13);
+    expect(err[0], "\r\033[Khvdrun: news\n");
+    output_status(o, "2/3");
+    feed(0, 0, "a\n");
+    output_flush(o);
+    expect(err[0], "2/3\r\033[K");
+    expect(out[0], "[0]<stdout>:a\n");
+    output_status(o, "3/3");
+    output_status(o, "");
+    output_status(o, "");
+    expect(err[0], "3/3\r\033[K");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("output");
@@ -433,6 +456,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, streams);
+    tcase_add_test(tc, status);
     tcase_add_test(tc, flags_stay);
     tcase_add_test(tc, slow_reader_delays_acks);
     tcase_add_test(tc, socket_as_stdout);

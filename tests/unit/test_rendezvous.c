@@ -3,6 +3,7 @@
  * what is sent on, merged, answered, refused. */
 #include "lib/agent/rendezvous.h"
 
+#include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -262,6 +263,18 @@ START_TEST(a_worker_that_goes_away)
 }
 END_TEST
 
+/* Nothing goes up for a fence that cannot be complete. */
+START_TEST(a_rank_that_ends_fails_its_fences)
+{
+    request(0, 1, RDV_FENCE, "w", "four");
+    relay_rank_gone(&relay, 1, RELAY_ALL_EPOCHS, "rank 6 died");
+    ck_assert_str_eq(told, "0/1 7 rank 6 died;");
+    ck_assert_str_eq(asked, "");
+    request(0, 2, RDV_FENCE, "x", "four");
+    ck_assert_str_eq(told, "0/2 7 rank 6 died;");
+}
+END_TEST
+
 START_TEST(too_many_requests_end_the_connection)
 {
     for (uint32_t i = 0; i < RELAY_PENDING_MAX; i++)
@@ -271,12 +284,29 @@ START_TEST(too_many_requests_end_the_connection)
 }
 END_TEST
 
+START_TEST(so_do_too_many_bytes)
+{
+    struct rdv_request m = {.op = RDV_PUT, .len = RDV_VALUE_MAX};
+    size_t sent = 0;
+
+    m.value = hb_xcalloc(1, m.len);
+    for (m.id = 1; relay_request(&relay, 0, &m) == 0; m.id++) {
+        sent += m.len;
+        ck_assert_uint_le(sent, RELAY_PENDING_BYTES);
+    }
+    ck_assert_uint_eq(sent, RELAY_PENDING_BYTES);
+    answer(asked_id, "");
+    ck_assert_int_eq(relay_request(&relay, 0, &m), 0);
+    hb_free((void *)m.value);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("rendezvous");
     TCase *m = tcase_create("messages"), *r = tcase_create("relay");
 
-    tcase_add_checked_fixture(m, NULL, teardown);
+    tcase_add_checked_fixture(m, setup, teardown);
     tcase_add_test(m, requests_survive_the_wire);
     tcase_add_test(m, requests_that_make_no_sense);
     tcase_add_test(m, replies_survive_the_wire);
@@ -287,7 +317,9 @@ int main(void)
     tcase_add_test(r, a_fence_of_some_waits_for_local_members_only);
     tcase_add_test(r, wrong_use_of_fences_is_refused);
     tcase_add_test(r, a_worker_that_goes_away);
+    tcase_add_test(r, a_rank_that_ends_fails_its_fences);
     tcase_add_test(r, too_many_requests_end_the_connection);
+    tcase_add_test(r, so_do_too_many_bytes);
     suite_add_tcase(s, r);
     return unit_run(s);
 }

@@ -3,6 +3,7 @@
 #include "lib/job/report.h"
 #include "tests/unit/unit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct host_entry entries[2] = {{.name = (char *)"a"},
@@ -220,6 +221,138 @@ START_TEST(other_cause)
 }
 END_TEST
 
+/* ---- Hosts ---- */
+
+static struct report_trouble trouble(int host, const char *text, int takes)
+{
+    return (struct report_trouble){.host = host,
+                                   .exit_code = 125,
+                                   .text = (char *)text,
+                                   .takes_ranks = takes};
+}
+
+START_TEST(a_lost_host)
+{
+    struct report_trouble t = trouble(1, "lost", 1);
+
+    expect((struct report){.troubles = &t,
+                           .trouble_count = 1,
+                           .host_first = 1,
+                           .ended = 4,
+                           .exit_code = 125},
+           "hvdrun: host b: lost; ranks 4-7 end with it\n"
+           "hvdrun: ended 4 other ranks; exit code 125\n");
+}
+END_TEST
+
+START_TEST(hosts_with_one_text_share_a_line)
+{
+    struct report_trouble t[2] = {
+        trouble(1, "cannot log in; try ssh-copy-id b", 0),
+        trouble(0, "cannot log in; try ssh-copy-id a", 0)};
+
+    expect((struct report){.troubles = t,
+                           .trouble_count = 2,
+                           .host_first = 1,
+                           .exit_code = 125},
+           "hvdrun: hosts a, b: cannot log in; try ssh-copy-id b\n");
+    t[1].takes_ranks = 1;
+    expect((struct report){.troubles = t,
+                           .trouble_count = 2,
+                           .host_first = 1,
+                           .exit_code = 125},
+           "hvdrun: host b: cannot log in; try ssh-copy-id b\n"
+           "hvdrun: host a: cannot log in; try ssh-copy-id a; ranks 0-3 end "
+           "with it\n");
+}
+END_TEST
+
+/* A name inside another word is not the host's. */
+START_TEST(texts_that_differ)
+{
+    static const char *const texts[][2] = {
+        {"baa", "bab"},    {"a-a", "b-b"},   {"port 1", "port 2"},
+        {"to a", "to ab"}, {"a", "b and b"}, {"", "b"},
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct report_trouble t[2] = {trouble(0, texts[i][0], 0),
+                                      trouble(1, texts[i][1], 0)};
+        struct hb_buf out = HB_BUF_INIT;
+
+        report_troubles(&out, "", &plan, t, 2);
+        ck_assert_msg(strchr(hb_buf_data(&out), '\n') !=
+                          strrchr(hb_buf_data(&out), '\n'),
+                      "%s", hb_buf_data(&out));
+        hb_buf_free(&out);
+    }
+}
+END_TEST
+
+START_TEST(hosts_and_ranks)
+{
+    struct control_exited e = failure(5, 7);
+    struct report_trouble t = trouble(0, "lost\033", 1);
+    struct report r = {.failed = &e,
+                       .failed_count = 1,
+                       .troubles = &t,
+                       .trouble_count = 1,
+                       .exit_code = 7};
+
+    expect(r, "hvdrun: rank 5 on host b (pid 4711) failed: exit code 7\n"
+              "hvdrun: host a: lost?; ranks 0-3 end with it\n");
+    r.host_first = 1;
+    expect(r, "hvdrun: host a: lost?; ranks 0-3 end with it\n"
+              "hvdrun: rank 5 failed too: exit code 7\n");
+    r.cause = "too late";
+    expect(r, "hvdrun: too late\n"
+              "hvdrun: host a: lost?; ranks 0-3 end with it\n"
+              "hvdrun: rank 5 failed too: exit code 7\n");
+}
+END_TEST
+
+START_TEST(names_of_hosts)
+{
+    static const char *const names[] = {"n1", "n2", "n3", "n4", "n5"};
+    struct hb_buf out = HB_BUF_INIT;
+
+    report_hosts(&out, names, 4);
+    ck_assert_str_eq(hb_buf_data(&out), "n1, n2, n3, n4");
+    hb_buf_clear(&out);
+    report_hosts(&out, names, 5);
+    ck_assert_str_eq(hb_buf_data(&out), "n[1-5]");
+    hb_buf_free(&out);
+}
+END_TEST
+
+START_TEST(many_different_troubles)
+{
+    static struct host_entry many_entries[40];
+    static struct plan_host many[40];
+    static char names[40][8], texts[40][8];
+    static int none;
+    const struct plan large = {ranks, 8, many, 40};
+    struct report_trouble t[40];
+    struct hb_buf out = HB_BUF_INIT;
+    int lines = 0;
+
+    for (int i = 0; i < 40; i++) {
+        snprintf(names[i], sizeof(names[i]), "n%d", i);
+        snprintf(texts[i], sizeof(texts[i]), "t%d", i);
+        many_entries[i].name = names[i];
+        many[i] = (struct plan_host){&many_entries[i], i, &none, 0};
+        t[i] = trouble(i, texts[i], 0);
+    }
+    report_troubles(&out, "", &large, t, 40);
+    for (const char *p = hb_buf_data(&out); (p = strchr(p, '\n')); p++)
+        lines++;
+    ck_assert_int_eq(lines, REPORT_TROUBLES_MAX + 1);
+    ck_assert_ptr_nonnull(
+        strstr(hb_buf_data(&out), "\n24 more hosts: other reasons\n"));
+    hb_buf_free(&out);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("report");
@@ -236,6 +369,12 @@ int main(void)
     tcase_add_test(tc, many_reasons_fold_too);
     tcase_add_test(tc, four_reasons_are_named);
     tcase_add_test(tc, other_cause);
+    tcase_add_test(tc, a_lost_host);
+    tcase_add_test(tc, hosts_with_one_text_share_a_line);
+    tcase_add_test(tc, texts_that_differ);
+    tcase_add_test(tc, hosts_and_ranks);
+    tcase_add_test(tc, names_of_hosts);
+    tcase_add_test(tc, many_different_troubles);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -96,6 +96,23 @@ START_TEST(test_miss_then_abort)
 }
 END_TEST
 
+/* A rank on another host, of a number that no local rank has. */
+START_TEST(test_lose_then_miss)
+{
+    struct segment_head *h = map_head(RANKS);
+    uint64_t word;
+
+    ck_assert_int_eq(segment_lose(h, RANKS, 99), 1);
+    ck_assert_int_eq(segment_miss(h, RANKS, 1), 0);
+    word = atomic_load(&h->abort_word);
+    ck_assert_uint_eq((uint32_t)word, 99 + 1);
+    ck_assert_uint_eq((uint32_t)(word >> 32), HVD_ECLOSED);
+    for (uint32_t i = 0; i < RANKS; i++)
+        ck_assert_uint_ge(atomic_load(&h->wake[i].word), 2);
+    munmap(h, segment_head_bytes(RANKS));
+}
+END_TEST
+
 START_TEST(test_abort_text_is_cut)
 {
     struct segment_head *h = map_head(1);
@@ -230,6 +247,7 @@ int main(void)
     tcase_add_test(c, test_init_and_check);
     tcase_add_test(c, test_abort_first_wins);
     tcase_add_test(c, test_miss_then_abort);
+    tcase_add_test(c, test_lose_then_miss);
     tcase_add_test(c, test_abort_text_is_cut);
     tcase_add_test(c, test_abort_from_threads);
     tcase_add_test(c, test_wake_reaches_another_process);

@@ -169,6 +169,29 @@ START_TEST(bounds)
 }
 END_TEST
 
+START_TEST(a_watch_sees_the_end)
+{
+    ask(0, 1, RDV_PUT, "s", "k", "x");
+    ck_assert_str_eq(wait_for(1, 2, "k", last_version), "");
+    ck_assert_str_eq(wait_for(1, 3, "other", 0), "");
+    ck_assert_str_eq(ask(0, 4, RDV_DELETE, "s", "k", NULL), "1/2!14 0/4= ");
+    ck_assert_uint_eq(rdv_store_waits(store), 1);
+}
+END_TEST
+
+/* What waits is kept, too. */
+START_TEST(waits_take_room)
+{
+    setup_with(1000, 1000);
+    for (uint32_t i = 0; i < 1000; i++)
+        wait_for(0, i, "k", 0);
+    ck_assert_uint_le(rdv_store_bytes(store), 1000);
+    ck_assert_uint_lt(rdv_store_waits(store), 50);
+    rdv_store_origin_gone(store, 0);
+    ck_assert_uint_eq(rdv_store_bytes(store), 0);
+}
+END_TEST
+
 /* ---- Fences ---- */
 
 /* values: of `count` ranks from `first` on. */
@@ -198,6 +221,8 @@ static const char *fence(int origin, uint32_t id, const char *scope,
 
 static const unsigned char odd[] = {0, 0, 0, 1, 0, 0, 0, 3};
 
+static uint64_t culprit;
+
 static void on_fence(void *arg, int origin, const struct rdv_reply *m)
 {
     struct rdv_record record;
@@ -205,6 +230,7 @@ static void on_fence(void *arg, int origin, const struct rdv_reply *m)
     size_t used = strlen(said);
 
     (void)arg;
+    culprit = m->version;
     used += (size_t)snprintf(said + used, sizeof(said) - used, "%d/%u%s",
                              origin, m->id, m->status ? "!" : "=");
     hb_reader_init(&r, m->value, m->len);
@@ -272,9 +298,9 @@ START_TEST(a_rank_that_is_gone_fails_its_fences)
 {
     fence(0, 1, "f", NULL, 0, 0, 2);
     said[0] = '\0';
-    rdv_store_rank_gone(store, 0, "rank 0 died");
+    rdv_store_rank_gone(store, 0, RDV_ALL_EPOCHS, "rank 0 died");
     ck_assert_str_eq(said, "");
-    rdv_store_rank_gone(store, 3, "rank 3 died");
+    rdv_store_rank_gone(store, 3, RDV_ALL_EPOCHS, "rank 3 died");
     ck_assert_str_eq(said, "0/1!7 ");
     ck_assert_str_eq(fence(0, 2, "g", NULL, 0, 0, 2), "0/2!7 ");
     ck_assert_str_eq(fence(0, 3, "h", odd, 2, 1, 1), "0/3!7 ");
@@ -290,6 +316,90 @@ START_TEST(a_cancelled_asker_leaves_its_values)
 }
 END_TEST
 
+/* Nobody is left waiting when there is no room for a value. */
+START_TEST(a_fence_without_room_fails_for_all)
+{
+    char big[900] = "";
+    struct hb_buf records = HB_BUF_INIT;
+    struct rdv_request m = {.id = 2, .op = RDV_FENCE, .scope = "f"};
+
+    fence(0, 1, "f", NULL, 0, 0, 2);
+    rdv_put_record(&records, 2, big, sizeof(big));
+    m.value = hb_buf_data(&records);
+    m.len = hb_buf_len(&records);
+    said[0] = '\0';
+    rdv_store_request(store, 1, &m);
+    ck_assert_str_eq(said, "");
+    ck_assert_str_eq(fence(2, 3, "f", NULL, 0, 3, 1), "0/1!2 1/2!2 2/3!2 ");
+    ck_assert_uint_eq(rdv_store_bytes(store), 0);
+    hb_buf_free(&records);
+}
+END_TEST
+
+START_TEST(fences_take_room)
+{
+    char scope[8];
+    int refused = 0;
+
+    for (uint32_t i = 0; i < 100; i++) {
+        snprintf(scope, sizeof(scope), "f%u", i);
+        refused += fence(0, i, scope, NULL, 0, 0, 1)[0] != '\0';
+    }
+    ck_assert_uint_le(rdv_store_bytes(store), 1000);
+    ck_assert_int_gt(refused, 90);
+}
+END_TEST
+
+/* A refused request takes nothing away from the others. */
+START_TEST(a_refusal_leaves_what_was_given)
+{
+    fence(0, 1, "f", NULL, 0, 0, 2);
+    rdv_store_origin_gone(store, 0);
+    ck_assert_str_eq(fence(1, 2, "f", NULL, 0, 0, 1), "1/2!5 ");
+    ck_assert_str_eq(fence(1, 3, "f", NULL, 0, 2, 2), "1/3=0<0>1<1>2<2>3<3> ");
+}
+END_TEST
+
+/* Not who went because of it. */
+START_TEST(who_is_gone_longest_is_the_culprit)
+{
+    rdv_store_rank_gone(store, 3, RDV_ALL_EPOCHS, "rank 3 died");
+    rdv_store_rank_gone(store, 2, RDV_ALL_EPOCHS, "rank 2 gave up");
+    ck_assert_str_eq(fence(0, 1, "f", NULL, 0, 0, 2), "0/1!7 ");
+    ck_assert_uint_eq(culprit, 3);
+}
+END_TEST
+
+/* It may come to those of a later epoch, and to those of none. */
+START_TEST(a_rank_that_left_an_epoch)
+{
+    struct rdv_request m = {.op = RDV_FENCE, .scope = "e"};
+    struct hb_buf records = HB_BUF_INIT;
+
+    rdv_put_record(&records, 0, "x", 1);
+    m.value = hb_buf_data(&records);
+    m.len = hb_buf_len(&records);
+    rdv_store_rank_gone(store, 3, 2, "rank 3 has left");
+    for (m.after = 0; m.after < 4; m.after++) {
+        m.id = (uint32_t)m.after;
+        m.scope[1] = (char)('0' + m.after);
+        said[0] = '\0';
+        rdv_store_request(store, 0, &m);
+        if (m.after == 1 || m.after == 2)
+            ck_assert_int_eq(said[3], '!');
+        else
+            ck_assert_str_eq(said, "");
+    }
+    rdv_store_rank_back(store, 3);
+    m.after = 1;
+    m.scope[1] = '1';
+    said[0] = '\0';
+    rdv_store_request(store, 0, &m);
+    ck_assert_str_eq(said, "");
+    hb_buf_free(&records);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("store");
@@ -302,6 +412,8 @@ int main(void)
     tcase_add_test(c, watch);
     tcase_add_test(c, cancelled_waits_get_nothing);
     tcase_add_test(c, bounds);
+    tcase_add_test(c, a_watch_sees_the_end);
+    tcase_add_test(c, waits_take_room);
     suite_add_tcase(s, c);
     tcase_add_checked_fixture(f, setup_fence, teardown);
     tcase_add_test(f, fence_gives_all_to_all);
@@ -309,6 +421,11 @@ int main(void)
     tcase_add_test(f, fences_that_cannot_be);
     tcase_add_test(f, a_rank_that_is_gone_fails_its_fences);
     tcase_add_test(f, a_cancelled_asker_leaves_its_values);
+    tcase_add_test(f, a_fence_without_room_fails_for_all);
+    tcase_add_test(f, fences_take_room);
+    tcase_add_test(f, a_refusal_leaves_what_was_given);
+    tcase_add_test(f, a_rank_that_left_an_epoch);
+    tcase_add_test(f, who_is_gone_longest_is_the_culprit);
     suite_add_tcase(s, f);
     return unit_run(s);
 }

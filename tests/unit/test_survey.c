@@ -28,7 +28,7 @@ static void say(struct hb_buf *frame)
     hb_buf_free(frame);
 }
 
-static void say_hello(const char *version)
+static void put_hello(struct hb_buf *frame, const char *version)
 {
     struct control_hello m = {.version = (char *)version,
                               .host = (char *)"h",
@@ -36,10 +36,8 @@ static void say_hello(const char *version)
                               .machine = (char *)"",
                               .pid = getpid(),
                               .cpus = 2};
-    struct hb_buf frame = HB_BUF_INIT;
 
-    control_encode_hello(&frame, &m);
-    say(&frame);
+    control_encode_hello(frame, &m);
 }
 
 /* Answers every question with itself. */
@@ -87,16 +85,17 @@ static int agent(const char *how)
     }
     if (strcmp(how, "dies") == 0)
         return 9;
-    say_hello(strcmp(how, "old") == 0 ? "0.0.0" : HVD_VERSION);
-    if (strcmp(how, "mute") == 0 || strcmp(how, "old") == 0) {
+    put_hello(&frame, strcmp(how, "old") == 0 ? "0.0.0" : HVD_VERSION);
+    /* In one write, so that it comes before any question. */
+    if (strcmp(how, "unasked") == 0)
+        frame_encode(&frame, CONTROL_ANSWER, "{}", 2);
+    say(&frame);
+    if (strcmp(how, "mute") == 0 || strcmp(how, "old") == 0 ||
+        strcmp(how, "unasked") == 0) {
         wait_for_end();
     } else if (strcmp(how, "garbage") == 0) {
         wait_for_question();
         dprintf(1, "this is not the protocol, not at all");
-        wait_for_end();
-    } else if (strcmp(how, "unasked") == 0) {
-        frame_encode(&frame, CONTROL_ANSWER, "{}", 2);
-        say(&frame);
         wait_for_end();
     } else if (strcmp(how, "array") == 0) {
         wait_for_question();

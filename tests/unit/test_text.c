@@ -96,11 +96,36 @@ START_TEST(test_nearest)
 }
 END_TEST
 
+START_TEST(test_make_utf8)
+{
+    static const char *const cases[][2] = {
+        {"plain", "plain"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\x80 \xff", "? ?"},
+        {"\xc3", "?"},
+        {"\xe2\x82", "??"},
+        {"\xc0\xaf", "??"},
+        {"\xed\xa0\x80", "???"},
+        {"\xf4\x90\x80\x80", "????"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char s[32];
+
+        strcpy(s, cases[i][0]);
+        hb_text_make_utf8(s);
+        ck_assert_str_eq(s, cases[i][1]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("text");
     TCase *c = tcase_create("text");
 
+    tcase_add_test(c, test_make_utf8);
     tcase_add_test(c, test_sanitize_every_byte);
     tcase_add_test(c, test_sanitize_c1_controls);
     tcase_add_test(c, test_trim_cut);

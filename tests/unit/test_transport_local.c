@@ -84,7 +84,10 @@ static struct transport_config config(const char *part)
         .log = &hush,
         .host = "here",
         .agent_path = self,
-        .events = {on_read, on_stderr, on_end, on_close},
+        .events = {.on_read = on_read,
+                   .on_stderr = on_stderr,
+                   .on_end = on_end,
+                   .on_close = on_close},
         .arg = &seen,
         .exit_wait_ms = 20000,
     };

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Signals to the agent itself: SIGCHLD, and those that ask it to end.  It
+ * reads them from a signalfd, for they are blocked.
+ */
+#include "lib/agent/agent_impl.h"
+
+#include "lib/agent/tree.h"
+
+#include "lib/base/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* hvdrun is told first: it must not blame the ranks for what follows. */
+static void quit(struct agent *a, const struct signalfd_siginfo *info)
+{
+    int guardian_died = getppid() != a->parent;
+    struct tree_proc sender;
+    char name[16];
+    char *why;
+
+    if (guardian_died)
+        why = hb_xasprintf("the agent's guardian (pid %d) was killed",
+                           (int)a->parent);
+    else if (tree_stat((pid_t)info->ssi_pid, &sender))
+        why = hb_xasprintf("the agent got %s from pid %u (%s)",
+                           cause_signal_name((int)info->ssi_signo, name),
+                           info->ssi_pid, sender.name);
+    else
+        why = hb_xasprintf("the agent got %s from pid %u",
+                           cause_signal_name((int)info->ssi_signo, name),
+                           info->ssi_pid);
+    if (!a->gone && a->state < AGENT_TERMINATING)
+        frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
+    hb_free(why);
+    agent_post(a, AGENT_KILL);
+}
+
+static void on_signal(uv_poll_t *poll, int status, int events)
+{
+    struct agent *a = poll->data;
+    struct signalfd_siginfo info;
+    int ended = 0;
+
+    (void)status;
+    (void)events;
+    while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            ended = 1;
+        else
+            quit(a, &info);
+    }
+    if (ended) {
+        agent_reap_orphans(a);
+        agent_check_empty(a);
+    }
+}
+
+int agent_watch_signals(struct agent *a, struct hb_error *err)
+{
+    sigset_t set;
+    int rc;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->signal_fd < 0)
+        return hb_error_sys(err, errno, "signalfd");
+    rc = uv_poll_init(a->config.loop, &a->signal_poll, a->signal_fd);
+    if (rc < 0) {
+        close(a->signal_fd);
+        return hb_error_sys(err, -rc, "signalfd");
+    }
+    a->signal_poll.data = a;
+    uv_poll_start(&a->signal_poll, UV_READABLE, on_signal);
+    return 0;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/transport/ssh2.h with a real sshd: keys, agents, passphrases. */
+#include "tests/unit/ssh_server.h"
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HOSTS = 8 };
+
+static struct ssh_server server;
+static struct ssh_client c;
+
+static void setup(void)
+{
+    server_start(&server, SERVER_SSHD, NULL);
+    ssh_client_init(&c, &server);
+}
+
+static void teardown(void)
+{
+    ssh_client_fini(&c);
+    server_stop(&server);
+}
+
+/* Another server, and a client for it. */
+static void restart(const char *line)
+{
+    teardown();
+    server_start(&server, SERVER_SSHD, line, NULL);
+    ssh_client_init(&c, &server);
+}
+
+static void add_identity(const char *name)
+{
+    hb_strv_add(&c.config.identities, ssh_file("%s", name));
+}
+
+/* ---- Key files ---- */
+
+START_TEST(kinds_of_keys)
+{
+    static const char *const names[] = {"ed25519", "ecdsa", "p521"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        ssh_client_identity(&c, names[i]);
+        expect_works(&c);
+    }
+}
+END_TEST
+
+/* No server takes the signatures that libssh2 1.10 makes with RSA keys. */
+START_TEST(rsa_keys)
+{
+    ssh_client_identity(&c, "rsa");
+    if (ssh_client_has_rsa())
+        expect_works(&c);
+    else
+        expect_fails(&c, HVD_EUNSUPPORTED, "the ssh-rsa key ");
+    /* another key will do, whatever comes first */
+    add_identity("ed25519");
+    expect_works(&c);
+}
+END_TEST
+
+START_TEST(an_rsa_key_is_left_to_ssh_after_others)
+{
+    ssh_client_identity(&c, "stranger");
+    add_identity("rsa");
+    if (!ssh_client_has_rsa())
+        expect_fails(&c, HVD_EUNSUPPORTED, "the ssh-rsa key ");
+}
+END_TEST
+
+START_TEST(keys_that_are_not_accepted)
+{
+    ssh_shell("mkdir -p home/.ssh && cp stranger home/.ssh/id_ed25519");
+    ssh_client_identity(&c, "home/.ssh/id_ed25519");
+    expect_fails(&c, HVD_EPERM,
+                 "ssh: no key was accepted (tried ~/.ssh/id_ed25519); add one "
+                 "with ssh-copy-id 127.0.0.1");
+    ssh_shell("rm -r home");
+}
+END_TEST
+
+START_TEST(no_key_at_all)
+{
+    ssh_client_identity(&c, "nothing_there");
+    expect_fails(&c, HVD_EPERM, "there is no key to log in with");
+    hb_strv_free(&c.config.identities);
+    expect_fails(&c, HVD_EPERM, "there is no key to log in with");
+}
+END_TEST
+
+START_TEST(files_that_are_no_keys)
+{
+    ssh_shell("cp ed25519 open_to_all && chmod 644 open_to_all && "
+              "echo nonsense >nonsense && mkdir -p directory");
+    ssh_client_identity(&c, "open_to_all");
+    expect_fails(&c, HVD_EPERM, "open_to_all can be read by others");
+    ssh_client_identity(&c, "nonsense");
+    expect_fails(&c, HVD_EPERM, "nonsense is no key");
+    ssh_client_identity(&c, "directory");
+    expect_fails(&c, HVD_EPERM, "directory is no key");
+    add_identity("ed25519");
+    expect_works(&c);
+    /* a damaged one: its public part is right */
+    ssh_shell("head -n -3 ed25519 >damaged; tail -n 1 ed25519 >>damaged; "
+              "chmod 600 damaged");
+    ssh_client_identity(&c, "damaged");
+    ssh_client_open(&c);
+    ssh_client_run(&c, until_end);
+    ck_assert_int_ne(c.why.status, 0);
+}
+END_TEST
+
+/* A certificate beside the key is what ssh would show. */
+START_TEST(a_certificate_is_left_to_ssh)
+{
+    ssh_shell("cp stranger with_cert; echo x >with_cert-cert.pub");
+    ssh_client_identity(&c, "with_cert");
+    expect_fails(&c, HVD_EUNSUPPORTED, "with_cert-cert.pub");
+    ssh_shell("cp ed25519 with_cert");
+    ssh_client_fini(&c);
+    ssh_client_init(&c, &server);
+    ssh_client_identity(&c, "with_cert");
+    expect_works(&c);
+}
+END_TEST
+
+/* ---- Passphrases ---- */
+
+START_TEST(a_passphrase_is_asked_once_for_all_hosts)
+{
+    static struct ssh_client others[HOSTS];
+
+    c.answer = LOCKED_PHRASE;
+    ssh_client_identity(&c, "locked");
+    ssh_client_open(&c);
+    for (int i = 0; i < HOSTS; i++) {
+        ssh_client_join(&others[i], &c);
+        ssh_client_open(&others[i]);
+    }
+    ssh_client_greet(&c);
+    for (int i = 0; i < HOSTS; i++) {
+        ssh_client_greet(&others[i]);
+        ssh_client_fini(&others[i]);
+    }
+    ck_assert_int_eq(c.asked, 1);
+}
+END_TEST
+
+START_TEST(a_wrong_passphrase_is_asked_again)
+{
+    c.answer = "wrong";
+    ssh_client_identity(&c, "locked");
+    expect_fails(&c, HVD_EPERM, "locked needs its passphrase");
+    ck_assert_int_eq(c.asked, 3);
+    expect_fails(&c, HVD_EPERM, "ssh-add"); /* no host asks again */
+    ck_assert_int_eq(c.asked, 3);
+}
+END_TEST
+
+START_TEST(nobody_to_be_asked)
+{
+    ssh_client_identity(&c, "locked");
+    expect_fails(&c, HVD_EPERM, "locked needs its passphrase");
+    ck_assert_int_eq(c.asked, 1);
+    add_identity("ed25519");
+    expect_works(&c);
+}
+END_TEST
+
+/* Whether the server would take the key is known before. */
+START_TEST(no_passphrase_is_asked_for_nothing)
+{
+    ssh_shell("ssh-keygen -q -t ed25519 -N secret -f locked_stranger");
+    ssh_client_identity(&c, "locked_stranger");
+    add_identity("ed25519");
+    expect_works(&c);
+    ck_assert_int_eq(c.asked, 0);
+}
+END_TEST
+
+START_TEST(a_passphrase_of_another_format)
+{
+    c.answer = LOCKED_PHRASE;
+    ssh_client_identity(&c, "locked_pem");
+    expect_works(&c);
+    expect_works(&c);
+    ck_assert_int_eq(c.asked, 1);
+    ssh_client_fini(&c);
+    ssh_client_init(&c, &server);
+    c.answer = "wrong";
+    ssh_client_identity(&c, "locked_pem");
+    expect_fails(&c, HVD_EPERM, "locked_pem cannot be read with that");
+}
+END_TEST
+
+/* In CI nobody sits at a terminal, and a test has none. */
+START_TEST(the_terminal_is_asked_when_there_is_one)
+{
+    c.options.ask = NULL;
+    ssh_client_identity(&c, "locked");
+    ck_assert_int_eq(setenv("CI", "1", 1), 0);
+    expect_fails(&c, HVD_EPERM, "needs its passphrase");
+    ck_assert_int_eq(unsetenv("CI"), 0);
+}
+END_TEST
+
+/* ---- Agents ---- */
+
+static void agent_start(void)
+{
+    ssh_shell("ssh-agent -a %s >agent.env", ssh_file("agent"));
+    ck_assert_ptr_null(c.config.agent);
+    c.config.agent = hb_xstrdup(ssh_file("agent"));
+}
+
+static void agent_stop(void)
+{
+    ssh_shell(". ./agent.env >/dev/null; kill $SSH_AGENT_PID; rm -f agent");
+}
+
+static void agent_add(const char *names)
+{
+    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q %s </dev/null", ssh_file("agent"),
+              names);
+}
+
+START_TEST(keys_of_the_agent)
+{
+    static const char *const names[] = {"ed25519", "ecdsa", "p521"};
+
+    agent_start();
+    hb_strv_free(&c.config.identities);
+    expect_fails(&c, HVD_EPERM, "there is no key to log in with");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        agent_add(names[i]);
+        expect_works(&c);
+        ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -D", ssh_file("agent"));
+    }
+    agent_add("rsa");
+    if (ssh_client_has_rsa())
+        expect_works(&c);
+    else
+        expect_fails(&c, HVD_EUNSUPPORTED, "the ssh-rsa key of the agent");
+    agent_add("stranger");
+    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -d rsa", ssh_file("agent"));
+    expect_fails(&c, HVD_EPERM, "no key was accepted (tried agent)");
+    agent_stop();
+}
+END_TEST
+
+/* With a key's public file in the configuration the agent's key is meant,
+ * and a passphrase is not needed. */
+START_TEST(keys_that_are_in_a_file_and_in_the_agent)
+{
+    agent_start();
+    ssh_shell("ssh-keygen -q -p -P '" LOCKED_PHRASE "' -N '' -f locked && "
+              "mv locked open && cp locked.pub open.pub");
+    agent_add("open stranger");
+    ssh_shell("ssh-keygen -q -p -N '" LOCKED_PHRASE "' -f open && "
+              "mv open locked");
+    c.config.identities_only = 1;
+    ssh_client_identity(&c, "locked");
+    expect_works(&c);
+    ck_assert_int_eq(c.asked, 0);
+    ssh_client_identity(&c, "locked.pub");
+    expect_works(&c);
+    ssh_client_identity(&c, "open"); /* only open.pub is there */
+    expect_works(&c);
+    ssh_client_identity(&c, "ecdsa.pub");
+    expect_fails(&c, HVD_EPERM, "there is no key to log in with");
+    agent_stop();
+}
+END_TEST
+
+/* More keys than a server takes: the files still get their turn. */
+START_TEST(an_agent_with_many_keys)
+{
+    agent_start();
+    ssh_shell("for i in 1 2 3 4 5 6 7 8; do ssh-keygen -q -t ed25519 -N '' "
+              "-f many$i; done");
+    agent_add("many1 many2 many3 many4 many5 many6 many7 many8");
+    expect_works(&c);
+    ssh_client_identity(&c, "stranger");
+    expect_fails(&c, HVD_EPERM, "no key was accepted (tried agent, /tmp/");
+    agent_stop();
+}
+END_TEST
+
+START_TEST(an_agent_that_is_not_there)
+{
+    c.config.agent = hb_xstrdup("/nonexistent/agent");
+    expect_works(&c);
+}
+END_TEST
+
+/* It may hang, as a forwarded one does: closing is heard all the same. */
+START_TEST(an_agent_that_hangs)
+{
+    ssh_shell("exec 3>&1; (ssh-agent -a %s >agent.env)", ssh_file("agent"));
+    c.config.agent = hb_xstrdup(ssh_file("agent"));
+    ssh_shell(". ./agent.env >/dev/null; kill -STOP $SSH_AGENT_PID");
+    c.close_at = "authenticating";
+    ssh_client_open(&c);
+    ssh_client_run(&c, until_close);
+    ssh_shell(". ./agent.env >/dev/null; kill -CONT $SSH_AGENT_PID");
+    agent_stop();
+}
+END_TEST
+
+/* ---- Servers ---- */
+
+START_TEST(a_server_that_takes_no_keys)
+{
+    restart("PubkeyAuthentication no");
+    expect_fails(&c, HVD_EPERM, "its sshd takes no key, only ");
+    ck_assert_int_eq(c.asked, 0);
+}
+END_TEST
+
+START_TEST(a_server_with_a_banner)
+{
+    ssh_write("banner.txt", 0600, "Authorized\nuse only\n");
+    teardown();
+    {
+        char line[256];
+
+        snprintf(line, sizeof(line), "Banner %s", ssh_file("banner.txt"));
+        server_start(&server, SERVER_SSHD, line, NULL);
+    }
+    ssh_client_init(&c, &server);
+    expect_works(&c);
+}
+END_TEST
+
+START_TEST(a_server_that_loses_patience)
+{
+    restart("MaxAuthTries 2");
+    ssh_shell("for i in 1 2 3; do ssh-keygen -q -t ed25519 -N '' -f patience$i;"
+              " done");
+    ssh_client_identity(&c, "patience1");
+    add_identity("patience2");
+    add_identity("patience3");
+    expect_fails(&c, HVD_EPERM, "closed the connection after ");
+}
+END_TEST
+
+START_TEST(a_server_without_sessions)
+{
+    restart("MaxSessions 0");
+    expect_fails(&c, HVD_EPERM, "refuses sessions");
+}
+END_TEST
+
+START_TEST(no_such_user)
+{
+    hb_free(c.config.user);
+    c.config.user = hb_xstrdup("nosuchuser");
+    expect_fails(&c, HVD_EPERM, "no key was accepted");
+}
+END_TEST
+
+int main(void)
+{
+    const char *missing = ssh_fixture_init();
+    Suite *s = suite_create("ssh2_auth");
+    TCase *t = tcase_create("all");
+    int rc;
+
+    if (*missing) {
+        printf("skipped: %s\n100%%: Checks: 1, Failures: 0, Errors: 0\n",
+               missing);
+        return 0;
+    }
+    suite_add_tcase(s, t);
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, kinds_of_keys);
+    tcase_add_test(t, rsa_keys);
+    tcase_add_test(t, an_rsa_key_is_left_to_ssh_after_others);
+    tcase_add_test(t, keys_that_are_not_accepted);
+    tcase_add_test(t, no_key_at_all);
+    tcase_add_test(t, files_that_are_no_keys);
+    tcase_add_test(t, a_certificate_is_left_to_ssh);
+    tcase_add_test(t, a_passphrase_is_asked_once_for_all_hosts);
+    tcase_add_test(t, a_wrong_passphrase_is_asked_again);
+    tcase_add_test(t, nobody_to_be_asked);
+    tcase_add_test(t, no_passphrase_is_asked_for_nothing);
+    tcase_add_test(t, a_passphrase_of_another_format);
+    tcase_add_test(t, the_terminal_is_asked_when_there_is_one);
+    tcase_add_test(t, keys_of_the_agent);
+    tcase_add_test(t, keys_that_are_in_a_file_and_in_the_agent);
+    tcase_add_test(t, an_agent_with_many_keys);
+    tcase_add_test(t, an_agent_that_is_not_there);
+    tcase_add_test(t, an_agent_that_hangs);
+    tcase_add_test(t, a_server_that_takes_no_keys);
+    tcase_add_test(t, a_server_with_a_banner);
+    tcase_add_test(t, a_server_that_loses_patience);
+    tcase_add_test(t, a_server_without_sessions);
+    tcase_add_test(t, no_such_user);
+    rc = unit_run(s);
+    ssh_fixture_fini();
+    return rc;
+}

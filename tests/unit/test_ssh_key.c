@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lib/transport/ssh_key.h and what it is made of; keys by ssh-keygen and
+ * openssl, where they are installed. */
+#include "lib/base/hvd_status.h"
+#include "lib/transport/aes.h"
+#include "lib/transport/bcrypt_pbkdf.h"
+#include "lib/transport/ssh_key.h"
+#include "lib/transport/ssh_pem.h"
+#include "tests/unit/unit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/hvd-key-XXXXXX";
+static int have_keygen;
+
+static const char *hex(const unsigned char *p, size_t len)
+{
+    static char text[256];
+
+    for (size_t i = 0; i < len; i++)
+        snprintf(text + 2 * i, 3, "%02x", p[i]);
+    return text;
+}
+
+static const char *path(const char *name)
+{
+    static char paths[4][64];
+    static unsigned next;
+    char *p = paths[next++ % 4];
+
+    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
+    return p;
+}
+
+/* What a command prints in the directory, "" when it fails. */
+static const char *shell(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+
+static const char *shell(const char *fmt, ...)
+{
+    static char out[8192];
+    char command[2048];
+    va_list ap;
+    FILE *f;
+    size_t n = (size_t)snprintf(command, sizeof(command), "cd %s && ", dir);
+
+    va_start(ap, fmt);
+    vsnprintf(command + n, sizeof(command) - n, fmt, ap);
+    va_end(ap);
+    f = popen(command, "r");
+    n = fread(out, 1, sizeof(out) - 1, f);
+    out[pclose(f) == 0 ? n : 0] = '\0';
+    return out;
+}
+
+/* ---- Ciphers ---- */
+
+/* NIST SP 800-38A, F.5.5, and a block that is cut. */
+START_TEST(aes_vectors)
+{
+    static const unsigned char key[AES256_KEY_BYTES] = {
+        0x60, 0x3d, 0xeb, 0x10, 0x15, 0xca, 0x71, 0xbe, 0x2b, 0x73, 0xae,
+        0xf0, 0x85, 0x7d, 0x77, 0x81, 0x1f, 0x35, 0x2c, 0x07, 0x3b, 0x61,
+        0x08, 0xd7, 0x2d, 0x98, 0x10, 0xa3, 0x09, 0x14, 0xdf, 0xf4};
+    static const unsigned char text[] = {
+        0x6b, 0xc1, 0xbe, 0xe2, 0x2e, 0x40, 0x9f, 0x96, 0xe9, 0x3d,
+        0x7e, 0x11, 0x73, 0x93, 0x17, 0x2a, 0xae, 0x2d, 0x8a, 0x57};
+    unsigned char counter[AES_BLOCK_BYTES], bytes[sizeof(text)];
+
+    for (int i = 0; i < AES_BLOCK_BYTES; i++)
+        counter[i] = (unsigned char)(0xf0 + i);
+    memcpy(bytes, text, sizeof(text));
+    aes256_ctr(key, counter, bytes, sizeof(bytes));
+    ck_assert_str_eq(hex(bytes, sizeof(bytes)),
+                     "601ec313775789a5b7a7f504bbf3d228f443e3ca");
+    aes256_ctr(key, counter, bytes, sizeof(bytes));
+    ck_assert_mem_eq(bytes, text, sizeof(text));
+    /* the counter's carry goes all the way */
+    memset(counter, 0xff, sizeof(counter));
+    memset(bytes, 0, sizeof(bytes));
+    aes256_ctr(key, counter, bytes, sizeof(bytes));
+    memset(counter, 0, sizeof(counter));
+    aes256_ctr(key, counter, bytes + AES_BLOCK_BYTES,
+               sizeof(bytes) - AES_BLOCK_BYTES);
+    ck_assert_str_eq(hex(bytes + AES_BLOCK_BYTES, 4), "00000000");
+}
+END_TEST
+
+/* The vector that other implementations use; 48 bytes are two blocks. */
+START_TEST(bcrypt_vectors)
+{
+    unsigned char key[48];
+
+    ck_assert_int_eq(bcrypt_pbkdf("password", 8, "salt", 4, 4, key, 32), 0);
+    ck_assert_str_eq(
+        hex(key, 32),
+        "5bbf0cc293587f1c3635555c27796598d47e579071bf427e9d8fbe842aba34d9");
+    ck_assert_int_eq(bcrypt_pbkdf("", 0, "salt", 4, 4, key, 32), -HVD_EINVAL);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "", 0, 4, key, 32), -HVD_EINVAL);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "s", 1, 0, key, 32), -HVD_EINVAL);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "s", 1, UINT32_MAX, key, 32),
+                     -HVD_EINVAL);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "s", 1, 1, key, 0), -HVD_EINVAL);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "s", 1, 1, key, 4096), -HVD_EINVAL);
+    hb_alloc_fail_after(0);
+    ck_assert_int_eq(bcrypt_pbkdf("p", 1, "s", 1, 1, key, 32), -HVD_ENOMEM);
+    hb_alloc_fail_after(-1);
+}
+END_TEST
+
+/* ---- Keys ---- */
+
+static const struct kind {
+    const char *name, *options, *type, *format;
+} kinds[] = {
+    {"ed25519", "-t ed25519", "ssh-ed25519", "OPENSSH"},
+    {"p256", "-t ecdsa", "ecdsa-sha2-nistp256", "EC"},
+    {"p384", "-t ecdsa -b 384", "ecdsa-sha2-nistp384", "EC"},
+    {"p521", "-t ecdsa -b 521", "ecdsa-sha2-nistp521", "EC"},
+    {"rsa", "-t rsa -b 2048", "ssh-rsa", "OPENSSH"},
+};
+
+/* The key can be used by others: ssh-keygen finds the same public one. */
+static void check_text(const struct ssh_key *k, const char *name)
+{
+    char want[2048], first[64];
+    FILE *f = fopen(path("text"), "w");
+
+    ck_assert_uint_eq(strlen(k->text), k->text_len);
+    fputs(k->text, f);
+    fclose(f);
+    chmod(path("text"), 0600);
+    snprintf(want, sizeof(want), "%s", shell("cut -d' ' -f1,2 %s.pub", name));
+    ck_assert_str_ne(want, "");
+    ck_assert_str_eq(shell("ssh-keygen -y -P '' -f text | cut -d' ' -f1,2"),
+                     want);
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(k->text, "\n"),
+             k->text);
+    unlink(path("text"));
+}
+
+START_TEST(openssh_keys)
+{
+    const struct kind *kind = &kinds[_i];
+    struct ssh_key k = SSH_KEY_INIT;
+    char begin[64];
+
+    if (!have_keygen)
+        return;
+    shell("ssh-keygen -q %s -N '' -f %s", kind->options, kind->name);
+    snprintf(begin, sizeof(begin), "-----BEGIN %s PRIVATE KEY-----\n",
+             kind->format);
+    ck_assert_int_eq(ssh_key_load(path(kind->name), &k), 0);
+    ck_assert_str_eq(k.type, kind->type);
+    ck_assert_int_eq(k.encrypted, 0);
+    ck_assert_ptr_nonnull(k.blob);
+    ck_assert_int_eq(strncmp(k.text, begin, strlen(begin)), 0);
+    check_text(&k, kind->name);
+    ck_assert_int_eq(ssh_key_decrypt(&k, "whatever"), 0);
+    ssh_key_free(&k);
+
+    shell("ssh-keygen -q -p -a 2 -N 'a b' -f %s", kind->name);
+    ck_assert_int_eq(ssh_key_load(path(kind->name), &k), 0);
+    ck_assert_int_eq(k.encrypted, 1);
+    ck_assert_str_eq(k.type, kind->type);
+    ck_assert_int_eq(ssh_key_decrypt(&k, "a"), -HVD_EPERM);
+    ck_assert_int_eq(ssh_key_decrypt(&k, ""), -HVD_EPERM);
+    ck_assert_int_eq(k.encrypted, 1);
+    ck_assert_int_eq(ssh_key_decrypt(&k, "a b"), 0);
+    ck_assert_int_eq(k.encrypted, 0);
+    ck_assert_int_eq(strncmp(k.text, begin, strlen(begin)), 0);
+    check_text(&k, kind->name);
+    ssh_key_free(&k);
+    ck_assert_ptr_null(k.text);
+}
+END_TEST
+
+START_TEST(ciphers_that_are_left_to_libssh2)
+{
+    struct ssh_key k = SSH_KEY_INIT;
+
+    if (!have_keygen)
+        return;
+    shell("ssh-keygen -q -t ed25519 -Z aes256-cbc -N secret -f cbc");
+    ck_assert_int_eq(ssh_key_load(path("cbc"), &k), 0);
+    ck_assert_int_eq(k.encrypted, 1);
+    ck_assert_int_eq(ssh_key_decrypt(&k, "secret"), -HVD_EUNSUPPORTED);
+    ck_assert_int_eq(k.encrypted, 1);
+    ssh_key_free(&k);
+}
+END_TEST
+
+START_TEST(other_formats)
+{
+    static const struct {
+        const char *command, *type;
+        int encrypted;
+    } cases[] = {
+        {"ssh-keygen -q -t rsa -b 2048 -m PEM -N ''", "ssh-rsa", 0},
+        {"ssh-keygen -q -t rsa -b 2048 -m PEM -N secret", "ssh-rsa", 1},
+        {"ssh-keygen -q -t rsa -b 2048 -m PKCS8 -N ''", "ssh-rsa", 0},
+        {"ssh-keygen -q -t rsa -b 2048 -m PKCS8 -N secret", "", 1},
+        {"ssh-keygen -q -t ecdsa -m PEM -N ''", "", 0},
+        {"ssh-keygen -q -t ecdsa -m PKCS8 -N ''", "ecdsa-sha2-nistp256", 0},
+        {"ssh-keygen -q -t ecdsa -b 521 -m PKCS8 -N ''", "ecdsa-sha2-nistp521",
+         0},
+    };
+
+    for (size_t i = 0; have_keygen && i < sizeof(cases) / sizeof(cases[0]);
+         i++) {
+        struct ssh_key k = SSH_KEY_INIT;
+
+        shell("rm -f x x.pub && %s -f x && mv x.pub y.pub", cases[i].command);
+        ck_assert_int_eq(ssh_key_load(path("x"), &k), 0);
+        ck_assert_str_eq(k.type, cases[i].type);
+        ck_assert_int_eq(k.encrypted, cases[i].encrypted);
+        ck_assert_ptr_null(k.blob);
+        ck_assert_ptr_nonnull(k.text);
+        if (k.encrypted)
+            ck_assert_int_eq(ssh_key_decrypt(&k, "secret"), -HVD_EUNSUPPORTED);
+        ssh_key_free(&k);
+        /* the public part lies beside it, or alone */
+        shell("mv y.pub x.pub");
+        ck_assert_int_eq(ssh_key_load(path("x"), &k), 0);
+        ck_assert_ptr_nonnull(k.blob);
+        ck_assert_str_ne(k.type, "");
+        ssh_key_free(&k);
+        shell("rm x");
+        ck_assert_int_eq(ssh_key_load(path("x"), &k), 0);
+        ck_assert_ptr_nonnull(k.blob);
+        ck_assert_ptr_null(k.text);
+        ssh_key_free(&k);
+    }
+}
+END_TEST
+
+START_TEST(files)
+{
+    struct ssh_key k = SSH_KEY_INIT;
+
+    ck_assert_int_eq(ssh_key_load("/nonexistent/key", &k), -HVD_ENOENT);
+    ck_assert_int_eq(ssh_key_load("/", &k), -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_load("/dev/null", &k), -HVD_EPROTO);
+    shell("head -c 70000 /dev/zero >big; echo rubbish >rubbish; mkfifo fifo");
+    ck_assert_int_eq(ssh_key_load(path("big"), &k), -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_load(path("rubbish"), &k), -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_load(path("fifo"), &k), -HVD_EPROTO);
+    ck_assert_ptr_null(k.blob);
+    if (!have_keygen)
+        return;
+    shell("ssh-keygen -q -t ed25519 -N '' -f open && chmod 640 open");
+    ck_assert_int_eq(ssh_key_load(path("open"), &k), -HVD_EPERM);
+    ck_assert_int_eq(ssh_key_load(path("open.pub"), &k), 0);
+    ck_assert_ptr_null(k.text);
+    ssh_key_free(&k);
+}
+END_TEST
+
+/* ---- Damage ---- */
+
+static char *slurp(const char *name, size_t *len)
+{
+    FILE *f = fopen(path(name), "r");
+    char *text = calloc(1, 8192);
+
+    ck_assert_ptr_nonnull(f);
+    *len = fread(text, 1, 8191, f);
+    fclose(f);
+    return text;
+}
+
+static int parse(const char *text, size_t len)
+{
+    struct ssh_key k = SSH_KEY_INIT;
+    int rc = ssh_key_parse(text, len, &k);
+
+    if (rc == 0 && k.encrypted)
+        rc = ssh_key_decrypt(&k, "a b");
+    ssh_key_free(&k);
+    return rc;
+}
+
+/* A file that is cut or changed anywhere: an error or a key, no harm. */
+START_TEST(damaged_keys)
+{
+    char *text;
+    size_t len;
+
+    if (!have_keygen)
+        return;
+    shell("ssh-keygen -q -t ecdsa -a 1 -N '' -f damage");
+    text = slurp("damage", &len);
+    ck_assert_int_eq(parse(text, len), 0);
+    for (size_t i = 0; i + 1 < len; i++)
+        parse(text, i);
+    for (size_t i = 0; i < len; i++) {
+        char was = text[i];
+
+        text[i] = was == 'A' ? 'B' : 'A';
+        parse(text, len);
+        text[i] = '\0';
+        parse(text, len);
+        text[i] = was;
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(sections_that_are_none)
+{
+    char *text;
+    size_t len;
+
+    ck_assert_int_eq(ssh_pem_write_ec("", 0, &text, &len), -HVD_EUNSUPPORTED);
+    ck_assert_int_eq(ssh_pem_write_ec("\0\0\0\1\0\0\0\1\0\0\0\13ssh-ed25519",
+                                      23, &text, &len),
+                     -HVD_EUNSUPPORTED);
+    ck_assert_int_eq(ssh_pem_write_ec("\0\0\0\1\0\0\0\1\0\0\0\14ecdsa-sha2-x",
+                                      24, &text, &len),
+                     -HVD_EPROTO);
+}
+END_TEST
+
+static int attempt(void *arg)
+{
+    size_t *len = arg;
+    struct ssh_key k = SSH_KEY_INIT;
+    int rc = ssh_key_parse((char *)(len + 1), *len, &k);
+
+    if (rc == 0)
+        rc = ssh_key_decrypt(&k, "a b");
+    ssh_key_free(&k);
+    return rc;
+}
+
+START_TEST(out_of_memory)
+{
+    size_t len, *both;
+    char *text;
+
+    if (!have_keygen)
+        return;
+    for (int i = 0; i < 2; i++) {
+        shell("rm -f memory; ssh-keygen -q -t %s -a 1 -N 'a b' -f memory",
+              i ? "ecdsa" : "ed25519");
+        text = slurp("memory", &len);
+        both = calloc(1, sizeof(len) + len);
+        *both = len;
+        memcpy(both + 1, text, len);
+        unit_fail_each(attempt, both);
+        free(text);
+        free(both);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("ssh_key");
+    TCase *t = tcase_create("all");
+    int rc;
+
+    suite_add_tcase(s, t);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, aes_vectors);
+    tcase_add_test(t, bcrypt_vectors);
+    tcase_add_loop_test(t, openssh_keys, 0,
+                        (int)(sizeof(kinds) / sizeof(kinds[0])));
+    tcase_add_test(t, ciphers_that_are_left_to_libssh2);
+    tcase_add_test(t, other_formats);
+    tcase_add_test(t, files);
+    tcase_add_test(t, damaged_keys);
+    tcase_add_test(t, sections_that_are_none);
+    tcase_add_test(t, out_of_memory);
+    if (!mkdtemp(dir))
+        return EXIT_FAILURE;
+    umask(077);
+    have_keygen = *shell("command -v ssh-keygen") != '\0';
+    rc = unit_run(s);
+    shell("rm -rf %s", dir);
+    return rc;
+}
