@@ -37,7 +37,7 @@ TRANSPORT_SRC := $(addprefix lib/transport/, \
 	openssh.c remote.c remote_config.c remote_host.c remote_open.c \
 	remote_proxy.c remote_stream.c rsh.c transport.c \
 	aes.c bcrypt_pbkdf.c known_hosts.c passphrase.c sha1.c ssh_agent.c \
-	ssh_config.c ssh_key.c ssh_pem.c)
+	ssh_config.c ssh_expand.c ssh_key.c ssh_pem.c)
 SSH2_SRC := $(addprefix lib/transport/, \
 	ssh2.c ssh2_auth.c ssh2_connect.c ssh2_hostkey.c ssh2_keys.c \
 	ssh2_session.c ssh2_task.c)

@@ -282,17 +282,22 @@ static void ssh2_poll(struct ssh2 *t)
     t->polled = events;
 }
 
-/* Reads, writes, and reads again, because a write may have received. */
+/* Either may receive what lets the other go on, and then the socket does
+ * not become readable again: until neither has moved anything. */
 static int transfer(struct ssh2 *t)
 {
-    int rc = read_streams(t);
+    struct ssh2_session *s = t->session;
+    size_t before;
+    int rc;
 
-    t->blocked = 0;
-    if (rc == 0 && !t->ended)
-        rc = write_stream(t);
-    if (rc >= 0)
+    do {
+        before = s->budget;
         rc = read_streams(t);
-    ssh2_session_flush(t->session);
+        t->blocked = 0;
+        if (rc == 0 && !t->ended)
+            rc = write_stream(t);
+    } while (rc > 0 || (rc == 0 && s->budget != before));
+    ssh2_session_flush(s);
     return rc;
 }
 

@@ -9,8 +9,8 @@
 #include "lib/transport/ssh_config.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/buf.h"
 #include "lib/base/env.h"
+#include "lib/transport/ssh_expand.h"
 
 #include <errno.h>
 #include <pwd.h>
@@ -394,80 +394,11 @@ static int read_text(struct ssh_config *c, const char *text, size_t len,
 
 /* ---- "~" and % ---- */
 
-struct tokens {
-    const struct ssh_config *c;
-    const struct ssh_user *u;
-};
-
-/* -HVD_ENOENT for a token that is not known here. */
-static int put_token(const struct tokens *t, char token, struct hb_buf *out)
-{
-    char name[256] = "";
-    const struct ssh_config *c = t->c;
-
-    switch (token) {
-    case '%':
-        return hb_buf_putc(out, '%');
-    case 'h':
-        return hb_buf_puts(out, c->hostname);
-    case 'n':
-        return hb_buf_puts(out, c->name);
-    case 'k':
-        return hb_buf_puts(out,
-                           c->host_key_alias ? c->host_key_alias : c->name);
-    case 'p':
-        return hb_buf_printf(out, "%d", c->port);
-    case 'r':
-        return hb_buf_puts(out, c->user);
-    case 'j':
-        return hb_buf_puts(out, c->proxy_jump ? c->proxy_jump : "");
-    case 'u':
-        return hb_buf_puts(out, t->u->name);
-    case 'd':
-        return hb_buf_puts(out, t->u->home);
-    case 'i':
-        return hb_buf_printf(out, "%u", (unsigned)getuid());
-    case 'l':
-    case 'L':
-        if (gethostname(name, sizeof(name) - 1) == 0 && token == 'L')
-            name[strcspn(name, ".")] = '\0';
-        return hb_buf_puts(out, name);
-    }
-    return -HVD_ENOENT;
-}
-
-/* 0, -HVD_ENOENT or -HVD_ENOMEM.  is_file: "~" is replaced, and ${NAME}
- * unknown. */
-static int expand(const struct tokens *t, char **value, int is_file)
-{
-    struct hb_buf out = HB_BUF_INIT;
-    const char *s = *value;
-    int rc = 0;
-
-    if (is_file && strstr(s, "${"))
-        return -HVD_ENOENT;
-    if (is_file && s[0] == '~' && (s[1] == '/' || !s[1])) {
-        rc = hb_buf_puts(&out, t->u->home);
-        s++;
-    } else if (is_file && s[0] == '~') {
-        rc = -HVD_ENOENT;
-    }
-    for (; rc == 0 && *s; s++)
-        rc = *s == '%' ? put_token(t, *++s, &out) : hb_buf_putc(&out, *s);
-    if (rc == 0)
-        rc = hb_buf_putc(&out, '\0');
-    if (rc == 0)
-        rc = set_string(value, hb_buf_data(&out));
-    hb_buf_free(&out);
-    return rc;
-}
-
 /* What cannot be replaced is left to ssh. */
 static int expand_or_leave(struct ssh_config *c, const struct ssh_user *u,
                            const char *what, char **value, int is_file)
 {
-    const struct tokens t = {c, u};
-    int rc = *value ? expand(&t, value, is_file) : 0;
+    int rc = *value ? ssh_expand(c, u, is_file, value) : 0;
 
     return rc == -HVD_ENOENT ? set_unsupported(c, what) : rc;
 }
