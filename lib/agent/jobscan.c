@@ -11,7 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANK_MAX = 65535, ANCESTORS_MAX = 4096 };
+enum {
+    RANK_MAX = 65535,
+    ANCESTORS_MAX = 4096,
+    KTHREADD = 2, /* the parent of all kernel threads */
+    EMPTY_LOOKS = 5,
+};
 
 /* What is known of one process of the walk. */
 struct mark {
@@ -63,15 +68,17 @@ static int is_id(const char *s)
            strspn(s, "0123456789abcdef") == JOBSCAN_ID_DIGITS;
 }
 
-static void read_mark(pid_t pid, struct mark *m)
+/* Whether there was anything. */
+static int read_environ(pid_t pid, struct mark *m)
 {
     FILE *f = open_file(pid, "environ");
     char *item = NULL;
     size_t size = 0;
     int64_t rank;
+    int some = 0;
 
-    m->rank = -1;
     while (f && getdelim(&item, &size, '\0', f) > 0) {
+        some = 1;
         if (strncmp(item, "HVD_JOB_ID=", 11) == 0 && is_id(item + 11))
             memcpy(m->id, item + 11, sizeof(m->id));
         else if (strncmp(item, "HVD_RANK=", 9) == 0 &&
@@ -81,7 +88,26 @@ static void read_mark(pid_t pid, struct mark *m)
     free(item);
     if (f)
         fclose(f);
-    m->mine = m->id[0] && is_mine(pid);
+    return some;
+}
+
+static int has_environ(const struct tree_proc *p)
+{
+    return p->state != 'Z' && p->pid != KTHREADD && p->ppid != KTHREADD;
+}
+
+/* In the middle of an exec there is nothing to be read. */
+static void read_mark(const struct tree_proc *p, struct mark *m)
+{
+    const struct timespec pause = {0, 1000000};
+
+    m->rank = -1;
+    for (int i = 0; i < EMPTY_LOOKS; i++) {
+        if (read_environ(p->pid, m) || !has_environ(p) || !is_mine(p->pid))
+            break;
+        nanosleep(&pause, NULL);
+    }
+    m->mine = m->id[0] && is_mine(p->pid);
     if (!m->mine)
         m->id[0] = '\0';
 }
@@ -235,7 +261,7 @@ int jobscan_read(struct jobscan *out)
         return rc;
     s.marks = hb_xcalloc(s.all.count + 1, sizeof(*s.marks));
     for (size_t i = 0; i < s.all.count; i++)
-        read_mark(s.all.procs[i].pid, &s.marks[i]);
+        read_mark(&s.all.procs[i], &s.marks[i]);
     assign(&s);
     for (size_t i = 0; i < s.all.count; i++)
         if (s.marks[i].job >= 0)

@@ -264,7 +264,9 @@ START_TEST(kill_leaves_others)
     json_t *one, *answer;
 
     make_id(other);
-    run_job(&peer, id, "sleep 1000", 1);
+    /* A process that is about to execute another has no environment. */
+    run_job(&peer, id, "echo x; sleep 1000; :", 1);
+    peer_until_output(&peer, 0, "x");
     one = end(other, 1000);
     ck_assert_int_eq(query_true(one, "found"), 0);
     json_decref(one);
