@@ -431,14 +431,16 @@ static void on_link_end(void *arg, const struct hb_error *err)
     agent_hang_up(arg);
 }
 
+/* What the pump reads now may be its last, and the report follows: both are
+ * queued again, and the next call tells that they have been written. */
 static void on_link_flushed(void *arg)
 {
     struct agent *a = arg;
 
-    if (a->pump_open)
-        pump_hold(&a->pump, 0);
     if (a->state == AGENT_REPORTING)
         agent_post(a, AGENT_FLUSHED);
+    else if (a->pump_open)
+        pump_hold(&a->pump, 0);
 }
 
 static void send_log(void *arg, enum hb_log_level level, const char *line)

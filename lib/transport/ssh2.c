@@ -234,7 +234,8 @@ static int read_streams(struct ssh2 *t)
     return 0;
 }
 
-/* 1: something was written. */
+/* 1: something was written.  After the end of the host's direction nothing
+ * is left but the end of ours. */
 static int write_stream(struct ssh2 *t)
 {
     struct ssh2_session *s = t->session;
@@ -294,7 +295,7 @@ static int transfer(struct ssh2 *t)
         before = s->budget;
         rc = read_streams(t);
         t->blocked = 0;
-        if (rc == 0 && !t->ended)
+        if (rc == 0)
             rc = write_stream(t);
     } while (rc > 0 || (rc == 0 && s->budget != before));
     ssh2_session_flush(s);

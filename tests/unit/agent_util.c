@@ -94,28 +94,54 @@ static void agent_path(char *path, size_t size)
     snprintf(path + strlen(path), size - strlen(path), "/bin/hvd-agent");
 }
 
-void peer_open(struct peer *p)
+/* With these as its 0 and 1. */
+static void start_agent(struct peer *p, int in, int out)
 {
     char path[PATH_MAX];
-    int fds[2];
 
-    memset(p, 0, sizeof(*p));
-    p->auto_ack = 1;
     agent_path(path, sizeof(path));
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds),
-                     0);
     p->guardian = fork();
     ck_assert_int_ge(p->guardian, 0);
     if (p->guardian == 0) {
-        dup2(fds[1], 0);
-        dup2(fds[1], 1);
+        dup2(in, 0);
+        dup2(out, 1);
         execl(path, path, (char *)NULL);
         _exit(127);
     }
     p->guardian_pidfd = (int)syscall(SYS_pidfd_open, p->guardian, 0u);
     ck_assert_int_ge(p->guardian_pidfd, 0);
+}
+
+static void open_socket(struct peer *p, int fds[2])
+{
+    memset(p, 0, sizeof(*p));
+    p->auto_ack = 1;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds),
+                     0);
+    p->fd = p->out_fd = fds[0];
+}
+
+void peer_open(struct peer *p)
+{
+    int fds[2];
+
+    open_socket(p, fds);
+    start_agent(p, fds[1], fds[1]);
     close(fds[1]);
-    p->fd = fds[0];
+    peer_until(p, CONTROL_HELLO);
+}
+
+void peer_open_narrow(struct peer *p)
+{
+    int in[2], out[2];
+
+    open_socket(p, in);
+    ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+    ck_assert_int_ge(fcntl(out[1], F_SETPIPE_SZ, PEER_NARROW_BYTES), 0);
+    start_agent(p, in[1], out[1]);
+    close(in[1]);
+    close(out[1]);
+    p->out_fd = out[0];
     peer_until(p, CONTROL_HELLO);
 }
 
@@ -124,6 +150,8 @@ int peer_close(struct peer *p)
     struct pollfd end = {p->guardian_pidfd, POLLIN, 0};
     int status;
 
+    if (p->out_fd != p->fd)
+        close(p->out_fd);
     if (p->fd >= 0)
         close(p->fd);
     ck_assert_int_eq(poll(&end, 1, PEER_WAIT_MS), 1);
@@ -318,13 +346,13 @@ int peer_next(struct peer *p)
     int rc, type;
 
     while ((rc = frame_decode(&p->in, FRAME_PAYLOAD_MAX, &f, &err)) == 0) {
-        struct pollfd ready = {p->fd, POLLIN, 0};
+        struct pollfd ready = {p->out_fd, POLLIN, 0};
         char chunk[65536];
         ssize_t n;
 
         ck_assert_msg(poll(&ready, 1, PEER_WAIT_MS) == 1,
                       "the agent is silent");
-        n = read(p->fd, chunk, sizeof(chunk));
+        n = read(p->out_fd, chunk, sizeof(chunk));
         if (n <= 0)
             return 0;
         hb_buf_append(&p->in, chunk, (size_t)n);

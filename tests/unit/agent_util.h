@@ -26,13 +26,18 @@ void fixture_close(struct fixture *f); /* removes all of it */
 
 /* ---- An agent at the other end of a socketpair ---- */
 
-enum { PEER_RANKS_MAX = 64, PEER_WAIT_MS = 30000 };
+enum {
+    PEER_RANKS_MAX = 64,
+    PEER_WAIT_MS = 30000,
+    PEER_NARROW_BYTES = 4096,
+};
 
 struct peer {
     pid_t guardian;
     int guardian_pidfd;
     pid_t agent; /* from HELLO */
     int fd;
+    int out_fd; /* what it says; fd, unless opened narrow */
     struct hb_buf in;
     int auto_ack; /* acknowledge output as it comes */
 
@@ -54,6 +59,9 @@ struct peer {
 
 /* Starts bin/hvd-agent of this build and takes its HELLO. */
 void peer_open(struct peer *p);
+/* Its stdout is a pipe of PEER_NARROW_BYTES: like one of sshd, it takes a
+ * little after every read, which a socket does not. */
+void peer_open_narrow(struct peer *p);
 /* Closes, waits for the guardian to exit; its status as a shell has it. */
 int peer_close(struct peer *p);
 

@@ -272,6 +272,31 @@ START_TEST(test_large_output_is_complete)
 }
 END_TEST
 
+static void setup_narrow(void)
+{
+    peer_setup();
+    peer_finish(1); /* hung up on */
+    peer_open_narrow(&peer);
+}
+
+/* The rank has ended, its last output is in its pipe, and what the agent
+ * holds leaves slowly: the end of the job waits for both.  The agent takes
+ * two chunks before it stops reading, and the pipe has room for the rest. */
+START_TEST(test_late_reader_misses_nothing)
+{
+    peer_run(&peer,
+             "trap 'exec dd if=/dev/zero bs=180000 count=1' USR1; echo up; "
+             "while :; do sleep 0.05; done",
+             1);
+    peer_until_output(&peer, 0, "up\n");
+    kill(peer.pids[0], SIGUSR1);
+    wait_gone(peer.pids[0]);
+    peer_until(&peer, CONTROL_DONE);
+    ck_assert_uint_eq(hb_buf_len(&peer.output[0][0]), 3 + 180000);
+    peer_finish(0);
+}
+END_TEST
+
 /* The tail is what the rank wrote last, though hvdrun has read nothing. */
 START_TEST(test_stderr_tail_is_not_held_back)
 {
@@ -399,11 +424,22 @@ static void add_streams(Suite *s)
     suite_add_tcase(s, t);
 }
 
+static void add_narrow(Suite *s)
+{
+    TCase *t = tcase_create("narrow");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, setup_narrow, peer_teardown);
+    tcase_add_test(t, test_late_reader_misses_nothing);
+    suite_add_tcase(s, t);
+}
+
 int main(void)
 {
     Suite *s = suite_create("agent_launch");
 
     add_launch(s);
     add_streams(s);
+    add_narrow(s);
     return unit_run(s);
 }

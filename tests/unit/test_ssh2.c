@@ -115,6 +115,23 @@ START_TEST(a_stream_that_ends_before_the_program)
 }
 END_TEST
 
+static int until_deaf(const struct ssh_client *client)
+{
+    return transport_write(client->t, "", 0) == -HVD_ECLOSED;
+}
+
+/* The same, but closed before that is told. */
+START_TEST(closed_before_the_end_is_told)
+{
+    ssh_client_open(&c);
+    ssh_client_write(&c, "exec cat >/dev/null 2>&1\n");
+    ssh_client_run(&c, until_deaf);
+    ssh_client_close(&c);
+    ck_assert_int_eq(c.ends, 0);
+    ck_assert_ptr_null(strstr(hb_buf_data(&c.logged), "did not end"));
+}
+END_TEST
+
 /* What is queued is sent, then the other side sees the end. */
 START_TEST(half_close)
 {
@@ -384,6 +401,7 @@ int main(void)
     tcase_add_test(t, over_a_given_socket);
     tcase_add_test(t, how_the_shell_ends);
     tcase_add_test(t, a_stream_that_ends_before_the_program);
+    tcase_add_test(t, closed_before_the_end_is_told);
     tcase_add_test(t, half_close);
     tcase_add_test(t, a_program_that_does_not_end);
     tcase_add_test(t, twenty_megabytes_both_ways);
