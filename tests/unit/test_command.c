@@ -182,14 +182,22 @@ END_TEST
 
 START_TEST(says_when_all_is_sent)
 {
+    char file[] = "/tmp/hvd-command-XXXXXX", script[128];
     size_t len = 4 << 20;
     char *bytes = calloc(1, len);
+    int fd = mkstemp(file);
 
     ck_assert_ptr_nonnull(bytes);
-    open_shell("wc -c");
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    /* It reads nothing before the file is gone. */
+    snprintf(script, sizeof(script),
+             "while [ -e %s ]; do sleep 0.01; done; wc -c", file);
+    open_shell(script);
     ck_assert_int_eq(transport_write(seen.t, bytes, len), 0);
     ck_assert_uint_gt(transport_write_queued(seen.t), 0);
     ck_assert_int_eq(seen.drains, 0);
+    ck_assert_int_eq(unlink(file), 0);
     while (seen.drains == 0)
         uv_run(&loop, UV_RUN_ONCE);
     ck_assert_int_eq(transport_write(seen.t, "x", 1), 0);
