@@ -157,6 +157,7 @@ test_attackers_other_user_cannot_signal() {
 
 # Jobs of two users on one host do not meet.
 test_attackers_two_users_of_one_host() {
+    need_nobody
     cluster_up 1
     start_on login one "$HVDRUN" -H n1:2 "$PROG/coll" sum 1000 300
     expect_exit 0 login "$HVDRUN" -H alice@n1:2 --no-tag-output \

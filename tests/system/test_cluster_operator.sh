@@ -40,6 +40,7 @@ test_cluster_ps_and_kill() {
 
 # One of root's is no business of alice's.
 test_cluster_kill_is_for_ones_own() {
+    need_nobody
     cluster_up 1
     start_job job n1
     expect_exit 0 as_alice n1 "$HVDRUN" ps
