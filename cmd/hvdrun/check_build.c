@@ -48,8 +48,10 @@ char *check_build_text(const char *program_dir)
         "../lib/libhvd.so.0", "../lib/libhvd.so", "../lib64/libhvd.so.0", NULL};
     static const char *const agents[] = {"hvd-agent", "../libexec/hvd-agent",
                                          "../libexec/hvd/hvd-agent", NULL};
+    static const char *const ssh2[] = {"../lib/hvd/transport-ssh2.so", NULL};
     char *library = find(program_dir, libraries);
     char *agent = find(program_dir, agents);
+    char *ssh = find(program_dir, ssh2);
     struct hb_buf out = HB_BUF_INIT;
     char *text;
 
@@ -62,15 +64,18 @@ char *check_build_text(const char *program_dir)
     put(&out, library != NULL, "libhvd", library ? library : "not found");
     hb_buf_puts(&out, "\nAvailable controllers:\n");
     put(&out, 1, "hvd-agent on this machine", NULL);
-    put(&out, 0, "ssh", "not in this version");
+    put(&out, ssh != NULL, "ssh, by libssh2",
+        ssh ? ssh : "transport-ssh2.so not found");
+    put(&out, 1, "ssh, by the openssh client", NULL);
     put(&out, 0, "MPI", "not in this version");
     hb_buf_puts(&out, "\nAvailable tensor operations:\n");
     put(&out, library != NULL, "native, shared memory", NULL);
-    put(&out, 0, "native, TCP", "not in this version");
+    put(&out, library != NULL, "native, TCP", NULL);
     put(&out, 0, "MPI", "not in this version");
     put(&out, 0, "NCCL", "not in this version");
     text = hb_buf_detach(&out);
     hb_free(library);
     hb_free(agent);
+    hb_free(ssh);
     return text ? text : hb_xstrdup("");
 }

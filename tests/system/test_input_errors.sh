@@ -283,7 +283,8 @@ test_help_version_check_build() {
     grep -Eq '[0-9]+\.[0-9]+\.[0-9]+' out
     expect_exit 0 "$HVDRUN" -v
     expect_exit 0 "$HVDRUN" --check-build
-    [ -s out ]
+    grep -q '\[X\] ssh, by libssh2: ' out
+    grep -q '\[X\] native, TCP' out
     [ ! -s err ]
     expect_exit 0 "$HVDRUN" -cb
 }

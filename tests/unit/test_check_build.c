@@ -69,6 +69,9 @@ START_TEST(nothing_there)
     ck_assert_ptr_nonnull(strstr(text, "[ ] libhvd: not found"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] hvd-agent: not found"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, shared memory"));
+    ck_assert_ptr_nonnull(strstr(text, "[ ] native, TCP"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "[ ] ssh, by libssh2: transport-ssh2.so not found"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] NCCL: not in this version"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] MPI: not in this version"));
     hb_free(text);
@@ -88,6 +91,7 @@ START_TEST(library_and_agent_are_found)
     line = hb_xasprintf("[X] hvd-agent: %s/bin/hvd-agent\n", real);
     ck_assert_ptr_nonnull(strstr(text, line));
     ck_assert_ptr_nonnull(strstr(text, "[X] native, shared memory"));
+    ck_assert_ptr_nonnull(strstr(text, "[X] native, TCP"));
     hb_free(line);
     hb_free(text);
     free(real);
