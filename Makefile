@@ -25,12 +25,13 @@ PKG_CONFIG ?= pkg-config
 # ---- Sources ----------------------------------------------------------
 
 BASE_SRC := $(addprefix lib/base/, \
-	alloc.c buf.c clock.c env.c error.c log.c netaddr.c strv.c text.c)
+	alloc.c buf.c clock.c env.c error.c log.c netaddr.c strv.c text.c trace_file.c)
 HOSTS_SRC := $(addprefix lib/hosts/, \
 	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
 	agent_hash.c control.c control_bytes.c control_json.c control_route.c \
-	frame.c query.c rendezvous.c segment.c worker.c worker_rdv.c)
+	frame.c query.c rendezvous.c segment.c worker.c worker_rdv.c \
+	control_stall.c status.c worker_stats.c)
 RENDEZVOUS_SRC := $(addprefix lib/rendezvous/, fence.c store.c)
 TRANSPORT_SRC := $(addprefix lib/transport/, \
 	agent_image.c bootstrap.c child.c command.c local.c localname.c \
@@ -49,7 +50,8 @@ AGENT_SRC := $(addprefix lib/agent/, \
 	agent.c beat.c cause.c cgroup.c cpus.c death.c endpoint.c \
 	endpoint_rdv.c \
 	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
-	pump.c rendezvous.c segment_fd.c signals.c spawn.c state.c tree.c)
+	pump.c rendezvous.c segment_fd.c signals.c spawn.c state.c tree.c \
+	stack.c stall.c trace.c)
 JOB_SRC := $(addprefix lib/job/, \
 	survey.c \
 	input.c job.c job_beat.c job_end.c job_frames.c job_host.c job_io.c \
@@ -57,7 +59,9 @@ JOB_SRC := $(addprefix lib/job/, \
 	report.c \
 	job_routes.c rendezvous.c route_choice.c route_filter.c routes.c \
 	routes_result.c \
-	state.c stdio.c worker_env.c)
+	state.c stdio.c worker_env.c \
+	job_stall.c stall.c stall_report.c \
+	job_trace.c stats_text.c timeline.c)
 HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	doctor.c doctor_checks.c doctor_net.c findings.c jobs.c jobs_text.c \
 	table.c tool.c \
@@ -66,14 +70,20 @@ HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
-	main.c data.c measure.c options.c)
-RUNTIME_SRC := $(addprefix runtime/core/, agent_client.c collective.c \
-		context.c engine.c hosts.c message.c request.c types.c) \
-	$(addprefix runtime/plane/, op.c self.c shm.c shm_allreduce.c \
-		shm_gather.c shm_wait.c reduce.c reduce_portable.c) \
-	$(addprefix runtime/plane/, hier.c hier_agree.c hier_gather.c \
-		hier_lanes.c map.c shm_scatter.c tcp.c tcp_auth.c \
-		tcp_exchange.c tcp_setup.c tcp_stream.c)
+	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
+RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
+		call.c collective.c context.c controller.c engine.c execute.c hosts.c \
+		join.c knobs.c memory.c message.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
+		types.c) \
+	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
+		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c \
+		arena.c reduce.c reduce_portable.c) \
+	$(addprefix runtime/plane/, hier.c hier_agree.c hier_alltoall.c \
+		hier_gather.c hier_lanes.c hier_rows.c hier_watch.c map.c tcp.c tcp_auth.c \
+		tcp_exchange.c tcp_head.c tcp_measure.c tcp_model.c \
+		tcp_setup.c tcp_steps.c tcp_stream.c)
+RUNTIME_SRC += $(addprefix runtime/trace/, timeline.c timeline_lanes.c \
+		timeline_text.c stats.c stall.c trace.c)
 # Reduction kernels for wider instruction sets; chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
@@ -88,16 +98,21 @@ UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
 	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun \
-	allreduce collectives engine failure hosts hosts_failure init map reduce bench \
-	tcp tcp_auth tcp_setup worker_rdv store rendezvous \
+	allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order bench \
+	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
 	route_filter routes routes_net \
+	adasum cast neutral \
 	alloc clock log text buf env error strv hostlist plan \
 	frame control control_launch worker segment hostfold findings jobs survey place query \
 	doctor
+UNIT_TESTS += timeline stats worker_stats job_timeline
+UNIT_TESTS += hier hosts_sets subset
+UNIT_TESTS += autotune tuner
+UNIT_TESTS += stall control_stall agent_stall trace_stall
 UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
-SYSTEM_PROGS := actor coll evil_agent poke pty rdv
-FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous
+SYSTEM_PROGS := actor coll evil_agent poke prop pty rdv stall
+FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous tcp
 
 # ---- Flags ------------------------------------------------------------
 
@@ -180,8 +195,12 @@ $(BUILD)/flags: FORCE
 .PHONY: FORCE
 FORCE:
 
+# A small operation is all calls of small functions.
+$(BUILD)/obj/runtime/%.o: OPT := $(OPT:-O2=-O3)
+
 # No fused multiply-add: every tier gives the same bits.
 $(BUILD)/obj/runtime/plane/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
+$(BUILD)/obj/runtime/core/adasum.o: FILE_CFLAGS = -ffp-contract=off
 $(BUILD)/obj/runtime/plane/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
 	-mavx2 -mf16c
 $(BUILD)/obj/runtime/plane/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \
@@ -279,7 +298,7 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 # Shared by tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c remote_util.c ssh_client.c ssh_server.c \
-	tcp_group.c values.c worker_client.c world.c world_hosts.c)
+	hier_world.c shm_group.c shm_member.c tcp_group.c thread_plane.c values.c worker_client.c world.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
@@ -297,18 +316,21 @@ $(BUILD)/tests/test_job $(BUILD)/tests/test_job_hosts: \
 # They drive the real one.
 $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_launch \
+		$(BUILD)/tests/test_agent_stall \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
+$(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
+	prop_job.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 		$(LIB)/libhvd.so $(call ar,protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
 		-Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group \
-		-L$(LIB) -lhvd $(JANSSON_LIBS)
+		-L$(LIB) -lhvd $(JANSSON_LIBS) -lm
 
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
@@ -318,7 +340,8 @@ FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
 	$(call obj,tests/fuzz/replay.c))
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(filter %.o,$(FUZZ_MAIN)) \
-		$(call ar,hvdrun job transport rendezvous agent hosts protocol base)
+		$(call ar,hvdrun job transport rendezvous agent hosts \
+			runtime protocol base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
@@ -354,15 +377,33 @@ check:
 check-fast:
 	+@$(RUN_TESTS) build unit fuzz
 
-# The peers of tests/bench, for whichever MPI is installed.
-MPI_PEERS := $(foreach mpi,openmpi mpich,\
-	$(if $(shell command -v mpicc.$(mpi)),$(BUILD)/bench/mpi_allreduce.$(mpi)))
-$(BUILD)/bench/mpi_allreduce.%: tests/bench/mpi_allreduce.c
+# What tests/bench measures beside: whichever peers are installed, and a probe
+# of the machine.  Only `make bench` builds them.
+BENCH_PEERS := $(BUILD)/bench/probe $(foreach mpi,openmpi mpich,\
+	$(if $(shell command -v mpicc.$(mpi)),$(BUILD)/bench/mpi_peer.$(mpi))) \
+	$(if $(wildcard /usr/include/gloo/allreduce.h),$(BUILD)/bench/gloo_peer)
+PEER_SRC := tests/bench/peer.c cmd/hvd-bench/resnet50.c
+PEER_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -O3 -g $(WARN)
+$(BUILD)/bench/probe: tests/bench/probe.c
 	@mkdir -p $(@D)
-	mpicc.$* -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) -o $@ $<
+	$(CC) $(PEER_CFLAGS) -march=native -o $@ $<
+$(BUILD)/bench/mpi_peer.%: tests/bench/mpi_peer.c $(PEER_SRC) \
+		tests/bench/peer.h
+	@mkdir -p $(@D)
+	mpicc.$* $(PEER_CFLAGS) -o $@ $(filter %.c,$^)
+$(BUILD)/bench/gloo_peer: tests/bench/gloo_peer.cc $(PEER_SRC) \
+		tests/bench/peer.h
+	@mkdir -p $(@D)
+	for f in $(PEER_SRC); do $(CC) $(PEER_CFLAGS) -c -o \
+		$(@D)/$$(basename $$f .c).o $$f || exit 1; done
+	$(CXX) -std=c++17 -I. -O3 -g -Wall -Wextra -o $@ $< \
+		$(patsubst %.c,$(@D)/%.o,$(notdir $(PEER_SRC))) -lgloo -pthread
 
-.PHONY: bench
-bench: all $(MPI_PEERS) $(BUILD)/tests/prog/rdv
+# BENCH=--quick for fewer and shorter jobs of the speed table.
+.PHONY: bench bench-speed
+bench-speed: all $(BENCH_PEERS)
+	BUILD='$(BUILD)' tests/bench/speed $(BENCH)
+bench: bench-speed $(BUILD)/tests/prog/rdv
 	BUILD='$(BUILD)' tests/bench/run
 	BUILD='$(BUILD)' tests/bench/launch
 	BUILD='$(BUILD)' tests/bench/cluster
@@ -463,6 +504,7 @@ help:
 	'make lint         layers, symbols, man pages, format, analysers' \
 	'make format       clang-format 14, in place' \
 	'make bench        the tables of README.md' \
+	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
 	'make uninstall    DESTDIR= PREFIX= as for install' \
 	'make compile_commands.json, clean'
 

@@ -24,17 +24,24 @@
  * says more.  A NULL buffer is allowed with count 0, and where a function
  * says so.  Counts are in elements and 64-bit throughout; 0 is a count.
  *
- * Order: all ranks issue the same collectives in the same order.  A rank
- * that differs in kind, name, count, dtype, op, root or scale makes that
- * operation fail with HVD_EMISMATCH on every rank; the message names two
- * ranks and both values, and later operations work.
+ * Order: each rank of a process set issues the same operations.  Those
+ * with a name may come in any order, and from any thread: what is carried
+ * out next is agreed on when it is not foreseen from what happened before,
+ * and a foreseen one costs no message.  The others, blocking calls among
+ * them, are matched by their order: the n-th without a name on one rank with
+ * the n-th on all.  Operations that match and differ in kind, count, dtype,
+ * op, root, scale, live_average or wire fail with HVD_EMISMATCH on every rank;
+ * the message names two ranks and both values, and later operations work.
  *
  * Failures that last: once a peer has died (HVD_EPEER) or has left
- * (HVD_ESHUTDOWN), or the agent is gone (HVD_ECLOSED), every operation
- * fails so until hvd_shutdown.  An operation that a peer had joined before
- * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.  A
- * connection between hosts that breaks, without the agents knowing of a
- * death, is HVD_EPEER too, after 2 s.
+ * (HVD_ESHUTDOWN), the agent is gone (HVD_ECLOSED), or hvdrun gives up a job
+ * in which ranks wait too long (HVD_ETIMEOUT), every operation fails so until
+ * hvd_shutdown.  An operation that a peer had joined before
+ * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.
+ * HVD_ENOMEM lasts when this rank had no memory for its part of an HVD_ADASUM
+ * or of a join, or to agree on what comes next; the others then get
+ * HVD_ESHUTDOWN.  A connection between hosts that breaks, without the agents
+ * knowing of a death, is HVD_EPEER too, after 2 s.
  *
  * Threads: every function may be called from any thread.  Collectives
  * belong between the return of hvd_init and the call of hvd_shutdown:
@@ -44,11 +51,12 @@
  * texts, names or sizes may be called at any time; hvd_wait and hvd_test
  * as long as there is a request, also after hvd_shutdown.
  *
- * Collectives of several threads are ordered as they enter the library, so
- * the threads of a rank must themselves agree on an order that is the same
- * on all ranks.  No function is async-signal-safe.  The library has no
- * thread, handler or output before hvd_init and after hvd_shutdown, and no
- * thread before the first _async call.
+ * Threads that issue operations without a name are ordered as they enter
+ * the library: they must themselves agree on an order that is the same on
+ * all ranks, or use names or process sets.  No function is async-signal-safe.
+ * The library has no thread, handler or output before hvd_init and after
+ * hvd_shutdown, and no thread before the first call that is _async, of a
+ * group, or hvd_join, except a timeline's.
  *
  * Fork: a child of an initialised process cannot use the library: it
  * looks uninitialised there, and hvd_init is HVD_EUNSUPPORTED.  The parent
@@ -86,10 +94,11 @@ enum hvd_dtype {
     HVD_BFLOAT16 = 10
 };
 
-/* Numbers as Horovod's; 2 is Adasum's there. */
+/* Numbers as Horovod's. */
 enum hvd_op {
     HVD_AVERAGE = 0, /* the sum divided by the number of ranks */
     HVD_SUM = 1,
+    HVD_ADASUM = 2, /* floats; see hvd_allreduce */
     HVD_MIN = 3,
     HVD_MAX = 4,
     HVD_PRODUCT = 5,
@@ -108,11 +117,26 @@ struct hvd_options {
     size_t size;
     double prescale;  /* factor on every input before a reduction */
     double postscale; /* factor on its result; both are finite */
+    int process_set;  /* 0: the world; see hvd_process_set_add */
+    int wire;         /* enum hvd_wire: how an allreduce of float32 or float64
+                         travels; ignored for other dtypes and HVD_ADASUM */
+    int live_average; /* 1: HVD_AVERAGE divides by the number of ranks that
+                         have not joined */
+    int priority;     /* of operations that are first seen together, those
+                         with a higher one are carried out first; -2^31 ..
+                         2^31-1 */
 };
 
 /* clang-format off */
-#define HVD_OPTIONS_INIT { sizeof(struct hvd_options), 1.0, 1.0 }
+#define HVD_OPTIONS_INIT { sizeof(struct hvd_options), 1.0, 1.0, 0, 0, 0, 0 }
 /* clang-format on */
+
+enum hvd_wire {
+    HVD_WIRE_FULL = 0,    /* as the dtype */
+    HVD_WIRE_FLOAT16 = 1, /* inputs, after prescale, are rounded to float16;
+                             results once more */
+    HVD_WIRE_BFLOAT16 = 2
+};
 
 typedef struct hvd_request hvd_request;
 
@@ -124,9 +148,10 @@ typedef struct hvd_request hvd_request;
  *
  * Returns 0, also when already initialised (and then does nothing); or the
  * negative of HVD_EINVAL (the HVD_ variables contradict each other or
- * hvdrun), HVD_ENOENT, HVD_ESYSTEM (no agent, no shared memory, no way to a
- * rank on another host), HVD_EPERM (the agent is another user's, or refuses
- * this rank), HVD_ETIMEOUT (the other ranks did not come within
+ * hvdrun, or one has no valid value), HVD_ENOENT, HVD_ESYSTEM (no agent, no
+ * shared memory, no way to a rank on another host, a file that a variable names
+ * cannot be opened), HVD_EPERM (that too; the agent is another user's, or
+ * refuses this rank), HVD_ETIMEOUT (the other ranks did not come within
  * HVD_START_TIMEOUT, 30 s by default), HVD_EPEER (a rank died meanwhile),
  * HVD_ECLOSED, HVD_EPROTO (the agent, or another release of libhvd on
  * another host), HVD_EUNSUPPORTED (more than 64 ranks on one host, hosts of
@@ -206,27 +231,31 @@ HVD_API int hvd_cross_size(void);
  * its own again; that the other ranks are done is not implied.
  *
  * Asynchronous form (_async): queues the operation and returns.
- *   name  in; at most 255 bytes, copied; NULL or "": none.  Compared
- *         between ranks.  A name must not be in flight already.
+ *   name  in; at most 255 bytes, copied; NULL or "": none.  A name must
+ *         not be in flight already in the same process set.
  *   req   out; a request on success, untouched on failure.  The caller
  *         owns it and ends it with hvd_wait, exactly once.
- * Both forms may be mixed; the order of issue counts, not of waiting.
+ * Both forms may be mixed.
  *
- * opts    in; NULL: defaults.  Scales other than 1 are for reductions.
+ * opts    in; NULL: defaults.  Scales other than 1 are HVD_EINVAL but for
+ *         reductions; live_average changes nothing but reductions, wire
+ *         nothing but allreduce.
  *
  * Statuses of the blocking form, and of hvd_wait for the other:
  *   0; or the negative of HVD_ENOTINIT; HVD_EINVAL (an argument, named in
- *   the message); HVD_EUNSUPPORTED (an option); HVD_EMISMATCH (the buffers
- *   are as they were); HVD_EPEER, HVD_ESHUTDOWN, HVD_ECLOSED (the receive
- *   buffer's contents are undefined).
+ *   the message); HVD_EUNSUPPORTED (an option); HVD_ENOSET; HVD_ENOTMEMBER;
+ *   HVD_EMISMATCH (the buffers are as they were); HVD_EPEER, HVD_ESHUTDOWN,
+ *   HVD_ECLOSED, HVD_ETIMEOUT (the receive buffer's contents are
+ *   undefined); HVD_ENOMEM.
  * Statuses of the asynchronous form itself:
  *   0; or the negative of HVD_ENOTINIT, HVD_EINVAL, HVD_EUNSUPPORTED,
- *   HVD_EDUPNAME, HVD_ESHUTDOWN, HVD_ENOMEM, HVD_ESYSTEM (no thread).
- *   Then nothing was queued.
+ *   HVD_ENOSET, HVD_ENOTMEMBER, HVD_EDUPNAME, HVD_ESHUTDOWN, HVD_ENOMEM,
+ *   HVD_ESYSTEM (no thread).  Then nothing was queued.
  *
- * Order: all ranks issue the same operations in the same order.
- * Threads: any.  The blocking form allocates nothing; it spins briefly,
- * then yields, then sleeps.
+ * Order: at the top of this file.
+ * Threads: any.  The blocking form, but of a group or a join, allocates
+ * nothing once what it does was done before; it spins briefly, then yields,
+ * then sleeps.
  */
 
 /*
@@ -243,16 +272,23 @@ HVD_API int hvd_cross_size(void);
  * result = reduce(input * prescale) * postscale, and divided by the number
  * of ranks for HVD_AVERAGE.  float16 and bfloat16 are accumulated in
  * float32 and rounded to nearest even, once on one host; on several, the
- * sum of each host and what goes on to the next is.  Integers wrap; scaled ones
- * go through double and truncate toward zero; an average of integers
- * truncates toward zero.  Bool: sum and max are or, product and min are
- * and; results are 0 or 1.  A NaN in any input of a float min or max gives
- * NaN.  Operands are taken in rank order on each host, and in an order of
- * the hosts that depends on count and dtype only: all ranks get the same
- * bits.  The same ranks on other hosts may get others.
+ * sum of each host and what goes on to the next is.  Integers wrap; inputs and
+ * results that are scaled go through double, truncate toward zero and saturate;
+ * an average of integers truncates toward zero.  Bool: sum and max are or,
+ * product and min are and; results are 0 or 1; nothing is scaled.  A NaN in any
+ * input of a float min or max gives NaN.  Operands are taken in rank order on
+ * each host, and in an order of the hosts that depends on count and dtype only:
+ * all ranks get the same bits.  The same ranks on other hosts may get others.
+ *
+ * HVD_ADASUM (float16, bfloat16, float32, float64) combines the vectors a
+ * and b of two ranks to (1 - a.b / 2a.a) a + (1 - a.b / 2b.b) b, those
+ * results again by two, and so on; a rank left over in a level goes to the
+ * next as it is.  Dot products are over a tensor, of a group over each of
+ * its tensors, and in double.
  *
  * Statuses, order, threads: above.
- * Source: MPI_Allreduce (MPI 4.0, 6.9.6); scales as in Horovod.
+ * Source: MPI_Allreduce (MPI 4.0, 6.9.6); scales as in Horovod; Maleki et
+ * al., Scaling Distributed Training with Adaptive Summation (MLSys 2021).
  */
 HVD_API int hvd_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                           enum hvd_dtype dtype, enum hvd_op op,
@@ -271,7 +307,7 @@ HVD_API int hvd_allreduce_async(const char *name, const void *sendbuf,
  *   recvbuf  out; count elements of dtype, on root too; may be sendbuf
  *   count    the same on all ranks
  *   dtype    the same on all ranks
- *   root     a rank, 0 .. size - 1, the same on all ranks
+ *   root     a rank of the world, in the process set; the same on all ranks
  *
  * Statuses, order, threads: above.
  * Source: ncclBroadcast; MPI_Bcast (MPI 4.0, 6.4).
@@ -289,8 +325,7 @@ HVD_API int hvd_broadcast_async(const char *name, const void *sendbuf,
  * Gathers every rank's elements, in rank order, on every rank; ranks may
  * contribute different counts.
  *
- *   sendbuf    in; sendcount elements of dtype; may lie anywhere in
- *              recvbuf
+ *   sendbuf    in; sendcount elements of dtype; may overlap recvbuf
  *   sendcount  this rank's; ranks may differ, 0 is allowed
  *   recvbuf    out; the elements of rank 0, of rank 1, ...  NULL with
  *              recvcap 0 asks for the counts only
@@ -326,6 +361,136 @@ HVD_API int hvd_barrier(const struct hvd_options *opts);
 HVD_API int hvd_barrier_async(const char *name, const struct hvd_options *opts,
                               hvd_request **req);
 
+/*
+ * Splits every rank's elements and sends the j-th split to rank j, which
+ * gets the splits of rank 0, of rank 1, ... in order.
+ *
+ *   sendbuf    in; the sum of sendcounts elements of dtype
+ *   sendcounts in; one entry per rank of the set; 0 is allowed.  NULL:
+ *              count / size each, and count must divide evenly (HVD_EINVAL)
+ *   count      in; elements in sendbuf; with sendcounts, at least their sum,
+ *              and what is beyond it is not sent
+ *   recvbuf    out; must not overlap sendbuf.  NULL with recvcap 0 asks for
+ *              the counts only
+ *   recvcap    room in recvbuf, in elements; ranks may differ
+ *   recvcounts out; one entry per rank: what each one sent here; or NULL;
+ *              lent to the library as the buffers are (sendcounts is copied)
+ *   dtype      the same on all ranks
+ *
+ * A rank whose recvcap is too small gets HVD_EINVAL alone, as in
+ * hvd_allgather.
+ *
+ * Statuses, order, threads: above.
+ * Source: MPI_Alltoallv (MPI 4.0, 6.8); Horovod's alltoall.
+ */
+HVD_API int hvd_alltoall(const void *sendbuf, const size_t *sendcounts,
+                         size_t count, void *recvbuf, size_t recvcap,
+                         size_t *recvcounts, enum hvd_dtype dtype,
+                         const struct hvd_options *opts);
+HVD_API int hvd_alltoall_async(const char *name, const void *sendbuf,
+                               const size_t *sendcounts, size_t count,
+                               void *recvbuf, size_t recvcap,
+                               size_t *recvcounts, enum hvd_dtype dtype,
+                               const struct hvd_options *opts,
+                               hvd_request **req);
+
+/*
+ * Reduces `rows` rows of `row_elems` elements over all ranks; each rank gets
+ * its rows of the result: rows / size, the first (rows mod size) ranks one
+ * more.
+ *
+ *   sendbuf    in; rows * row_elems elements of dtype
+ *   recvbuf    out; hvd_reducescatter_rows(rows, set) * row_elems elements;
+ *              must not overlap sendbuf
+ *   rows, row_elems  the same on all ranks; row_elems at least 1
+ *   dtype, op, opts  as in hvd_allreduce; HVD_ADASUM is HVD_EINVAL
+ *
+ * Statuses, order, threads: above.
+ * Source: MPI_Reduce_scatter (MPI 4.0, 6.10); Horovod's reducescatter.
+ */
+HVD_API int hvd_reducescatter(const void *sendbuf, void *recvbuf, size_t rows,
+                              size_t row_elems, enum hvd_dtype dtype,
+                              enum hvd_op op, const struct hvd_options *opts);
+HVD_API int hvd_reducescatter_async(const char *name, const void *sendbuf,
+                                    void *recvbuf, size_t rows,
+                                    size_t row_elems, enum hvd_dtype dtype,
+                                    enum hvd_op op,
+                                    const struct hvd_options *opts,
+                                    hvd_request **req);
+/* The rows that this rank gets; 0 if it is not in the set.
+ * Order: none.  Threads: any; never blocks. */
+HVD_API size_t hvd_reducescatter_rows(size_t rows, int process_set);
+
+/*
+ * Groups: n operations of one kind that start together and complete as one.
+ * Each array has n entries, read during the call; the rest is as in the
+ * call for one.  A group is never split and never merged with others, so
+ * the same calls give the same bits from run to run.
+ *
+ *   n            at least 1, the same on all ranks, as is each count that has
+ *                to be the same in the call for one
+ *   recvcounts   n times size entries, or NULL
+ *
+ * Statuses: those of the call for one; the first failure of a member is the
+ * group's.
+ * Order, threads: above.
+ * Source: Horovod's grouped_allreduce, grouped_allgather,
+ * grouped_reducescatter.
+ */
+HVD_API int hvd_grouped_allreduce(size_t n, const void *const *sendbufs,
+                                  void *const *recvbufs, const size_t *counts,
+                                  enum hvd_dtype dtype, enum hvd_op op,
+                                  const struct hvd_options *opts);
+HVD_API int hvd_grouped_allreduce_async(
+    const char *name, size_t n, const void *const *sendbufs,
+    void *const *recvbufs, const size_t *counts, enum hvd_dtype dtype,
+    enum hvd_op op, const struct hvd_options *opts, hvd_request **req);
+HVD_API int hvd_grouped_allgather(size_t n, const void *const *sendbufs,
+                                  const size_t *sendcounts,
+                                  void *const *recvbufs, const size_t *recvcaps,
+                                  size_t *recvcounts, enum hvd_dtype dtype,
+                                  const struct hvd_options *opts);
+HVD_API int hvd_grouped_allgather_async(
+    const char *name, size_t n, const void *const *sendbufs,
+    const size_t *sendcounts, void *const *recvbufs, const size_t *recvcaps,
+    size_t *recvcounts, enum hvd_dtype dtype, const struct hvd_options *opts,
+    hvd_request **req);
+HVD_API int hvd_grouped_reducescatter(size_t n, const void *const *sendbufs,
+                                      void *const *recvbufs, const size_t *rows,
+                                      const size_t *row_elems,
+                                      enum hvd_dtype dtype, enum hvd_op op,
+                                      const struct hvd_options *opts);
+HVD_API int hvd_grouped_reducescatter_async(
+    const char *name, size_t n, const void *const *sendbufs,
+    void *const *recvbufs, const size_t *rows, const size_t *row_elems,
+    enum hvd_dtype dtype, enum hvd_op op, const struct hvd_options *opts,
+    hvd_request **req);
+
+/*
+ * Says that this rank has no more data, and helps the others until all ranks
+ * of the set have said so.
+ *
+ *   last_rank  out; the rank (of the world) that joined last, the highest of
+ *              those that did together; may be NULL; lent to the library
+ *   opts       process_set
+ *
+ * Meanwhile the other ranks' operations go on without this one: it gives
+ * nothing to an allgather or alltoall, and what changes nothing to a
+ * reduction (a Min, Max or Product of the others is theirs alone;
+ * HVD_AVERAGE divides by the size of the set, or see live_average).  It must
+ * have nothing in flight in that set (HVD_EINVAL), and issues nothing there
+ * until the join is done.  A broadcast from a joined root is HVD_EINVAL for
+ * the others, and so is making or removing a process set while a rank has
+ * joined in the world.
+ *
+ * Statuses, order, threads: above; HVD_ENOMEM: no memory for a contribution,
+ * on this rank; the others then get HVD_ESHUTDOWN.
+ * Source: Horovod's join.
+ */
+HVD_API int hvd_join(int *last_rank, const struct hvd_options *opts);
+HVD_API int hvd_join_async(int *last_rank, const struct hvd_options *opts,
+                           hvd_request **req);
+
 /* ---- Requests ------------------------------------------------------ */
 
 /*
@@ -358,6 +523,167 @@ HVD_API int hvd_wait(hvd_request *req);
  * poll, which does not.
  */
 HVD_API int hvd_test(hvd_request *req, int *done);
+
+/* ---- Process sets --------------------------------------------------- */
+
+/*
+ * A process set is some of the world's ranks; operations with its number in
+ * their options concern its members only.  Number 0 is the world.  Sets may
+ * overlap; operations of different sets are not ordered with each other, and
+ * those of disjoint sets run at the same time.  A rank's place in a set is
+ * the place of its world rank among the members'.
+ */
+
+enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 32 }; /* the world included */
+
+/*
+ * Makes a process set.
+ *
+ *   ranks  in; count distinct world ranks, any order
+ *   count  1 .. hvd_size()
+ *   set    out; its number, the same on all ranks; numbers of removed sets
+ *          are used again
+ *
+ * Returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (ranks or set, here
+ * or on another rank; a set with the same members; too many sets; a rank has
+ * joined), HVD_EMISMATCH (ranks disagree on the members; the message names
+ * two), HVD_EPEER, HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM,
+ * HVD_ENOMEM.  On failure there is no set, on any rank.
+ * Order: all ranks of the world, members or not, call it as one of the
+ * world's operations.  Threads: any; blocks.
+ * Source: Horovod's add_process_set.
+ */
+HVD_API int hvd_process_set_add(const int *ranks, size_t count, int *set);
+
+/*
+ * Removes a process set.  Operations in flight in it complete with
+ * HVD_ENOSET, and so do later ones.  The world cannot be removed
+ * (HVD_EINVAL).
+ *
+ * Returns 0, HVD_ENOSET, or as hvd_process_set_add.  Order and threads too.
+ * Source: Horovod's remove_process_set.
+ */
+HVD_API int hvd_process_set_remove(int set);
+
+/*
+ * This rank's place in a set, the number of its members, and their world
+ * ranks in ascending order (as many as fit into cap entries).
+ *
+ * Each returns the value (ranks: the number of members), or the negative of
+ * HVD_ENOTINIT, HVD_ENOSET, and HVD_ENOTMEMBER for the place of a rank that
+ * is none.
+ * Order: none.  Threads: any; never blocks.
+ */
+HVD_API int hvd_process_set_rank(int set);
+HVD_API int hvd_process_set_size(int set);
+HVD_API int hvd_process_set_ranks(int set, int *ranks, size_t cap);
+
+/* The numbers of all sets, ascending, as many as fit into cap entries:
+ * returns how many sets there are, or -HVD_ENOTINIT.
+ * Order: none.  Threads: any; never blocks. */
+HVD_API int hvd_process_sets(int *sets, size_t cap);
+
+/*
+ * hvd_init, and then hvd_process_set_add for each of n sets of ranks, which
+ * get the numbers 1 .. n.
+ *
+ *   ranks   in; n arrays of world ranks, the same on all ranks
+ *   counts  in; n entries; n is the same on all ranks
+ *
+ * Returns as both; on failure the library is not initialised.  -HVD_EINVAL
+ * when it was before.
+ * Order, threads: as hvd_init.
+ * Source: Horovod's init(process_sets=[...]).
+ */
+HVD_API int hvd_init_sets(const int *const *ranks, const size_t *counts,
+                          size_t n);
+
+/* ---- Memory --------------------------------------------------------- */
+
+/*
+ * Memory that operations inside one host use without copying it.
+ *
+ *   bytes  at least 1; aligned to 4096
+ *   p      out; zeroed memory
+ *
+ * Any buffer of any call may lie in it; that is faster and otherwise changes
+ * nothing.  It belongs to the caller until hvd_free or hvd_shutdown, after
+ * which it must not be touched; hvd_free while an operation uses it is a
+ * mistake that is not detected.  Where ranks share no memory it is ordinary
+ * memory.  Where they do, a buffer in it of an operation that failed with an
+ * error that lasts may still change until hvd_shutdown, and a forked child
+ * writes to the same memory, not to a copy.
+ *
+ * hvd_alloc returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL,
+ * HVD_ENOMEM (also: more than HVD_ALLOC_BYTES in all).  hvd_free takes NULL,
+ * and is HVD_EINVAL for what hvd_alloc did not return; HVD_ENOTINIT too.
+ * Order: none, ranks need not do the same.  Threads: any.
+ * Source: ncclMemAlloc; MPI_Alloc_mem (MPI 4.0, 9.2).
+ */
+HVD_API int hvd_alloc(size_t bytes, void **p);
+HVD_API int hvd_free(void *p);
+
+/* ---- Watching -------------------------------------------------------- */
+
+/*
+ * Starts and stops a timeline: a Chrome trace (JSON array) of what the
+ * library does, valid at any moment; chrome://tracing and Perfetto open it.
+ *
+ *   path   in; the file of this rank; replaced if it exists
+ *   flags  HVD_TIMELINE_CYCLES: marks each operation's start on all lanes
+ *
+ * HVD_TIMELINE in the environment starts one at hvd_init, with ".RANK" before
+ * the last dot or at the end of the name; hvd_shutdown stops it.
+ * Start returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (path NULL or
+ * empty, unknown flags, one is running), HVD_ESYSTEM, HVD_ENOMEM; stop 0,
+ * also when none runs, or -HVD_ENOTINIT, -HVD_ESYSTEM (the file is not
+ * complete: disk full).
+ * Order: none.  Threads: any; does not wait for peers.
+ * Source: Horovod's start_timeline; the Trace Event Format.
+ */
+enum { HVD_TIMELINE_CYCLES = 1 };
+HVD_API int hvd_timeline_start(const char *path, unsigned flags);
+HVD_API int hvd_timeline_stop(void);
+
+/* What hvd_stats counts of a kind and size class. */
+struct hvd_stats_row {
+    uint64_t count;   /* requests */
+    uint64_t bytes;   /* of their inputs */
+    uint64_t time_ns; /* from issue to completion */
+    uint64_t wait_ns; /* of that, until all ranks had issued it */
+};
+
+enum {
+    HVD_STATS_KINDS = 6,   /* allreduce, broadcast, allgather, barrier,
+                              alltoall, reducescatter */
+    HVD_STATS_CLASSES = 8, /* bytes below 64, 1 Ki, 16 Ki, 256 Ki, 4 Mi,
+                              64 Mi, 1 Gi, and above */
+};
+
+struct hvd_stats {
+    size_t size; /* set by the caller: sizeof(struct hvd_stats) */
+    struct hvd_stats_row rows[HVD_STATS_KINDS][HVD_STATS_CLASSES];
+    uint64_t operations;   /* carried out by planes */
+    uint64_t fused;        /* requests that were fused with others */
+    uint64_t learned;      /* operations that began as foreseen, without any
+                              message to agree on them */
+    uint64_t guessed;      /* that began in the order of issue */
+    uint64_t cuts;         /* begun again with fewer requests */
+    uint64_t negotiations; /* ranks exchanged what they wait for */
+    uint64_t errors;       /* requests that failed */
+};
+
+/*
+ * What this rank has done since hvd_init, in all process sets.
+ *
+ *   stats  out; size is set by the caller; fields of later versions beyond
+ *          it are not written
+ *
+ * Returns 0, -HVD_ENOTINIT or -HVD_EINVAL.
+ * Order: none.  Threads: any; never blocks; numbers of operations in flight
+ * may be counted in part.
+ */
+HVD_API int hvd_stats(struct hvd_stats *stats);
 
 /* ---- Types --------------------------------------------------------- */
 

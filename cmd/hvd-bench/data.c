@@ -37,6 +37,8 @@ static int64_t value_of(const struct bench_data *d, int rank, unsigned class)
         return d->size <= 16
                    ? (int64_t)(own % (most / (unsigned)d->size + 1)) * d->size
                    : (int64_t)(shared % 2);
+    case HVD_ADASUM: /* not 0, and the same everywhere */
+        return (int64_t)(shared % 128) + 1;
     case HVD_PRODUCT:
         return shared % (uint64_t)d->size == (uint64_t)rank
                    ? (int64_t)(own % 128)
@@ -86,7 +88,7 @@ static int64_t reduced(const struct bench_data *d, unsigned class)
 {
     int64_t v = value_of(d, 0, class);
 
-    for (int r = 1; r < d->size; r++)
+    for (int r = 1; r < d->size && d->op != HVD_ADASUM; r++)
         v = fold(d->dtype, d->op, v, value_of(d, r, class));
     v = wrap(d->dtype, v);
     return d->op == HVD_AVERAGE ? v / d->size : v;
@@ -141,19 +143,21 @@ void bench_data_fill(const struct bench_data *d, int rank, void *buf,
         memcpy((char *)buf + i * elem, &table[class_of(d->seed, i)], elem);
 }
 
-size_t bench_data_compare(const struct bench_data *d, int rank, const void *buf,
-                          size_t count, uint64_t *got, uint64_t *want)
+int bench_data_equal(const struct bench_data *d, int rank, size_t first,
+                     const void *buf, size_t count, struct bench_wrong *wrong)
 {
     size_t elem = hvd_dtype_size(d->dtype);
-    uint64_t table[NCLASSES];
+    uint64_t table[NCLASSES], got = 0;
 
     make_table(d, rank, table);
     for (size_t i = 0; i < count; i++) {
-        *want = table[class_of(d->seed, i)];
-        *got = 0;
-        memcpy(got, (const char *)buf + i * elem, elem);
-        if (*got != *want)
-            return i;
+        uint64_t want = table[class_of(d->seed, first + i)];
+
+        memcpy(&got, (const char *)buf + i * elem, elem);
+        if (got != want) {
+            *wrong = (struct bench_wrong){i, got, want};
+            return 0;
+        }
     }
-    return count;
+    return 1;
 }

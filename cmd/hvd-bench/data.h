@@ -5,7 +5,8 @@
  * Element i of rank r is a random small integer that depends on r and on
  * one of 256 classes of i.  The integers are such that every dtype holds
  * them and their reduction over all ranks exactly (integers may wrap), so
- * results are compared bit by bit.
+ * results are compared bit by bit.  For Adasum all ranks have the same
+ * vector, which is then the result.
  */
 #ifndef HVD_BENCH_DATA_H
 #define HVD_BENCH_DATA_H
@@ -22,15 +23,20 @@ struct bench_data {
     uint64_t seed; /* the same on every rank, another for each buffer */
 };
 
+/* An element that is not as it should be. */
+struct bench_wrong {
+    size_t at;          /* in the buffer */
+    uint64_t got, want; /* bits */
+};
+
 /* Fills buf with what `rank` contributes. */
 void bench_data_fill(const struct bench_data *d, int rank, void *buf,
                      size_t count);
 
-/* Compares buf with what `rank` contributes, or with the reduction when
- * rank is BENCH_REDUCED.  Returns the index of the first wrong element, or
- * count; *got and *want are then its bits. */
+/* Whether buf holds the elements from `first` on of what `rank` contributes,
+ * or of the reduction when rank is BENCH_REDUCED: 1, or 0 and *wrong. */
 enum { BENCH_REDUCED = -1 };
-size_t bench_data_compare(const struct bench_data *d, int rank, const void *buf,
-                          size_t count, uint64_t *got, uint64_t *want);
+int bench_data_equal(const struct bench_data *d, int rank, size_t first,
+                     const void *buf, size_t count, struct bench_wrong *wrong);
 
 #endif

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hvd-bench: times libhvd's collectives and checks their results.  Run by
- * hvdrun as any program, or alone as a world of one.  Only rank 0 prints;
- * a wrong result is told by the rank that has it.
+ * hvdrun as any program, or alone as a world of one.  Only the first rank
+ * of a set prints; a wrong result is told by the rank that has it.
  */
 #include "cmd/hvd-bench/measure.h"
 #include "cmd/hvd-bench/options.h"
+#include "cmd/hvd-bench/world.h"
 #include "lib/base/clock.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
-#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2 };
+enum { SETTLE_MS = 100 }; /* after the last operation, before idling */
+
+static const char *const mode_names[] = {
+    [BENCH_BLOCKING] = "blocking", [BENCH_ASYNC] = "async",
+    [BENCH_BURST] = "burst",       [BENCH_GROUP] = "group",
+    [BENCH_RESNET50] = "resnet50",
+};
 
 static int complain(const struct hb_error *err, int code)
 {
@@ -22,93 +29,62 @@ static int complain(const struct hb_error *err, int code)
     return code;
 }
 
-static int library_error(struct hb_error *err, const char *call, int rc)
+/* ---- Results --------------------------------------------------------- */
+
+static void print_header(const struct bench_options *o,
+                         const struct bench_set *set, enum bench_plane plane)
 {
-    return hb_error_set(err, (enum hvd_status) - rc, "%s: %s", call,
-                        hvd_error_message());
-}
+    int reduces = o->what == BENCH_ALLREDUCE || o->what == BENCH_REDUCESCATTER;
 
-/* The n-th CPU that this process may use, from 0, counted round. */
-static int pin(int n, struct hb_error *err)
-{
-    cpu_set_t allowed, one;
-    size_t cpu = 0;
-
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
-        return hb_error_sys(err, errno, "ask for this process's CPUs");
-    n %= CPU_COUNT(&allowed);
-    while (!CPU_ISSET(cpu, &allowed) || n-- > 0)
-        cpu++;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) < 0)
-        return hb_error_sys(err, errno, "pin to CPU %zu", cpu);
-    return 0;
-}
-
-/* The plane that the library uses for these ranks; the same on all. */
-static int plane_in_use(enum bench_plane *plane, struct hb_error *err)
-{
-    int32_t most = hvd_local_size();
-    int rc = hvd_allreduce(&most, &most, 1, HVD_INT32, HVD_MAX, NULL);
-
-    if (rc < 0)
-        return library_error(err, "allreduce", rc);
-    *plane = hvd_size() == 1                  ? BENCH_PLANE_SELF
-             : hvd_local_size() == hvd_size() ? BENCH_PLANE_SHM
-             : most == 1                      ? BENCH_PLANE_TCP
-                                              : BENCH_PLANE_HIER;
-    return 0;
-}
-
-/* One of the ranks may be alone with shared memory. */
-static int check_plane(const struct bench_options *o, enum bench_plane used,
-                       struct hb_error *err)
-{
-    if (o->plane == BENCH_PLANE_AUTO || o->plane == used ||
-        (o->plane == BENCH_PLANE_SHM && used == BENCH_PLANE_SELF))
-        return 0;
-    return hb_error_set(err, HVD_EUNSUPPORTED,
-                        "--plane %s: %d rank%s placed like this use %s",
-                        bench_plane_name(o->plane), hvd_size(),
-                        hvd_size() == 1 ? "" : "s", bench_plane_name(used));
-}
-
-static void print_header(const struct bench_options *o, enum bench_plane plane)
-{
-    int moves = o->what != BENCH_BARRIER;
-
-    printf("# hvd-bench %s: libhvd %s, %d rank%s, plane %s%s%s%s%s%s",
-           bench_what_name(o->what), hvd_version(), hvd_size(),
-           hvd_size() == 1 ? "" : "s", bench_plane_name(plane),
-           moves ? ", " : "", moves ? hvd_dtype_name(o->dtype) : "",
-           o->what == BENCH_ALLREDUCE ? " " : "",
-           o->what == BENCH_ALLREDUCE ? hvd_op_name(o->op) : "",
-           o->in_place ? ", in place" : "");
-    if (o->async)
-        printf(", %d in flight", o->async);
+    printf("# hvd-bench %s: libhvd %s, %d rank%s, plane %s",
+           bench_what_name(o->what), hvd_version(), set->size,
+           set->size == 1 ? "" : "s", bench_plane_name(plane));
+    if (o->what != BENCH_BARRIER)
+        printf(", %s", hvd_dtype_name(o->dtype));
+    if (reduces)
+        printf(" %s", hvd_op_name(o->op));
+    if (o->wire)
+        printf(", %s wire", bench_wire_name(o->wire));
+    if (o->in_place)
+        printf(", in place");
+    if (o->alloc)
+        printf(", hvd_alloc");
+    if (o->mode != BENCH_BLOCKING)
+        printf(", %s of %d", mode_names[o->mode], o->tensors);
     printf("\n#%11s %11s %12s %12s %12s %10s %10s %9s\n", "bytes", "count",
            "median_us", "min_us", "max_us", "algbw_GB/s", "busbw_GB/s",
            "iters");
 }
 
-static void print_result(const struct bench_options *o, enum bench_plane plane,
+static void print_json(const struct bench_options *o,
+                       const struct bench_set *set, enum bench_plane plane,
+                       const struct bench_result *r)
+{
+    printf("{\"collective\":\"%s\",\"ranks\":%d,\"process_set\":%d,"
+           "\"plane\":\"%s\",\"dtype\":\"%s\",\"op\":\"%s\",\"wire\":\"%s\",",
+           bench_what_name(o->what), set->size, set->number,
+           bench_plane_name(plane), hvd_dtype_name(o->dtype),
+           hvd_op_name(o->op), bench_wire_name(o->wire));
+    printf("\"in_place\":%s,\"alloc\":%s,\"mode\":\"%s\",\"tensors\":%d,"
+           "\"async\":%d,",
+           o->in_place ? "true" : "false", o->alloc ? "true" : "false",
+           mode_names[o->mode], o->tensors,
+           o->mode == BENCH_ASYNC ? o->tensors : 0);
+    printf("\"bytes\":%zu,\"count\":%zu,\"median_us\":%.4f,\"min_us\":%.4f,"
+           "\"max_us\":%.4f,\"algbw_gbs\":%.4f,\"busbw_gbs\":%.4f,"
+           "\"iters\":%lld,\"checked\":%s,\"version\":\"%s\"}\n",
+           r->bytes, r->count, r->median_us, r->min_us, r->max_us, r->algbw,
+           r->busbw, (long long)r->iters,
+           o->check && o->what != BENCH_BARRIER ? "true" : "false",
+           hvd_version());
+}
+
+static void print_result(const struct bench_options *o,
+                         const struct bench_set *set, enum bench_plane plane,
                          const struct bench_result *r)
 {
     if (o->json)
-        printf("{\"collective\":\"%s\",\"ranks\":%d,\"plane\":\"%s\","
-               "\"dtype\":\"%s\","
-               "\"op\":\"%s\",\"in_place\":%s,\"async\":%d,\"bytes\":%zu,"
-               "\"count\":%zu,\"median_us\":%.4f,\"min_us\":%.4f,"
-               "\"max_us\":%.4f,\"algbw_gbs\":%.4f,\"busbw_gbs\":%.4f,"
-               "\"iters\":%lld,\"checked\":%s,\"version\":\"%s\"}\n",
-               bench_what_name(o->what), hvd_size(), bench_plane_name(plane),
-               hvd_dtype_name(o->dtype), hvd_op_name(o->op),
-               o->in_place ? "true" : "false", o->async, r->bytes, r->count,
-               r->median_us, r->min_us, r->max_us, r->algbw, r->busbw,
-               (long long)r->iters,
-               o->check && o->what != BENCH_BARRIER ? "true" : "false",
-               hvd_version());
+        print_json(o, set, plane, r);
     else
         printf("%12zu %11zu %12.3f %12.3f %12.3f %10.3f %10.3f %9lld\n",
                r->bytes, r->count, r->median_us, r->min_us, r->max_us, r->algbw,
@@ -116,77 +92,133 @@ static void print_result(const struct bench_options *o, enum bench_plane plane,
     fflush(stdout);
 }
 
-static int run_sizes(const struct bench_options *o, struct hb_error *err)
+static int run_sizes(const struct bench_options *o, const struct bench_set *set,
+                     struct hb_error *err)
 {
-    size_t n = o->what == BENCH_BARRIER ? 1 : o->nsizes;
+    int one = o->what == BENCH_BARRIER || o->mode == BENCH_RESNET50;
+    size_t n = one ? 1 : o->nsizes;
     enum bench_plane plane = BENCH_PLANE_AUTO;
     struct bench_result result;
-    int rc = plane_in_use(&plane, err);
+    int rc = bench_find_plane(o, set, &plane, err);
 
-    if (rc == 0)
-        rc = check_plane(o, plane, err);
-    if (rc == 0 && hvd_rank() == 0 && !o->json)
-        print_header(o, plane);
+    if (rc == 0 && set->rank == 0 && !o->json)
+        print_header(o, set, plane);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = bench_measure(o, o->sizes[i], &result, err);
-        if (rc == 0 && hvd_rank() == 0)
-            print_result(o, plane, &result);
+        rc = bench_measure(o, set, o->sizes[i], &result, err);
+        if (rc == 0 && set->rank == 0)
+            print_result(o, set, plane, &result);
     }
     return rc;
 }
 
-static double cpu_seconds(void)
+/* Ranks of no set, and of sets that are done, wait for the others. */
+static int run_sets(const struct bench_options *o, struct hb_error *err)
 {
-    struct timespec t;
+    struct bench_set set;
+    int rc = bench_join_set(o, &set, err);
 
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (rc == 0 && set.size > 0)
+        rc = run_sizes(o, &set, err);
+    if (rc == 0 && o->nsets > 0) {
+        rc = hvd_barrier(NULL);
+        rc = rc < 0 ? bench_library_error(err, "barrier", rc) : 0;
+    }
+    return rc;
 }
 
-/* What a process costs that only has the library open: CPU time of all
- * its threads while this one sleeps. */
-static int run_idle(const struct bench_options *o, struct hb_error *err)
+/* ---- Idle ------------------------------------------------------------ */
+
+/* Of all threads of this process. */
+struct usage {
+    double cpu_s, wakeups;
+};
+
+static struct usage usage_now(void)
 {
-    struct timespec left = {o->idle_ms / 1000, o->idle_ms % 1000 * 1000000};
-    uint64_t begin = hb_now_ns();
-    double used = cpu_seconds(), wall, percent;
-    int rc;
+    struct timespec t;
+    struct rusage r;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    getrusage(RUSAGE_SELF, &r);
+    return (struct usage){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
+                          (double)r.ru_nvcsw};
+}
+
+static void sleep_ms(int64_t ms)
+{
+    struct timespec left = {ms / 1000, ms % 1000 * 1000000};
 
     while (nanosleep(&left, &left) < 0 && errno == EINTR)
         ;
-    used = cpu_seconds() - used;
-    wall = (double)(hb_now_ns() - begin) * 1e-9;
-    percent = wall > 0 ? 100 * used / wall : 0;
-    rc = hvd_allreduce(&percent, &percent, 1, HVD_FLOAT64, HVD_MAX, NULL);
+}
+
+/* So that the library has begun whatever it ever begins. */
+static int wake_everything(struct hb_error *err)
+{
+    hvd_request *req;
+    int rc = hvd_barrier_async("idle", NULL, &req);
+
+    if (rc == 0)
+        rc = hvd_wait(req);
+    return rc < 0 ? bench_library_error(err, "idle", rc) : 0;
+}
+
+/* What a process costs that only has the library open: CPU time of all
+ * its threads while this one sleeps, and how often one of them woke up. */
+static int run_idle(const struct bench_options *o, struct hb_error *err)
+{
+    struct usage before, after;
+    uint64_t begin;
+    double wall, most[2] = {0, 0};
+    int rc = wake_everything(err);
+
     if (rc < 0)
-        return library_error(err, "idle", rc);
+        return rc;
+    sleep_ms(SETTLE_MS);
+    begin = hb_now_ns();
+    before = usage_now();
+    sleep_ms(o->idle_ms);
+    after = usage_now();
+    wall = (double)(hb_now_ns() - begin) * 1e-9;
+    if (wall > 0) {
+        most[0] = 100 * (after.cpu_s - before.cpu_s) / wall;
+        most[1] = (after.wakeups - before.wakeups) / wall;
+    }
+    rc = hvd_allreduce(most, most, 2, HVD_FLOAT64, HVD_MAX, NULL);
+    if (rc < 0)
+        return bench_library_error(err, "idle", rc);
     if (hvd_rank() > 0)
         return 0;
     if (o->json)
         printf("{\"idle_seconds\":%.3f,\"ranks\":%d,"
-               "\"cpu_percent\":%.4f}\n",
-               wall, hvd_size(), percent);
+               "\"cpu_percent\":%.4f,\"wakeups_per_s\":%.4f}\n",
+               wall, hvd_size(), most[0], most[1]);
     else
-        printf("idle for %.3f s: %.4f %% of a core, the busiest of %d "
-               "ranks\n",
-               wall, percent, hvd_size());
+        printf("idle for %.3f s: %.4f %% of a core and %.2f wake-ups a "
+               "second, the busiest of %d ranks\n",
+               wall, most[0], most[1], hvd_size());
     return 0;
 }
 
+/* ---- Main ------------------------------------------------------------ */
+
 static int run(const struct bench_options *o, struct hb_error *err)
 {
-    int rc = hvd_init();
+    int rc = bench_ask_plane(o, err);
 
     if (rc < 0)
-        return library_error(err, "init", rc);
+        return rc;
+    rc = hvd_init();
+    if (rc < 0)
+        return bench_library_error(err, "init", rc);
     if (o->pin)
-        rc = pin(hvd_local_rank(), err);
+        rc = bench_pin(hvd_local_rank(), err);
     if (rc == 0)
-        rc = o->what == BENCH_IDLE ? run_idle(o, err) : run_sizes(o, err);
+        rc = o->what == BENCH_IDLE ? run_idle(o, err) : run_sets(o, err);
     if (rc < 0)
         return rc; /* no shutdown: peers may not be there to agree */
     rc = hvd_shutdown();
-    return rc < 0 ? library_error(err, "shutdown", rc) : 0;
+    return rc < 0 ? bench_library_error(err, "shutdown", rc) : 0;
 }
 
 int main(int argc, char **argv)

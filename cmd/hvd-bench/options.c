@@ -2,6 +2,7 @@
 /* The command line of hvd-bench: one table, one parser per kind of value. */
 #include "cmd/hvd-bench/options.h"
 
+#include "cmd/hvd-bench/resnet50.h"
 #include "lib/base/env.h"
 #include "lib/base/text.h"
 
@@ -12,28 +13,41 @@ const char bench_help[] =
     "usage: hvdrun -np N hvd-bench COLLECTIVE [OPTION...]\n"
     "       hvdrun -np N hvd-bench idle SECONDS\n"
     "\n"
-    "COLLECTIVE is allreduce, broadcast, allgather or barrier.\n"
+    "COLLECTIVE is allreduce, broadcast, allgather, alltoall, reducescatter\n"
+    "or barrier.\n"
     "\n"
     "  --sizes LIST     bytes: 8,1K,4M or ranges FIRST:LAST[:xFACTOR]\n"
     "                   (default 8,1K:64M:x4)\n"
     "  --dtype TYPE     uint8 int8 uint16 int16 int32 int64 float16\n"
     "                   bfloat16 float32 float64 bool (default float32)\n"
-    "  --op OP          sum average min max product band bor (default sum)\n"
+    "  --op OP          sum average min max product band bor adasum\n"
+    "                   (default sum)\n"
+    "  --wire TYPE      how an allreduce travels: full float16 bfloat16\n"
     "  --iters N        timed iterations per size (default: by --seconds)\n"
     "  --warmup N       iterations before them (default: 2 blocks)\n"
     "  --seconds S      time to measure each size for (default 0.5)\n"
-    "  --plane PLANE    fail unless it is self, shm, tcp or hier (default\n"
-    "                   auto: whatever the library uses)\n"
-    "  --in-place       sendbuf is recvbuf\n"
-    "  --async N        N operations in flight instead of blocking calls\n"
+    "  --plane PLANE    fail unless it is self, shm, tcp or hier; tcp sets\n"
+    "                   HVD_FORCE_TCP (default auto: what the library uses)\n"
+    "  --process-set L  only these ranks: 0,2 or 0-3; sets with a / between\n"
+    "                   them measure at the same time: 0-1/2-3\n"
+    "  --in-place       sendbuf is recvbuf, or lies in it\n"
+    "  --alloc          buffers are from hvd_alloc\n"
+    "  --async N        N operations in flight; the time of one\n"
+    "  --burst N        N named operations in flight; the time of all\n"
+    "  --group N        one grouped call of N tensors\n"
+    "  --resnet50       allreduce: the gradients of ResNet-50 as a burst\n"
     "  --no-check       do not check the results\n"
     "  --pin            pin each rank to one of the CPUs it may use\n"
     "  --json           one JSON object per line\n"
     "  --help, --version\n";
 
 static const char *const what_names[] = {
-    [BENCH_ALLREDUCE] = "allreduce", [BENCH_BROADCAST] = "broadcast",
-    [BENCH_ALLGATHER] = "allgather", [BENCH_BARRIER] = "barrier",
+    [BENCH_ALLREDUCE] = "allreduce",
+    [BENCH_BROADCAST] = "broadcast",
+    [BENCH_ALLGATHER] = "allgather",
+    [BENCH_ALLTOALL] = "alltoall",
+    [BENCH_REDUCESCATTER] = "reducescatter",
+    [BENCH_BARRIER] = "barrier",
     [BENCH_IDLE] = "idle",
 };
 enum { NWHATS = sizeof(what_names) / sizeof(what_names[0]) };
@@ -44,6 +58,18 @@ static const char *const plane_names[] = {
     [BENCH_PLANE_HIER] = "hier",
 };
 enum { NPLANES = sizeof(plane_names) / sizeof(plane_names[0]) };
+
+static const char *const wire_names[] = {
+    [HVD_WIRE_FULL] = "full",
+    [HVD_WIRE_FLOAT16] = "float16",
+    [HVD_WIRE_BFLOAT16] = "bfloat16",
+};
+enum { NWIRES = sizeof(wire_names) / sizeof(wire_names[0]) };
+
+const char *bench_wire_name(enum hvd_wire wire)
+{
+    return wire_names[wire];
+}
 
 const char *bench_plane_name(enum bench_plane plane)
 {
@@ -94,7 +120,6 @@ static int parse_op(struct bench_options *o, const char *s,
 
     for (int op = 0; op <= HVD_BOR; op++)
         names[op] = hvd_op_name((enum hvd_op)op);
-    names[HVD_MIN - 1] = ""; /* 2 is no op */
     found = parse_name(s, "op", names, HVD_BOR + 1, err);
     if (found >= 0)
         o->op = (enum hvd_op)found;
@@ -190,14 +215,96 @@ static int parse_plane(struct bench_options *o, const char *s,
     return found < 0 ? found : 0;
 }
 
+static int parse_wire(struct bench_options *o, const char *s,
+                      struct hb_error *err)
+{
+    int found = parse_name(s, "wire", wire_names, NWIRES, err);
+
+    if (found >= 0)
+        o->wire = (enum hvd_wire)found;
+    return found < 0 ? found : 0;
+}
+
+static int set_mode(struct bench_options *o, enum bench_mode mode, int64_t n,
+                    struct hb_error *err)
+{
+    if (o->mode != BENCH_BLOCKING && o->mode != mode)
+        return hb_error_set(err, HVD_EINVAL,
+                            "only one of --async, --burst, --group and "
+                            "--resnet50 is possible");
+    o->mode = mode;
+    o->tensors = (int)n;
+    return 0;
+}
+
+static int parse_mode(struct bench_options *o, const char *s,
+                      enum bench_mode mode, struct hb_error *err)
+{
+    int64_t n = 0;
+    int rc = hb_parse_i64(s, 1, BENCH_TENSORS_MAX, &n, err);
+
+    return rc < 0 ? rc : set_mode(o, mode, n, err);
+}
+
 static int parse_async(struct bench_options *o, const char *s,
                        struct hb_error *err)
 {
-    int64_t n = 0;
-    int rc = hb_parse_i64(s, 1, BENCH_ASYNC_MAX, &n, err);
+    return parse_mode(o, s, BENCH_ASYNC, err);
+}
 
-    if (rc == 0)
-        o->async = (int)n;
+static int parse_burst(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    return parse_mode(o, s, BENCH_BURST, err);
+}
+
+static int parse_group(struct bench_options *o, const char *s,
+                       struct hb_error *err)
+{
+    return parse_mode(o, s, BENCH_GROUP, err);
+}
+
+/* RANK or FIRST-LAST, into the set that is the last so far. */
+static int parse_ranks(struct bench_options *o, char *item,
+                       struct hb_error *err)
+{
+    char *last_text = strchr(item, '-');
+    int64_t first = 0, last;
+    int rc;
+
+    if (last_text)
+        *last_text++ = '\0';
+    rc = hb_parse_i64(item, 0, BENCH_RANKS_MAX - 1, &first, err);
+    last = first;
+    if (rc == 0 && last_text)
+        rc = hb_parse_i64(last_text, first, BENCH_RANKS_MAX - 1, &last, err);
+    for (int64_t r = first; rc == 0 && r <= last; r++) {
+        if (o->set_of[r])
+            return hb_error_set(err, HVD_EINVAL, "rank %d is there twice",
+                                (int)r);
+        o->set_of[r] = (uint8_t)o->nsets;
+    }
+    return rc;
+}
+
+static int parse_sets(struct bench_options *o, const char *s,
+                      struct hb_error *err)
+{
+    char list[4096], *next = list, *set, *item;
+    int rc = 0;
+
+    if (strlen(s) >= sizeof(list))
+        return hb_error_set(err, HVD_EINVAL, "the list is too long");
+    memcpy(list, s, strlen(s) + 1);
+    memset(o->set_of, 0, sizeof(o->set_of));
+    o->nsets = 0;
+    while (rc == 0 && (set = strsep(&next, "/"))) {
+        if (++o->nsets == HVD_PROCESS_SETS_MAX)
+            return hb_error_set(err, HVD_EINVAL, "more than %d sets",
+                                HVD_PROCESS_SETS_MAX - 1);
+        while (rc == 0 && (item = strsep(&set, ",")))
+            rc = parse_ranks(o, item, err);
+    }
     return rc;
 }
 
@@ -219,7 +326,13 @@ static const struct {
     {"--warmup", parse_warmup, 0, 0},
     {"--seconds", parse_seconds, 0, 0},
     {"--plane", parse_plane, 0, 0},
+    {"--wire", parse_wire, 0, 0},
+    {"--process-set", parse_sets, 0, 0},
     {"--async", parse_async, 0, 0},
+    {"--burst", parse_burst, 0, 0},
+    {"--group", parse_group, 0, 0},
+    {"--resnet50", NULL, offsetof(struct bench_options, resnet50), 1},
+    {"--alloc", NULL, offsetof(struct bench_options, alloc), 1},
     {"--in-place", NULL, offsetof(struct bench_options, in_place), 1},
     {"--no-check", NULL, offsetof(struct bench_options, check), 0},
     {"--pin", NULL, offsetof(struct bench_options, pin), 1},
@@ -282,28 +395,61 @@ static int take_word(struct bench_options *o, const char *word, int nth,
     return hb_error_set(err, HVD_EINVAL, "'%.64s' is one word too many", word);
 }
 
-/* What only makes sense together. */
+/* ---- What only makes sense together ------------------------------------ */
+
+static int no_such(const struct bench_options *o, const char *option,
+                   struct hb_error *err)
+{
+    return hb_error_set(err, HVD_EINVAL, "%s has no %s", what_names[o->what],
+                        option);
+}
+
+static int check_op(const struct bench_options *o, struct hb_error *err)
+{
+    int is_float = o->dtype == HVD_FLOAT16 || o->dtype == HVD_BFLOAT16 ||
+                   o->dtype == HVD_FLOAT32 || o->dtype == HVD_FLOAT64;
+
+    if (o->what == BENCH_REDUCESCATTER && o->op == HVD_ADASUM)
+        return no_such(o, "op adasum", err);
+    if (o->what != BENCH_ALLREDUCE && o->what != BENCH_REDUCESCATTER)
+        return 0;
+    if ((is_float && (o->op == HVD_BAND || o->op == HVD_BOR)) ||
+        (!is_float && o->op == HVD_ADASUM) ||
+        (o->dtype == HVD_BOOL && o->op == HVD_AVERAGE))
+        return hb_error_set(err, HVD_EINVAL, "op %s is not defined for %s",
+                            hvd_op_name(o->op), hvd_dtype_name(o->dtype));
+    return 0;
+}
+
+static int check_mode(const struct bench_options *o, struct hb_error *err)
+{
+    if (o->mode == BENCH_RESNET50 && o->what != BENCH_ALLREDUCE)
+        return no_such(o, "--resnet50", err);
+    if (o->mode == BENCH_GROUP && o->what != BENCH_ALLREDUCE &&
+        o->what != BENCH_ALLGATHER && o->what != BENCH_REDUCESCATTER)
+        return no_such(o, "--group", err);
+    return 0;
+}
+
 static int check_combination(const struct bench_options *o,
                              struct hb_error *err)
 {
     size_t elem = hvd_dtype_size(o->dtype);
-    int is_float = o->dtype == HVD_FLOAT16 || o->dtype == HVD_BFLOAT16 ||
-                   o->dtype == HVD_FLOAT32 || o->dtype == HVD_FLOAT64;
+    int rc = check_op(o, err);
 
-    if (o->in_place && o->what != BENCH_ALLREDUCE && o->what != BENCH_BROADCAST)
-        return hb_error_set(err, HVD_EINVAL, "%s has no --in-place",
-                            what_names[o->what]);
-    if (o->what == BENCH_ALLREDUCE &&
-        ((is_float && (o->op == HVD_BAND || o->op == HVD_BOR)) ||
-         (o->dtype == HVD_BOOL && o->op == HVD_AVERAGE)))
-        return hb_error_set(err, HVD_EINVAL, "op %s is not defined for %s",
-                            hvd_op_name(o->op), hvd_dtype_name(o->dtype));
-    for (size_t i = 0; i < o->nsizes; i++)
+    if (rc == 0)
+        rc = check_mode(o, err);
+    if (rc == 0 && o->in_place && o->what != BENCH_ALLREDUCE &&
+        o->what != BENCH_BROADCAST && o->what != BENCH_ALLGATHER)
+        rc = no_such(o, "--in-place", err);
+    if (rc == 0 && o->wire && o->what != BENCH_ALLREDUCE)
+        rc = no_such(o, "--wire", err);
+    for (size_t i = 0; rc == 0 && i < o->nsizes; i++)
         if (o->sizes[i] < elem)
-            return hb_error_set(err, HVD_EINVAL,
-                                "--sizes: %zu is less than one %s", o->sizes[i],
-                                hvd_dtype_name(o->dtype));
-    return 0;
+            rc = hb_error_set(err, HVD_EINVAL,
+                              "--sizes: %zu is less than one %s", o->sizes[i],
+                              hvd_dtype_name(o->dtype));
+    return rc;
 }
 
 int bench_options_parse(struct bench_options *o, char *const *argv,
@@ -316,12 +462,17 @@ int bench_options_parse(struct bench_options *o, char *const *argv,
                                 .warmup = -1,
                                 .measure_ms = 500,
                                 .idle_ms = -1,
+                                .tensors = 1,
                                 .check = 1};
     rc = parse_sizes(o, "8,1K:64M:x4", err);
     while (rc == 0 && *argv)
         rc = **argv == '-' ? take_option(o, &argv, err)
                            : take_word(o, *argv++, words++, err);
     if (rc < 0 || o->help || o->version)
+        return rc;
+    if (o->resnet50)
+        rc = set_mode(o, BENCH_RESNET50, RESNET50_TENSORS, err);
+    if (rc < 0)
         return rc;
     if (words == 0)
         return hb_error_set(err, HVD_EINVAL,

@@ -9,18 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BENCH_SIZES_MAX = 128, BENCH_ASYNC_MAX = 1024 };
+enum {
+    BENCH_SIZES_MAX = 128,
+    BENCH_TENSORS_MAX = 1024, /* in flight, or in a group */
+    BENCH_RANKS_MAX = 1024    /* that --process-set can name */
+};
 
 enum bench_what {
     BENCH_ALLREDUCE,
     BENCH_BROADCAST,
     BENCH_ALLGATHER,
+    BENCH_ALLTOALL,
+    BENCH_REDUCESCATTER,
     BENCH_BARRIER,
     BENCH_IDLE
 };
 
 /* What moves the data: shared memory on one host, TCP when every host has
- * one rank, both otherwise. */
+ * one rank or HVD_FORCE_TCP is set, both otherwise. */
 enum bench_plane {
     BENCH_PLANE_AUTO,
     BENCH_PLANE_SELF,
@@ -29,19 +35,32 @@ enum bench_plane {
     BENCH_PLANE_HIER
 };
 
+/* What an iteration consists of. */
+enum bench_mode {
+    BENCH_BLOCKING, /* one blocking call */
+    BENCH_ASYNC,    /* N operations, of which each is timed as a share */
+    BENCH_BURST,    /* N named ones, timed from the first to the last */
+    BENCH_GROUP,    /* one grouped call of N tensors */
+    BENCH_RESNET50  /* a burst of the gradients of ResNet-50 */
+};
+
 struct bench_options {
     enum bench_what what;
     size_t sizes[BENCH_SIZES_MAX]; /* bytes */
     size_t nsizes;
     enum hvd_dtype dtype;
     enum hvd_op op;
+    enum hvd_wire wire;
     enum bench_plane plane; /* that must be the one in use */
-    int64_t iters;          /* 0: as many as fit into measure_ms */
-    int64_t warmup;         /* -1: twice a block */
+    enum bench_mode mode;
+    int tensors;    /* N of the mode; 1 when blocking */
+    int64_t iters;  /* 0: as many as fit into measure_ms */
+    int64_t warmup; /* -1: twice a block */
     int64_t measure_ms;
     int64_t idle_ms;
-    int async; /* operations in flight; 0: blocking calls */
-    int in_place, json, check, pin;
+    int nsets;                       /* process sets; 0: the world */
+    uint8_t set_of[BENCH_RANKS_MAX]; /* 1 .. nsets, or 0: in none */
+    int in_place, alloc, resnet50, json, check, pin;
     int help, version;
 };
 
@@ -52,6 +71,7 @@ int bench_options_parse(struct bench_options *o, char *const *argv,
 
 const char *bench_what_name(enum bench_what what);
 const char *bench_plane_name(enum bench_plane plane);
+const char *bench_wire_name(enum hvd_wire wire);
 extern const char bench_help[];
 
 #endif

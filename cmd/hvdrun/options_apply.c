@@ -156,7 +156,7 @@ static int apply_knob(struct applier *a, const struct setting *s,
         return rc;
     if (o->target == TO_ENV)
         rc = hb_env_set(&a->options->knobs, o->env, value);
-    else
+    else if (!(o->flags & OPTION_READ))
         rc = hb_strv_addf(&a->options->notes, "%s: " OPTIONS_UNUSED, s->where);
     if (rc < 0)
         return out_of_memory(err);

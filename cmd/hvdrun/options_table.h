@@ -19,8 +19,8 @@ enum {
     OPTIONS_TIME_MAX_MS = INT32_MAX, /* 24 days */
 };
 
-/* What options of TO_KNOB are good for. */
-#define OPTIONS_UNUSED "passed to the ranks; libhvd 0.1 does not use it yet"
+/* What options of TO_KNOB without OPTION_READ are good for. */
+#define OPTIONS_UNUSED "passed to the ranks; libhvd has no use for it"
 
 enum option_group {
     GROUP_JOB,
@@ -65,6 +65,7 @@ enum {
     OPTION_STOP = 1u << 3,    /* parsing ends here: --help, --version */
     OPTION_JOIN = 1u << 4,    /* ... or one, with commas */
     OPTION_TOOL = 1u << 5,    /* ps, kill, clean and doctor take it too */
+    OPTION_READ = 1u << 7,    /* libhvd reads its knob */
     OPTION_TOOL_ONLY = 1u << 6,
 };
 

@@ -217,6 +217,16 @@ static unsigned want_color(const struct options *o)
     return color | (isatty(2) ? 2u : 0u);
 }
 
+/* With --timeline-filename each rank's own is written on its host, and
+ * hvdrun's agents collect them; without, and with DYNAMIC, it is the ranks'
+ * business. */
+static const char *find_timeline(const struct options *o)
+{
+    const char *path = hb_env_get(&o->knobs, "HVD_TIMELINE");
+
+    return path && strcmp(path, "DYNAMIC") != 0 ? path : NULL;
+}
+
 static int fill_config(struct run *run, struct hb_error *err)
 {
     const struct options *o = run->options;
@@ -247,6 +257,8 @@ static int fill_config(struct run *run, struct hb_error *err)
         .timestamp = o->timestamp,
         .color = want_color(o),
         .output_dir = o->output_filename,
+        .timeline = find_timeline(o),
+        .stats = hb_env_get(&o->knobs, "HVD_STATS") != NULL,
     };
     return fill_random(&run->config, err);
 }

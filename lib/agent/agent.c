@@ -111,6 +111,11 @@ static void do_report(struct agent *a)
 {
     if (a->pump_open)
         pump_discard(&a->pump);
+    if (a->job_held && !a->failure.text && !agent_trace_send(a)) {
+        link_flush(&a->link);
+        return;
+    }
+    a->reported = 1;
     if (a->failure.text)
         control_encode_failed(&a->link.out, &a->failure);
     else
@@ -135,6 +140,7 @@ static void do_exit(struct agent *a)
     uv_close((uv_handle_t *)&a->signal_poll, NULL);
     uv_close((uv_handle_t *)&a->timer, NULL);
     uv_close((uv_handle_t *)&a->beat, NULL);
+    agent_stall_close(a);
 }
 
 static void act(struct agent *a, enum agent_action action)
@@ -322,6 +328,24 @@ static int on_stdin(struct agent *a, const struct frame *f,
                         : 0;
 }
 
+/* Who asks twice does not wait for timelines. */
+static void stop_sending(struct agent *a)
+{
+    if (a->state != AGENT_REPORTING || a->reported)
+        return;
+    agent_trace_keep(a);
+    do_report(a);
+}
+
+static int on_trace_taken(struct agent *a, uint32_t all, struct hb_error *err)
+{
+    int rc = agent_trace_taken(a, all, err);
+
+    if (rc == 0 && a->state == AGENT_REPORTING && !a->reported)
+        do_report(a);
+    return rc;
+}
+
 static int on_u32(struct agent *a, const struct frame *f, struct hb_error *err)
 {
     uint32_t v;
@@ -336,7 +360,10 @@ static int on_u32(struct agent *a, const struct frame *f, struct hb_error *err)
         if (v < 1 || v >= 64)
             return hb_error_set(err, HVD_EPROTO, "signal %u", v);
         agent_signal_ranks(a, (int)v);
+    } else if (f->type == CONTROL_TRACE_TAKEN) {
+        return on_trace_taken(a, v, err);
     } else if (v == 0) {
+        stop_sending(a);
         agent_post(a, AGENT_KILL_NOW);
     } else {
         if (a->state < AGENT_TERMINATING)
@@ -357,7 +384,9 @@ static int on_abort(struct agent *a, const struct frame *f,
     if (rc < 0)
         return rc;
     if (a->endpoint_open)
-        endpoint_abort(&a->endpoint, (uint32_t)rank, text);
+        endpoint_abort(&a->endpoint, (uint32_t)rank,
+                       f->type == CONTROL_STALL_END ? HVD_ETIMEOUT : HVD_EPEER,
+                       text);
     return 0;
 }
 
@@ -395,9 +424,13 @@ static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
     case CONTROL_OUTPUT_ACK:
     case CONTROL_SIGNAL:
     case CONTROL_KILL:
+    case CONTROL_TRACE_TAKEN:
         return on_u32(a, f, err);
     case CONTROL_ABORT:
+    case CONTROL_STALL_END:
         return on_abort(a, f, err);
+    case CONTROL_STALL_ASK:
+        return agent_on_stall_ask(a, f, err);
     case CONTROL_RENDEZVOUS_REPLY:
         return on_rendezvous_reply(a, f, err);
     case CONTROL_QUERY:
@@ -437,8 +470,11 @@ static void on_link_flushed(void *arg)
 {
     struct agent *a = arg;
 
-    if (a->state == AGENT_REPORTING)
+    agent_stall_flush(a);
+    if (a->state == AGENT_REPORTING && a->reported)
         agent_post(a, AGENT_FLUSHED);
+    else if (a->state == AGENT_REPORTING)
+        agent_trace_send(a);
     else if (a->pump_open)
         pump_hold(&a->pump, 0);
 }
@@ -500,6 +536,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
     };
     uv_timer_init(config->loop, &a->timer);
     uv_timer_init(config->loop, &a->beat);
+    agent_stall_init(a);
     a->timer.data = a->beat.data = a;
     rc = agent_watch_signals(a, err);
     if (rc == 0)
@@ -526,6 +563,8 @@ int agent_finish(struct agent *a)
         pump_free_memory(&a->pump);
     if (a->endpoint_open)
         endpoint_fini(&a->endpoint);
+    agent_stall_fini(a);
+    agent_trace_fini(a);
     if (a->cause_open)
         cause_fini(&a->cause);
     if (a->port_fd >= 0)

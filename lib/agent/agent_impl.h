@@ -10,6 +10,7 @@
 #include "lib/agent/pump.h"
 #include "lib/agent/query.h"
 #include "lib/agent/route.h"
+#include "lib/agent/stack.h"
 #include "lib/agent/state.h"
 
 #include "lib/base/log.h"
@@ -32,6 +33,35 @@ struct agent_rank {
     struct rlimit cpu; /* RLIMIT_CPU when it died, and the time used */
     int64_t cpu_ms;
     uint64_t when_ns;
+};
+
+/* What a rank has told about its waiting. */
+struct agent_told {
+    struct worker_stalled m;
+    int unsent;
+};
+
+/* The answers to hvdrun's questions about ranks that wait. */
+struct agent_stall {
+    struct agent_told *told; /* by slot; NULL: nobody has */
+    int unsent;              /* of these */
+    uv_timer_t timer;
+    int id;           /* of the question about all ranks under way; 0: none */
+    uint64_t *cpu_ns; /* that each rank had used when it came, by slot */
+    uint64_t since_ns;
+    struct control_stall_ask ask; /* whose stacks are wanted */
+    int at;                       /* of these, the next */
+    struct stack *stack;          /* being taken, or NULL */
+    char *path;                   /* the job's PATH, or NULL */
+};
+
+/* Timelines, and what the ranks counted; see trace.c. */
+struct agent_trace {
+    char *dir;                   /* of the ranks' files; NULL: none */
+    int begun;                   /* to send */
+    int slot;                    /* whose is sent; rank_count: all were */
+    int fd;                      /* of it, or -1 */
+    struct worker_stats **stats; /* by slot; NULL: none came */
 };
 
 struct agent {
@@ -62,6 +92,9 @@ struct agent {
     int beats_missed;    /* turns in a row in which hvdrun was silent */
     uint32_t silence_ms; /* of hvdrun that ends the job; 0: none does */
 
+    struct agent_stall stall;
+    struct agent_trace trace;
+
     enum agent_state state;
     enum agent_event events[AGENT_EVENTS_MAX]; /* posted, not yet handled */
     int event_count, stepping;
@@ -69,6 +102,7 @@ struct agent {
     uint64_t kill_wait_ms;
     int gone; /* hvdrun */
     int closed, rc;
+    int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */
 };
 
@@ -88,6 +122,31 @@ int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err);
 
 /* agent.c: hvdrun is gone, or taken for that. */
 void agent_hang_up(struct agent *a);
+
+/* stall.c */
+void agent_stall_init(struct agent *a);
+void agent_stall_close(struct agent *a); /* its handles */
+void agent_stall_fini(struct agent *a);  /* its memory */
+int agent_on_stall_ask(struct agent *a, const struct frame *f,
+                       struct hb_error *err);
+/* The link has room again. */
+void agent_stall_flush(struct agent *a);
+/* For the endpoint: a rank waits too long, or does no more. */
+void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m);
+
+/* trace.c.  Before the ranks; 0 or negative with err set. */
+int agent_trace_open(struct agent *a, struct hb_error *err);
+char *agent_trace_variable(const struct agent *a); /* heap, or NULL */
+/* For the endpoint. */
+void agent_on_stats(void *arg, int slot, const struct worker_stats *m);
+/* Sends what is to be sent, until the link is full; 1 when nothing is, or
+ * hvdrun has answered. */
+int agent_trace_send(struct agent *a);
+/* hvdrun's answer. */
+int agent_trace_taken(struct agent *a, uint32_t all, struct hb_error *err);
+/* Nobody waits for them. */
+void agent_trace_keep(struct agent *a);
+void agent_trace_fini(struct agent *a);
 
 /* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
 int agent_launch(struct agent *a);

@@ -112,6 +112,26 @@ static void send_routes(struct endpoint_conn *c)
     hb_buf_free(&out);
 }
 
+static void tell_stalled(const struct endpoint_conn *c,
+                         const struct worker_stalled *m)
+{
+    const struct endpoint *e = c->endpoint;
+
+    if (e->on_stalled)
+        e->on_stalled(e->stalled_arg, c->slot, m);
+}
+
+static int take_stats(const struct endpoint_conn *c, const struct frame *f)
+{
+    const struct endpoint *e = c->endpoint;
+    struct worker_stats m;
+    int rc = worker_stats_read(f->payload, f->len, &m);
+
+    if (rc == 0 && e->on_stats)
+        e->on_stats(e->stats_arg, c->slot, &m);
+    return rc;
+}
+
 /* ---- Connections ---- */
 
 static void on_conn_closed(uv_handle_t *handle)
@@ -228,6 +248,7 @@ static int conn_frame(struct endpoint_conn *c, const struct frame *f)
 {
     struct worker_hello hello;
     struct worker_join join;
+    struct worker_stalled stalled;
     uint32_t epoch;
 
     if (f->type == WORKER_HELLO && c->slot < 0 &&
@@ -239,6 +260,11 @@ static int conn_frame(struct endpoint_conn *c, const struct frame *f)
     else if (f->type == WORKER_LEAVE && c->slot >= 0 &&
              worker_decode_leave(f->payload, f->len, &epoch) == 0)
         epoch_leave(c, epoch);
+    else if (f->type == WORKER_STALLED && c->slot >= 0 &&
+             worker_decode_stalled(f->payload, f->len, &stalled) == 0)
+        tell_stalled(c, &stalled);
+    else if (f->type == WORKER_STATS && c->slot >= 0)
+        return take_stats(c, f);
     else if (f->type == WORKER_ROUTES && c->slot >= 0 && f->len == 0)
         send_routes(c);
     else

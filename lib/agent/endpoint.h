@@ -22,6 +22,8 @@
 #include "lib/base/log.h"
 #include "lib/protocol/control.h"
 #include "lib/protocol/segment.h"
+#include "lib/protocol/worker.h"
+#include "lib/protocol/worker_stats.h"
 
 #include <uv.h>
 
@@ -60,9 +62,17 @@ struct endpoint {
     /* Takes requests for hvdrun; NULL: there is none to be asked. */
     void (*ask)(void *arg, const struct rdv_request *m);
     void *ask_arg;
+    /* A rank waits too long, or does no more; NULL: nobody wants to know. */
+    void (*on_stalled)(void *arg, int local_rank,
+                       const struct worker_stalled *m);
+    void *stalled_arg;
+    /* What a rank counted; NULL: nobody wants to know. */
+    void (*on_stats)(void *arg, int local_rank, const struct worker_stats *m);
+    void *stats_arg;
     struct segment_head *head; /* of the epoch in use, or NULL */
-    char *aborted;             /* a rank elsewhere died: why */
+    char *aborted;             /* the world is over: why */
     uint32_t abort_rank;
+    enum hvd_status abort_status;
 };
 
 /* Opens the socket.  `job` must outlive the endpoint. */
@@ -84,7 +94,9 @@ void endpoint_answer(struct endpoint *e, const struct rdv_reply *m);
 /* A rank's process has ended; `why` is the line for its peers.  Aborts the
  * epoch it was in and whoever waits for it. */
 void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why);
-/* A rank on another host died. */
-void endpoint_abort(struct endpoint *e, uint32_t rank, const char *why);
+/* The world is over: a rank on another host died (HVD_EPEER), or one was
+ * waited for for too long (HVD_ETIMEOUT). */
+void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
+                    const char *why);
 
 #endif

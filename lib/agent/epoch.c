@@ -15,22 +15,27 @@
 
 enum { READS_MAX = 64 };
 
-static void send_abort(struct endpoint_conn *c, uint32_t rank, const char *why)
+static void send_abort(struct endpoint_conn *c, uint32_t rank,
+                       enum hvd_status status, const char *why)
 {
     struct worker_abort m = {.rank = rank};
     struct hb_buf out = HB_BUF_INIT;
+    int rc;
 
     snprintf(m.text, sizeof(m.text), "%s", why);
-    if (worker_encode_abort(&out, &m) == 0)
+    rc = status == HVD_ETIMEOUT ? worker_encode_timeout(&out, &m)
+                                : worker_encode_abort(&out, &m);
+    if (rc == 0)
         conn_send(c, &out, -1);
     hb_buf_free(&out);
 }
 
 /* Everybody who waits for the others, or shares a segment with them. */
-static void abort_epoch(struct endpoint *e, uint32_t rank, const char *why)
+static void end_epoch(struct endpoint *e, uint32_t rank, enum hvd_status status,
+                      const char *why)
 {
     if (e->head)
-        segment_abort(e->head, (uint32_t)e->job->rank_count, rank, HVD_EPEER,
+        segment_abort(e->head, (uint32_t)e->job->rank_count, rank, (int)status,
                       why);
     for (int i = 0; i < e->job->rank_count; i++) {
         struct endpoint_slot *s = &e->slots[i];
@@ -41,8 +46,13 @@ static void abort_epoch(struct endpoint *e, uint32_t rank, const char *why)
             s->epoch = 0;
         s->waiting = 0;
         if (s->conn)
-            send_abort(s->conn, rank, why);
+            send_abort(s->conn, rank, status, why);
     }
+}
+
+static void abort_epoch(struct endpoint *e, uint32_t rank, const char *why)
+{
+    end_epoch(e, rank, HVD_EPEER, why);
 }
 
 static int anybody_waits(const struct endpoint *e)
@@ -75,13 +85,15 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why)
     relay_rank_gone(&e->relay, local_rank, RELAY_ALL_EPOCHS, why);
 }
 
-void endpoint_abort(struct endpoint *e, uint32_t rank, const char *why)
+void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
+                    const char *why)
 {
     if (e->aborted)
         return;
     e->aborted = hb_xstrdup(why);
     e->abort_rank = rank;
-    abort_epoch(e, rank, why);
+    e->abort_status = status;
+    end_epoch(e, rank, status, why);
 }
 
 /* A rank that can never join, which makes waiting for it pointless. */
@@ -173,7 +185,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
         return;
     }
     if (doomed(e, &rank, &why)) {
-        send_abort(c, rank, why);
+        send_abort(c, rank, e->aborted ? e->abort_status : HVD_EPEER, why);
         return;
     }
     c->left = 0;

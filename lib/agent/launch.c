@@ -62,8 +62,11 @@ static int listed(char *const *items, size_t count, const char *entry)
 static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
 {
     const struct control_launch *job = &l->agent->job;
-    char *visible;
+    char *visible, *timeline = agent_trace_variable(l->agent);
 
+    if (timeline)
+        hb_strv_add(own, timeline);
+    hb_free(timeline);
     hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
     if (l->port)
         hb_strv_addf(own, "MASTER_PORT=%d", l->port);
@@ -199,8 +202,15 @@ static int open_parts(struct launch *l, struct hb_error *err)
         rc = endpoint_init(&a->endpoint, a->config.loop, &a->job, allowed.count,
                            &a->log, err);
     a->endpoint_open = a->pump_open && rc == 0;
-    if (a->endpoint_open)
+    if (a->endpoint_open) {
         endpoint_set_rendezvous(&a->endpoint, agent_ask_rendezvous, a);
+        a->endpoint.on_stalled = agent_on_stalled;
+        a->endpoint.stalled_arg = a;
+        a->endpoint.on_stats = agent_on_stats;
+        a->endpoint.stats_arg = a;
+    }
+    if (rc == 0)
+        rc = agent_trace_open(a, err);
     if (rc == 0)
         rc = place_port(l, err);
     if (rc == 0)
@@ -312,8 +322,10 @@ static void report_started(struct agent *a)
 static void forget_environment(struct agent *a)
 {
     const char *tmpdir = hb_env_get(&a->job.env, "TMPDIR");
+    const char *path = hb_env_get(&a->job.env, "PATH");
 
     a->tmpdir = tmpdir ? hb_xstrdup(tmpdir) : NULL;
+    a->stall.path = path ? hb_xstrdup(path) : NULL;
     hb_strv_free(&a->job.env);
     for (int i = 0; i < a->job.rank_count; i++)
         hb_strv_free(&a->job.ranks[i].env);

@@ -51,6 +51,11 @@ void link_flush(struct link *l)
     }
     if (before > 0 && hb_buf_len(&l->out) == 0)
         l->events.on_flushed(l->arg);
+    /* What was queued just now goes out in the next turn. */
+    if (!l->ended && !l->writing && hb_buf_len(&l->out) > 0) {
+        uv_poll_start(&l->out_poll, UV_WRITABLE, on_writable);
+        l->writing = 1;
+    }
 }
 
 static void on_prepare(uv_prepare_t *prepare)

@@ -11,6 +11,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
+#include "lib/job/stall.h"
 
 enum {
     /* How much longer than the grace time the hosts may take to end. */
@@ -19,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell a waiting user why nothing happens. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 5,
+    JOB_TIMERS = 7,
     /* For hosts that are still being reached when one cannot be. */
     JOB_SETTLE_MS = 1000,
 };
@@ -166,6 +167,7 @@ static void act_end(struct job *job, int grace_ms)
         job->failed_before_end = job->failed_count;
     }
     job_wait_end(job);
+    job_stall_end(job);
     uv_timer_stop(&job->limit_timer);
     if (grace_ms > JOB_NOTICE_MS)
         start_end_timer(job, on_notice, JOB_NOTICE_MS);
@@ -183,6 +185,7 @@ static void act_end(struct job *job, int grace_ms)
 static void act_drain(struct job *job)
 {
     job_wait_end(job);
+    job_stall_end(job);
     job_beat_end(job);
     start_end_timer(job, on_drain_overdue, JOB_OVERDUE_MS);
     for (int rank = 0; rank < job->config->plan->size; rank++) {
@@ -190,6 +193,7 @@ static void act_drain(struct job *job)
         output_end(job->output, rank, 2);
     }
     output_flush(job->output);
+    job_trace_end(job);
     job_report(job);
     for (int i = 0; i < job->config->plan->host_count; i++)
         job_host_close(&job->hosts[i]);
@@ -219,6 +223,8 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[2] = &job->beat_timer;
     timers[3] = &job->wait_timer;
     timers[4] = &job->stop_timer;
+    timers[5] = &job->stall_timer;
+    timers[6] = &job->stall_end_timer;
 }
 
 static void act_finish(struct job *job)
@@ -384,14 +390,18 @@ int job_start(const struct job_config *config,
     job->state_since_ns = hb_now_ns();
     rc = job_routes_open(job, err);
     if (rc == 0)
+        rc = job_trace_open(job, err);
+    if (rc == 0)
         rc = job_open_output(job, err);
     if (rc < 0) {
+        job_trace_free(job);
         routes_free(job->routes);
         hb_free(job);
         return rc;
     }
     job->exited = hb_xcalloc((size_t)config->plan->size, 1);
     open_rendezvous(job);
+    job_stall_open(job);
     init_timers(job);
     job_start_limit(job, (uint64_t)config->start_timeout_ms);
     job_wait_start(job);
@@ -408,9 +418,11 @@ void job_free(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++)
         job_host_free(&job->hosts[i]);
     job_end_free(job);
+    job_trace_free(job);
     hb_free(job->hosts);
     routes_free(job->routes);
     job_rendezvous_free(job->rendezvous);
+    stall_free(job->stall);
     hb_free(job->exited);
     hb_free(job);
 }

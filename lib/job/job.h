@@ -67,6 +67,8 @@ struct job_config {
     int timestamp;          /* and a time before that */
     unsigned color;         /* tags in colour: 1 stdout, 2 stderr */
     const char *output_dir; /* NULL: terminal only */
+    const char *timeline;   /* the file for all ranks' timelines, or NULL */
+    int stats;              /* a table of what the ranks counted, at the end */
 };
 
 struct job;

@@ -135,6 +135,7 @@ void job_rank_exited(struct job *job, struct job_host *host,
     job->exited[m->rank] = 1;
     job->exited_count++;
     tell_rendezvous(job, host, m);
+    job_stall_rank_gone(job, m->rank);
     if (job->input)
         input_rank_gone(job->input, m->rank);
     hb_log(job->config->log, HB_LOG_DEBUG,
@@ -151,7 +152,8 @@ void job_rank_exited(struct job *job, struct job_host *host,
         tell_other_hosts(job, m);
     keep_failed(job, m, when_ns);
     verdict_by_failure(job, m->exit_code);
-    job_event(job, JOB_EV_FAILED);
+    if (!job_stall_ending(job))
+        job_event(job, JOB_EV_FAILED);
 }
 
 /* ---- Hosts ---- */

@@ -92,6 +92,7 @@ static int on_failed(struct job_host *host, const struct frame *f,
         return rc;
     if (job->alive_at_end > 0)
         job->alive_at_end -= host->plan->count; /* they never ran */
+    host->was_launched = 0;
     job_host_trouble(host, m.exit_code, hb_now_ns(), 0, "%s", m.text);
     control_failed_fini(&m);
     job_host_finish(host, HOST_DONE);
@@ -212,6 +213,20 @@ static int on_log(struct job_host *host, const struct frame *f,
     return 0;
 }
 
+static int on_trace(struct job_host *host, const struct frame *f,
+                    struct hb_error *err)
+{
+    struct control_bytes m;
+    int rc = control_decode_bytes(f->payload, f->len, &m, err);
+
+    if (rc == 0)
+        rc = check_rank(host, m.rank, err);
+    if (rc < 0)
+        return rc;
+    return f->type == CONTROL_TRACE ? job_trace_bytes(host, &m, err)
+                                    : job_trace_stats(host, &m, err);
+}
+
 /* What an agent may say before its HELLO, and before LAUNCH. */
 static int check_time(const struct job_host *host, int type,
                       struct hb_error *err)
@@ -267,6 +282,13 @@ int job_on_frame(struct job_host *host, const struct frame *f,
         return job_beat_pong(host, f, err);
     case CONTROL_RENDEZVOUS:
         return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
+    case CONTROL_STALLED:
+    case CONTROL_STALL_RANKS:
+    case CONTROL_STALL_STACK:
+        return job_stall_frame(host, f, err);
+    case CONTROL_TRACE:
+    case CONTROL_STATS:
+        return on_trace(host, f, err);
     case CONTROL_ROUTE_PORT:
     case CONTROL_ROUTE_RESULT:
         return job_routes_frame(host, f, err);

@@ -393,6 +393,7 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
         .bind_gpu = config->bind_gpu,
         .grace_ms = config->grace_ms,
         .output_window = host->job->window,
+        .trace = config->timeline != NULL,
     };
     int rc;
 
@@ -417,6 +418,7 @@ void job_host_launch(struct job_host *host)
     if (rc == 0) {
         job_beat_ping(host);
         host->state = HOST_LAUNCHED;
+        host->was_launched = 1;
         rc = job_host_send(host, &frame);
     }
     explicit_bzero(hb_buf_data(&frame), hb_buf_len(&frame));

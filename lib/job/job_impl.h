@@ -11,6 +11,8 @@
  *     job_frames.c  what agents say
  *     job_io.c      output and input
  *     job_routes.c  the round of routes
+ *     job_trace.c   timelines and statistics
+ *     job_stall.c   ranks that wait too long
  */
 #ifndef HVD_JOB_IMPL_H
 #define HVD_JOB_IMPL_H
@@ -34,6 +36,8 @@ enum host_state {
     HOST_LOST, /* the connection ended or broke before that */
 };
 
+struct job_trace;
+
 struct job_host {
     struct job *job;
     const struct plan_host *plan;
@@ -54,6 +58,7 @@ struct job_host {
     struct offset clock;
     int beats_missed;  /* PINGs in a row after which nothing was heard */
     uint64_t asked_ns; /* the first of them; 0: none */
+    int was_launched;  /* LAUNCH was sent, and has not failed */
     int unheard; /* nothing was heard since it was told to end its ranks */
 };
 
@@ -71,13 +76,17 @@ struct job {
     struct input *input;
     struct routes *routes; /* NULL: one host and nothing to choose */
     struct job_rendezvous *rendezvous;
+    struct job_trace *trace;
+    struct stall *stall;
     int window;             /* bytes of output in flight, per host */
     uv_timer_t limit_timer; /* --start-timeout, then --timeout */
     uv_timer_t end_timer;   /* hosts that do not end; the notice before */
     uv_timer_t beat_timer;
-    uv_timer_t wait_timer;  /* progress */
-    uv_timer_t stop_timer;  /* what is to be sent before this process stops */
-    uint64_t limit_left_ms; /* while stopped by SIGTSTP */
+    uv_timer_t wait_timer; /* progress */
+    uv_timer_t stop_timer; /* what is to be sent before this process stops */
+    uv_timer_t stall_timer;
+    uv_timer_t stall_end_timer; /* ranks hear why before they end */
+    uint64_t limit_left_ms;     /* while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
 
@@ -166,6 +175,19 @@ int job_open_output(struct job *job, struct hb_error *err);
 /* If the config asks for it; ranks run. */
 void job_open_input(struct job *job);
 
+/* ---- job_trace.c ---- */
+
+/* Makes the file.  0 or negative with err set. */
+int job_trace_open(struct job *job, struct hb_error *err);
+void job_trace_free(struct job *job);
+/* TRACE and STATS; the rank is the host's. */
+int job_trace_bytes(struct job_host *host, const struct control_bytes *m,
+                    struct hb_error *err);
+int job_trace_stats(struct job_host *host, const struct control_bytes *m,
+                    struct hb_error *err);
+/* All hosts have ended: what there is to be said. */
+void job_trace_end(struct job *job);
+
 /* ---- job_routes.c: between JOB_EV_CONNECTED and JOB_EV_ROUTED ---- */
 
 int job_routes_open(struct job *job, struct hb_error *err);
@@ -177,6 +199,17 @@ int job_routes_frame(struct job_host *host, const struct frame *f,
 /* host_index, peers and the ranks' variables; until _release. */
 void job_routes_fill(const struct job_host *host, struct control_launch *m);
 void job_routes_release(const struct job_host *host, struct control_launch *m);
+
+/* ---- job_stall.c ---- */
+
+void job_stall_open(struct job *job);
+void job_stall_end(struct job *job); /* the ranks are being ended */
+/* The ranks hear that the job is over, and the first to do so may end. */
+int job_stall_ending(const struct job *job);
+void job_stall_rank_gone(struct job *job, int rank);
+void job_stall_resumed(struct job *job); /* the ranks had been stopped */
+int job_stall_frame(struct job_host *host, const struct frame *f,
+                    struct hb_error *err);
 
 /* ---- job_host.c ---- */
 

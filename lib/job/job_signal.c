@@ -59,6 +59,7 @@ static void job_continue(struct job *job)
         job_start_limit(job, job->limit_left_ms);
     job->limit_left_ms = 0;
     job_beat_resume(job);
+    job_stall_resumed(job);
     send_signal(job, SIGCONT);
 }
 

@@ -158,6 +158,7 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
     control_put_bool(&b, "bind_gpu", m->bind_gpu);
     control_put_int(&b, "grace_ms", m->grace_ms);
     control_put_int(&b, "output_window", m->output_window);
+    control_put_bool(&b, "trace", m->trace);
     control_put(&b, "limits", encode_limits(m));
     return control_builder_finish(&b, out, CONTROL_LAUNCH);
 }
@@ -325,6 +326,7 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     m->bind_gpu = control_take_bool(&f, "bind_gpu");
     m->grace_ms = control_take_int(&f, "grace_ms", 0, CONTROL_GRACE_MAX_MS);
     take_window(&f, m);
+    m->trace = control_take_bool(&f, "trace");
     take_limits(&f, m);
     rc = control_fields_close(&f);
     if (rc < 0)

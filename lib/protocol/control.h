@@ -35,6 +35,7 @@
 #include "lib/base/error.h"
 #include "lib/base/strv.h"
 #include "lib/protocol/control_route.h"
+#include "lib/protocol/control_stall.h"
 #include "lib/protocol/frame.h"
 
 #include <sys/types.h>
@@ -57,6 +58,11 @@ enum control_type {
     CONTROL_ROUTE_RESULT = 12, /* which addresses connected */
     CONTROL_RENDEZVOUS = 13,   /* requests of workers, merged */
     CONTROL_ANSWER = 14,       /* JSON, to QUERY */
+    CONTROL_STALLED = 15,      /* control_stall.h */
+    CONTROL_STALL_RANKS = 16,
+    CONTROL_STALL_STACK = 17,
+    CONTROL_TRACE = 18, /* u32 rank, bytes of its timeline; none: its end */
+    CONTROL_STATS = 19, /* u32 rank, worker_stats.h */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,        /* u32 rank, bytes; no bytes: end of file */
@@ -72,6 +78,9 @@ enum control_type {
     CONTROL_ROUTE_PROBE = 40,  /* addresses to try */
     CONTROL_RENDEZVOUS_REPLY = 41,
     CONTROL_QUERY = 42, /* JSON: ps, kill, clean, doctor; instead of LAUNCH */
+    CONTROL_STALL_ASK = 43,
+    CONTROL_STALL_END = 44,   /* as ABORT: HVD_ETIMEOUT for every local rank */
+    CONTROL_TRACE_TAKEN = 45, /* u32: 1 when all of it was written */
 };
 
 enum {
@@ -139,6 +148,7 @@ struct control_launch {
     int bind_gpu;      /* set CUDA_VISIBLE_DEVICES per rank, by UUID */
     int grace_ms;
     int output_window; /* bytes of OUTPUT in flight */
+    int trace;         /* timelines are written and sent at the end */
     struct control_soft_limit limits[CONTROL_LIMIT_COUNT];
 };
 
@@ -209,6 +219,9 @@ int control_encode_output(struct hb_buf *out, int rank, int stream,
                           const void *bytes, size_t len);
 int control_encode_stdin(struct hb_buf *out, int rank, const void *bytes,
                          size_t len);
+/* TRACE and STATS too. */
+int control_encode_bytes(struct hb_buf *out, enum control_type type, int rank,
+                         const void *bytes, size_t len);
 int control_encode_stdin_ack(struct hb_buf *out, int rank, uint32_t bytes);
 int control_encode_u32(struct hb_buf *out, enum control_type type,
                        uint32_t v); /* OUTPUT_ACK, SIGNAL, KILL */
@@ -229,6 +242,8 @@ int control_decode_output(const void *p, size_t len, struct control_bytes *m,
                           struct hb_error *err);
 int control_decode_stdin(const void *p, size_t len, struct control_bytes *m,
                          struct hb_error *err);
+int control_decode_bytes(const void *p, size_t len, struct control_bytes *m,
+                         struct hb_error *err); /* TRACE, STATS */
 int control_decode_stdin_ack(const void *p, size_t len, int *rank,
                              uint32_t *bytes, struct hb_error *err);
 int control_decode_u32(const void *p, size_t len, uint32_t *v,

@@ -49,6 +49,18 @@ int control_encode_abort(struct hb_buf *out, int rank, const char *text)
     return encode_rank_and_bytes(out, CONTROL_ABORT, rank, text, strlen(text));
 }
 
+int control_encode_stall_end(struct hb_buf *out, int rank, const char *text)
+{
+    return encode_rank_and_bytes(out, CONTROL_STALL_END, rank, text,
+                                 strlen(text));
+}
+
+int control_encode_bytes(struct hb_buf *out, enum control_type type, int rank,
+                         const void *bytes, size_t len)
+{
+    return encode_rank_and_bytes(out, type, rank, bytes, len);
+}
+
 int control_encode_stdin_ack(struct hb_buf *out, int rank, uint32_t bytes)
 {
     int rc = frame_begin(out, CONTROL_STDIN_ACK, 8);
@@ -131,8 +143,8 @@ int control_decode_output(const void *p, size_t len, struct control_bytes *m,
     return 0;
 }
 
-int control_decode_stdin(const void *p, size_t len, struct control_bytes *m,
-                         struct hb_error *err)
+static int decode_rank_and_bytes(const char *what, const void *p, size_t len,
+                                 struct control_bytes *m, struct hb_error *err)
 {
     struct hb_reader r;
     uint32_t rank;
@@ -140,14 +152,26 @@ int control_decode_stdin(const void *p, size_t len, struct control_bytes *m,
     hb_reader_init(&r, p, len);
     rank = hb_read_u32(&r);
     if (r.bad)
-        return refuse(err, "stdin", "too short");
+        return refuse(err, what, "too short");
     if (rank >= CONTROL_RANKS_MAX)
-        return refuse(err, "stdin", "field 'rank' is out of range");
+        return refuse(err, what, "field 'rank' is out of range");
     m->rank = (int)rank;
     m->stream = 0;
     m->len = r.left;
     m->bytes = hb_read_bytes(&r, r.left);
     return 0;
+}
+
+int control_decode_stdin(const void *p, size_t len, struct control_bytes *m,
+                         struct hb_error *err)
+{
+    return decode_rank_and_bytes("stdin", p, len, m, err);
+}
+
+int control_decode_bytes(const void *p, size_t len, struct control_bytes *m,
+                         struct hb_error *err)
+{
+    return decode_rank_and_bytes("trace", p, len, m, err);
 }
 
 int control_decode_stdin_ack(const void *p, size_t len, int *rank,

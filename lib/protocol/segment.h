@@ -15,18 +15,20 @@
  * a process killed at any point has set it or has not; readers load it with
  * acquire.  abort_text is the agent's: only one process may write it, before
  * the word.
- * wake[i] is a futex on which only local rank i sleeps (FUTEX_WAIT, shared);
- * others bump it and wake.
+ * wake[i] is a futex on which only local rank i sleeps (FUTEX_WAIT, shared),
+ * with several threads if it uses several planes; others bump it and wake.
  */
 #ifndef HVD_PROTOCOL_SEGMENT_H
 #define HVD_PROTOCOL_SEGMENT_H
+
+#include "lib/protocol/status.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 1,
+    SEGMENT_LAYOUT = 2,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     SEGMENT_LINE_BYTES = 128, /* two cache lines: the adjacent-line
                                  prefetcher pairs them */
@@ -35,26 +37,45 @@ enum {
 
 struct segment_wake {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t word;
-    _Atomic uint32_t sleeping; /* 1 while its owner may be in FUTEX_WAIT */
+    _Atomic uint32_t sleeping; /* its owner's threads that may be in
+                                  FUTEX_WAIT */
 };
 
 struct segment_head {
     uint32_t magic, layout, epoch, local_size;
     uint64_t segment_bytes;
     /* 0, or culprit world rank + 1 in the low 32 bits and an enum
-     * hvd_status in the high ones (HVD_EPEER: died, HVD_ESHUTDOWN: left,
+     * hvd_status in the high ones (HVD_EPEER: died, HVD_ETIMEOUT: kept the
+     * others waiting until the job was given up, HVD_ESHUTDOWN: left,
      * HVD_ECLOSED: is on another host, and the connection to it broke) */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t abort_word;
-    char abort_text[SEGMENT_TEXT_MAX]; /* the agent's, for HVD_EPEER */
+    char abort_text[SEGMENT_TEXT_MAX]; /* the agent's, for the first two */
     struct segment_wake wake[];        /* local_size of them */
 };
 
-/* Bytes of the head for n local ranks, rounded up to 4096. */
-static inline uint64_t segment_head_bytes(uint32_t n)
+/* Where the ranks' status begins, for n local ranks: whole pages, since the
+ * ranks write there all the time. */
+static inline uint64_t segment_status_at(uint32_t n)
 {
     uint64_t bytes =
         sizeof(struct segment_head) + (uint64_t)n * sizeof(struct segment_wake);
     return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+/* Bytes of the head for n local ranks, rounded up to 4096. */
+static inline uint64_t segment_head_bytes(uint32_t n)
+{
+    uint64_t bytes = segment_status_at(n) + (uint64_t)n * STATUS_BYTES;
+    return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+/* Of local rank i of n. */
+static inline struct segment_status *segment_status(struct segment_head *h,
+                                                    uint32_t n, uint32_t i)
+{
+    char *at = (char *)h + segment_status_at(n) + (uint64_t)i * STATUS_BYTES;
+
+    return (struct segment_status *)(void *)at;
 }
 
 /* Agent: lays out a fresh, zeroed head. */

@@ -232,16 +232,59 @@ int worker_decode_segment(const void *p, size_t len, struct worker_segment *m)
     return decode_epoch_and_bytes(p, len, &m->epoch, &m->segment_bytes);
 }
 
-int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m)
+static void write_u32(unsigned char *p, uint32_t v)
+{
+    p[0] = (unsigned char)(v >> 24);
+    p[1] = (unsigned char)(v >> 16);
+    p[2] = (unsigned char)(v >> 8);
+    p[3] = (unsigned char)v;
+}
+
+void worker_write_stalled(unsigned char out[WORKER_STALLED_BYTES],
+                          const struct worker_stalled *m)
+{
+    frame_header(out, WORKER_STALLED, 12);
+    write_u32(out + FRAME_HEADER_BYTES, m->waited_ms);
+    write_u32(out + FRAME_HEADER_BYTES + 4, m->warning_ms);
+    write_u32(out + FRAME_HEADER_BYTES + 8, m->shutdown_ms);
+}
+
+int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m)
+{
+    struct worker_stalled got;
+    struct hb_reader r;
+
+    hb_reader_init(&r, p, len);
+    got.waited_ms = hb_read_u32(&r);
+    got.warning_ms = hb_read_u32(&r);
+    got.shutdown_ms = hb_read_u32(&r);
+    if (finish(&r) < 0)
+        return -HVD_EPROTO;
+    *m = got;
+    return 0;
+}
+
+static int encode_abort(struct hb_buf *out, enum worker_type type,
+                        const struct worker_abort *m)
 {
     size_t text_len = strnlen(m->text, sizeof(m->text) - 1);
-    int rc = frame_begin(out, WORKER_ABORT, 4 + text_len);
+    int rc = frame_begin(out, (uint8_t)type, 4 + text_len);
 
     if (rc < 0)
         return rc;
     hb_buf_put_u32(out, m->rank);
     hb_buf_append(out, m->text, text_len);
     return 0;
+}
+
+int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m)
+{
+    return encode_abort(out, WORKER_ABORT, m);
+}
+
+int worker_encode_timeout(struct hb_buf *out, const struct worker_abort *m)
+{
+    return encode_abort(out, WORKER_TIMEOUT, m);
 }
 
 int worker_decode_abort(const void *p, size_t len, struct worker_abort *m)

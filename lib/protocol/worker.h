@@ -24,6 +24,9 @@
  *                         of the job have said RDV_FENCE for it
  *     worker -> RDV       put, get, delete, or a fence of some ranks
  *     agent  -> RDV_REPLY in any order; the ids tell
+ *     worker -> STALLED   it waits too long for others, or does no more
+ *     worker -> STATS     what it did since JOIN: worker_stats.h
+ *     agent  -> TIMEOUT   as ABORT: the job ends because of such a wait
  *
  * Everything is binary, because libhvd parses no JSON.  Epochs count the
  * hvd_init calls of a rank from 1: ranks of one world join the same one.
@@ -41,6 +44,8 @@ enum worker_type {
     WORKER_RDV = 68, /* a request of rendezvous.h, but a fence */
     WORKER_RDV_FENCE = 71,
     WORKER_ROUTES = 73,
+    WORKER_STALLED = 74,
+    WORKER_STATS = 75, /* worker_stats.h */
     WORKER_WELCOME = 96,
     WORKER_REFUSED = 97, /* text */
     WORKER_SEGMENT = 98,
@@ -48,10 +53,11 @@ enum worker_type {
     WORKER_RDV_REPLY = 100,
     WORKER_RDV_FENCED = 102,
     WORKER_ROUTES_ARE = 104,
+    WORKER_TIMEOUT = 105, /* as ABORT */
 };
 
 enum {
-    WORKER_ABI = 2,
+    WORKER_ABI = 3,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
@@ -93,6 +99,19 @@ struct worker_abort {
                                  */
 };
 
+/* What its environment says goes with it: it is the ranks' that counts. */
+struct worker_stalled {
+    uint32_t waited_ms; /* 0: not any more */
+    uint32_t warning_ms;
+    uint32_t shutdown_ms; /* 0: never */
+};
+
+enum { WORKER_STALLED_BYTES = FRAME_HEADER_BYTES + 12 };
+
+/* A whole frame, without an allocation. */
+void worker_write_stalled(unsigned char out[WORKER_STALLED_BYTES],
+                          const struct worker_stalled *m);
+
 /* 0, -HVD_ENOMEM, or -HVD_EINVAL for a message that its decoder would
  * refuse.  Texts are cut to WORKER_TEXT_MAX. */
 int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m);
@@ -101,6 +120,7 @@ int worker_encode_refused(struct hb_buf *out, const char *text);
 int worker_encode_join(struct hb_buf *out, const struct worker_join *m);
 int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m);
 int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m);
+int worker_encode_timeout(struct hb_buf *out, const struct worker_abort *m);
 int worker_encode_leave(struct hb_buf *out, uint32_t epoch);
 
 /* scope and value must be within their limits. */
@@ -127,6 +147,8 @@ int worker_decode_refused(const void *p, size_t len, char *text,
                           size_t text_size);
 int worker_decode_join(const void *p, size_t len, struct worker_join *m);
 int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);
+int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m);
+/* TIMEOUT too. */
 int worker_decode_abort(const void *p, size_t len, struct worker_abort *m);
 int worker_decode_leave(const void *p, size_t len, uint32_t *epoch);
 

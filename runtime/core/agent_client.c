@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -205,7 +206,9 @@ static int tell_abort(const struct frame *f, struct hb_error *err)
         return hb_error_set(err, HVD_EPROTO, "agent: malformed ABORT");
     if (err)
         err->rank = (int)m.rank;
-    return hb_error_set(err, HVD_EPEER, "%s", m.text);
+    return hb_error_set(err,
+                        f->type == WORKER_TIMEOUT ? HVD_ETIMEOUT : HVD_EPEER,
+                        "%s", m.text);
 }
 
 static int tell_refused(const struct frame *f, struct hb_error *err)
@@ -243,7 +246,7 @@ static int expect(struct hvd__agent *a, enum worker_type type,
         return rc;
     if (f->type == type)
         return 0;
-    if (f->type == WORKER_ABORT)
+    if (f->type == WORKER_ABORT || f->type == WORKER_TIMEOUT)
         return tell_abort(f, err);
     if (f->type == WORKER_REFUSED)
         return tell_refused(f, err);
@@ -401,7 +404,7 @@ int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
     return rc;
 }
 
-int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
+static int check(struct hvd__agent *a, struct hb_error *err)
 {
     struct frame f;
     int rc;
@@ -418,10 +421,30 @@ int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
     if (rc <= 0)
         return rc;
     /* Left in the buffer: every later check tells the same. */
-    if (f.type == WORKER_ABORT)
+    if (f.type == WORKER_ABORT || f.type == WORKER_TIMEOUT)
         return tell_abort(&f, err);
     return hb_error_set(err, HVD_EPROTO,
                         "agent: message of type %u out of turn", f.type);
+}
+
+/* Of each process set, a driver may ask. */
+int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    int rc;
+
+    pthread_mutex_lock(&lock);
+    rc = check(a, err);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+void hvd__agent_say(struct hvd__agent *a, const void *frame, size_t len)
+{
+    while (a->fd >= 0 &&
+           send(a->fd, frame, len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+           errno == EINTR)
+        ;
 }
 
 void hvd__agent_leave(struct hvd__agent *a, uint32_t epoch)

@@ -77,11 +77,16 @@ int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
                    int (*take)(void *arg, const struct rdv_reply *m), void *arg,
                    uint64_t deadline_ns, struct hb_error *err);
 
-/* Without blocking: 0 while the agent is there, or when there is no memory
- * to read what it says, which the next call then does; -HVD_EPEER,
- * -HVD_ECLOSED or -HVD_EPROTO with err set when it told of a death, is gone
+/* Any thread, without blocking: 0 while the agent is there, or when there is
+ * no memory to read what it says, which the next call then does; -HVD_EPEER,
+ * -HVD_ETIMEOUT, -HVD_ECLOSED or -HVD_EPROTO with err set when it told of a
+ * death, or that the job ends because a rank waited too long, is gone
  * itself, or says what it should not. */
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err);
+
+/* Says something short if the agent takes it at once.  Any thread, at any
+ * time: so few bytes go whole or not at all. */
+void hvd__agent_say(struct hvd__agent *a, const void *frame, size_t len);
 
 /* Says that this rank leaves; not told if the agent does not take it. */
 void hvd__agent_leave(struct hvd__agent *a, uint32_t epoch);

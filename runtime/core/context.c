@@ -7,13 +7,17 @@
  */
 #include "runtime/core/context.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/core/hosts.h"
+#include "runtime/core/memory.h"
 #include "runtime/core/message.h"
 #include "runtime/plane/hier.h"
 #include "runtime/plane/shm.h"
+#include "runtime/trace/stall.h"
+#include "runtime/trace/trace.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +28,7 @@
 
 enum { START_TIMEOUT_MS = 30000, PAGE_BYTES = 4096 };
 
-struct hvd__context hvd__context = {.engine = HVD__ENGINE_INIT};
+struct hvd__context hvd__context;
 
 struct world {
     int up;         /* hvd_init succeeded, hvd_shutdown did not follow */
@@ -33,9 +37,15 @@ struct world {
     struct hvd__agent agent;
     struct segment_head *segment;
     uint64_t segment_bytes;
-    struct hvd__hosts hosts; /* of a world on several */
-    struct hvd__plane *plane;
+    uint64_t arena_bytes;          /* of each local rank */
+    struct worker_welcome welcome; /* without the secret */
+    struct hvd__tuner tuner;
 };
+
+static struct hvd__set *world_set(void)
+{
+    return &hvd__sets[HVD_WORLD];
+}
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct world world = {.agent = HVD__AGENT_INIT};
@@ -112,7 +122,9 @@ static int map_segment(int fd, const struct worker_welcome *w, uint64_t bytes,
         return hb_error_set(err, HVD_EPROTO,
                             "agent: the segment has %lld bytes, not %llu",
                             (long long)st.st_size, (unsigned long long)bytes);
-    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    /* Most of it is never touched. */
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+             fd, 0);
     if (p == MAP_FAILED)
         return hb_error_sys(err, errno, "map %llu bytes of shared memory",
                             (unsigned long long)bytes);
@@ -120,76 +132,14 @@ static int map_segment(int fd, const struct worker_welcome *w, uint64_t bytes,
     world.segment_bytes = bytes;
     /* A forked child must not find it. */
     madvise(p, bytes, MADV_DONTFORK);
+    madvise(p, bytes, MADV_DONTDUMP);
     if (segment_head_check(p, world.epoch, w->local_size, bytes) < 0)
         return hb_error_set(err, HVD_EPROTO,
                             "agent: the segment's head is not ours");
     return 0;
 }
 
-/* ---- The plane ------------------------------------------------------ */
-
-static int agent_lost(void *arg, struct hb_error *err)
-{
-    return hvd__agent_check(arg, err);
-}
-
-static struct hvd__plane *make_shm(const struct worker_welcome *w, int alone)
-{
-    struct hvd__shm_config config = {
-        .head = world.segment,
-        .local_rank = (int)w->local_rank,
-        .local_size = (int)w->local_size,
-        .world_ranks = w->local_ranks,
-        .host = w->host,
-        .cpus = (int)w->cpus,
-        .agent_lost = alone ? agent_lost : hvd__hosts_lost,
-        .agent_arg = alone ? (void *)&world.agent : (void *)&world.hosts,
-        .host_of = alone ? NULL : hvd__hosts_name,
-    };
-
-    return hvd__shm_new(&config);
-}
-
-static struct hvd__plane *make_hier(const struct worker_welcome *w)
-{
-    struct hvd__hier_config config = {
-        .map = &world.hosts.map,
-        .rank = w->rank,
-        .shm = make_shm(w, 0),
-        .tcp = world.hosts.tcp,
-        .head = world.segment,
-    };
-    struct hvd__plane *plane = config.shm ? hvd__hier_new(&config) : NULL;
-
-    if (plane)
-        return plane;
-    if (config.shm)
-        config.shm->ops->free(config.shm);
-    hvd__tcp_free(config.tcp);
-    return NULL;
-}
-
-static int make_plane(const struct worker_welcome *w, uint64_t deadline_ns,
-                      struct hb_error *err)
-{
-    if (w->size == 1) {
-        world.plane = hvd__self_plane();
-    } else if (w->size == w->local_size) {
-        world.plane = make_shm(w, 1);
-    } else {
-        int rc = hvd__hosts_join(&world.hosts, &world.agent, w, world.epoch,
-                                 deadline_ns, err);
-
-        if (rc < 0)
-            return rc;
-        world.plane = make_hier(w);
-    }
-    if (!world.plane)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
-    return 0;
-}
-
-/* ---- Up and down --------------------------------------------------- */
+/* ---- Odds and ends -------------------------------------------------- */
 
 static int deadline(uint64_t *deadline_ns, struct hb_error *err)
 {
@@ -202,9 +152,189 @@ static int deadline(uint64_t *deadline_ns, struct hb_error *err)
     return 0;
 }
 
+static int watch_stalls(const struct worker_welcome *w, struct hb_error *err)
+{
+    const struct hvd__stall_config config = {
+        .status = segment_status(world.segment, w->local_size, w->local_rank),
+        .agent = &world.agent,
+    };
+
+    return hvd__stall_open(&config, err);
+}
+
+/* 0 .. n - 1; heap. */
+static int *all_ranks(int n, struct hb_error *err)
+{
+    int *ranks = hb_calloc((size_t)n, sizeof(*ranks));
+
+    if (!ranks)
+        hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
+    for (int i = 0; ranks && i < n; i++)
+        ranks[i] = i;
+    return ranks;
+}
+
+/* ---- The plane ------------------------------------------------------ */
+
+static int agent_lost(void *arg, struct hb_error *err)
+{
+    return hvd__agent_check(arg, err);
+}
+
+/* Members of a set on this host. */
+struct local {
+    int count, me;
+    uint32_t ranks[HVD__SHM_LOCAL_MAX]; /* of the world */
+    int group[HVD__SHM_LOCAL_MAX];      /* place in the set */
+    int index[HVD__SHM_LOCAL_MAX];      /* local rank in the world */
+};
+
+static void find_local(const struct hvd__set *s, const int *ranks, int n,
+                       struct local *l)
+{
+    const struct worker_welcome *w = &world.welcome;
+
+    l->count = 0;
+    l->me = -1;
+    for (int i = 0; i < n; i++)
+        for (uint32_t k = 0; k < w->local_size; k++) {
+            if (w->local_ranks[k] != (uint32_t)ranks[i] ||
+                (s->has_hosts && hvd__map_is_flat(&s->hosts.map) &&
+                 w->rank != (uint32_t)ranks[i]))
+                continue;
+            if (w->rank == (uint32_t)ranks[i])
+                l->me = l->count;
+            l->ranks[l->count] = (uint32_t)ranks[i];
+            l->group[l->count] = i;
+            l->index[l->count++] = (int)k;
+        }
+}
+
+static struct hvd__plane *make_shm(struct hvd__set *s, const struct local *l)
+{
+    const struct worker_welcome *w = &world.welcome;
+    struct hvd__shm_config config = {
+        .head = world.segment,
+        .segment_ranks = (int)w->local_size,
+        .slot = s->id,
+        .arena_bytes = world.arena_bytes,
+        .local_rank = l->me,
+        .local_size = l->count,
+        .world_ranks = l->ranks,
+        .group_ranks = l->group,
+        .local_index = l->index,
+        .host = w->host,
+        .cpus = (int)w->cpus,
+        .agent_lost = s->has_hosts ? hvd__hosts_lost : agent_lost,
+        .agent_arg = s->has_hosts ? (void *)&s->hosts : (void *)&world.agent,
+        .host_of = s->has_hosts ? hvd__hosts_name : NULL,
+    };
+
+    return hvd__shm_new(&config);
+}
+
+static struct hvd__plane *make_hier(struct hvd__set *s, const struct local *l,
+                                    int me)
+{
+    struct hvd__hier_config config = {
+        .map = &s->hosts.map,
+        .rank = (uint32_t)me,
+        .shm = l->count > 1 ? make_shm(s, l) : NULL,
+        .tcp = s->hosts.tcp,
+        .head = world.segment,
+        .segment_ranks = world.welcome.local_size,
+    };
+    struct hvd__plane *plane = NULL;
+
+    if (config.shm || l->count == 1)
+        plane = hvd__hier_new(&config);
+    if (plane)
+        return plane;
+    if (config.shm)
+        config.shm->ops->free(config.shm);
+    hvd__tcp_free(config.tcp);
+    return NULL;
+}
+
+/* Of ranks[me] and the others, when s->hosts are there if they are needed. */
+static int make_plane(struct hvd__set *s, const int *ranks, int n, int me,
+                      struct hb_error *err)
+{
+    struct local l;
+
+    find_local(s, ranks, n, &l);
+    if (n == 1)
+        s->plane = hvd__self_plane();
+    else if (s->has_hosts)
+        s->plane = make_hier(s, &l, me);
+    else
+        s->plane = make_shm(s, &l);
+    if (!s->plane)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
+    return 0;
+}
+
+static int connect_world(uint64_t deadline_ns, struct hb_error *err)
+{
+    const struct worker_welcome *w = &world.welcome;
+    struct hvd__set *s = world_set();
+    int n = (int)w->size;
+    int forced = hvd__hosts_forced(err), rc = 0;
+    int *ranks;
+
+    if (forced < 0)
+        return forced;
+    if (w->size > 1 && (forced || w->size != w->local_size)) {
+        rc = hvd__hosts_join(&s->hosts, &world.agent, w, world.epoch,
+                             deadline_ns, err);
+        if (rc < 0)
+            return rc;
+        s->has_hosts = 1;
+    }
+    ranks = all_ranks(n, err);
+    if (!ranks)
+        return err->status;
+    rc = make_plane(s, ranks, n, (int)w->rank, err);
+    hb_free(ranks);
+    return rc;
+}
+
+/* As an operation of the world. */
+static int exchange(void *arg, const void *mine, size_t len, void *all,
+                    struct hb_error *err)
+{
+    size_t room = len * (size_t)hvd__context.topology.size;
+    int rc =
+        hvd_allgather(mine, len, all, all ? room : 0, NULL, HVD_UINT8, NULL);
+
+    (void)arg;
+    if (rc < 0)
+        hb_error_set(err, (enum hvd_status) - rc, "%s", hvd_error_message());
+    return rc;
+}
+
+int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
+                     struct hb_error *err)
+{
+    struct hvd__subset sub = {.world = &world_set()->hosts,
+                              .ranks = ranks,
+                              .n = n,
+                              .exchange = exchange};
+    int rc = deadline(&sub.deadline_ns, err);
+
+    s->id = (int)(s - hvd__sets);
+    if (rc == 0 && world_set()->has_hosts && hvd__subset_hosts(&sub) > 1) {
+        rc = hvd__hosts_subset(&s->hosts, &sub, err);
+        s->has_hosts = rc == 0 && me >= 0;
+    }
+    return rc < 0 || me < 0 ? rc : make_plane(s, ranks, n, me, err);
+}
+
+/* ---- Up and down --------------------------------------------------- */
+
 static int join_world(const char *address, struct hb_error *err)
 {
-    static struct worker_welcome w; /* large; `life` protects it */
+    struct worker_welcome *w = &world.welcome;
     uint64_t deadline_ns = 0, bytes;
     int64_t rank = -1;
     int fd = -1;
@@ -218,26 +348,32 @@ static int join_world(const char *address, struct hb_error *err)
                           "environment is not the one hvdrun made");
     if (rc == 0)
         rc = hvd__agent_open(&world.agent, address, (uint32_t)rank, deadline_ns,
-                             &w, err);
+                             w, err);
     if (rc == 0)
-        rc = check_welcome(&w, err);
+        rc = check_welcome(w, err);
     if (rc < 0)
         return rc;
-    bytes = hvd__shm_segment_bytes((int)w.local_size);
+    rc = hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
+    if (rc < 0)
+        return rc;
+    bytes = hvd__shm_segment_bytes((int)w->local_size) +
+            w->local_size * world.arena_bytes;
     rc = hvd__agent_join(&world.agent, world.epoch + 1, bytes, deadline_ns, &fd,
                          err);
     if (rc == 0) {
         world.epoch++;
-        rc = map_segment(fd, &w, bytes, err);
+        rc = map_segment(fd, w, bytes, err);
     }
     if (fd >= 0)
         close(fd);
     if (rc == 0)
-        rc = make_plane(&w, deadline_ns, err);
+        rc = connect_world(deadline_ns, err);
+    if (rc == 0 && w->size > 1)
+        rc = watch_stalls(w, err);
     if (rc == 0)
-        take_topology(&w);
+        take_topology(w);
     /* The connections between hosts are made. */
-    explicit_bzero(w.secret, sizeof(w.secret));
+    explicit_bzero(w->secret, sizeof(w->secret));
     return rc;
 }
 
@@ -255,7 +391,7 @@ static int world_of_one(struct hb_error *err)
                             "set: start the program with hvdrun, or unset "
                             "both for a world of one",
                             (long long)size);
-    world.plane = hvd__self_plane();
+    world_set()->plane = hvd__self_plane();
     hvd__context.topology = one;
     return 0;
 }
@@ -279,22 +415,89 @@ static int make_page(struct hb_error *err)
 
 static void take_down(void)
 {
-    if (world.plane)
-        world.plane->ops->free(world.plane);
+    for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
+        hvd__set_free(&hvd__sets[i]);
+    hvd__stats_init(&hvd__removed_stats, NULL, 0);
+    hvd__stall_close();
+    hvd__tuner_close(&world.tuner);
+    hvd__arena_fini(&hvd__memory);
+    world.arena_bytes = 0;
     if (world.segment)
         munmap(world.segment, world.segment_bytes);
-    hvd__hosts_fini(&world.hosts);
     hvd__agent_close(&world.agent);
-    world.plane = NULL;
     world.segment = NULL;
     world.up = 0;
     atomic_store(&hvd__context.up, 0);
 }
 
-static void say_goodbye(void)
+/* sets: the first so many. */
+static void say_goodbye(int sets)
 {
-    world.plane->ops->leave(world.plane);
+    for (int i = sets - 1; i >= 0; i--)
+        if (hvd__sets[i].plane)
+            hvd__sets[i].plane->ops->leave(hvd__sets[i].plane);
+    hvd__trace_close(&world.agent, &hvd__context.knobs.log);
     hvd__agent_leave(&world.agent, world.epoch);
+}
+
+/* Nothing, where HVD_AUTOTUNE is not set. */
+static int open_tuner(struct hb_error *err)
+{
+    const struct hvd__context *ctx = &hvd__context;
+    const struct hvd__tuner_config config = {
+        .n = ctx->topology.size,
+        .me = ctx->topology.rank,
+        .defaults = {ctx->knobs.fusion_bytes, HVD__FUSION_PART_BYTES, 100},
+        .fusion_pinned = ctx->knobs.fusion_pinned,
+        .tcp = world_set()->has_hosts ? world_set()->hosts.tcp : NULL,
+        .log = &ctx->knobs.log,
+    };
+    int rc = hvd__tuner_wanted(err);
+
+    return rc > 0 ? hvd__tuner_open(&world.tuner, &config, err) : rc;
+}
+
+/* This rank's part of the segment, if there is one. */
+static void open_memory(void)
+{
+    const struct worker_welcome *w = &world.welcome;
+    unsigned char *at = (unsigned char *)world.segment;
+
+    if (at && world.arena_bytes)
+        at += hvd__shm_arena_at((int)w->local_size, (int)w->local_rank,
+                                world.arena_bytes);
+    hvd__arena_init(&hvd__memory, world.arena_bytes ? at : NULL,
+                    world.arena_bytes);
+}
+
+static int open_world(struct hb_error *err)
+{
+    int n = hvd__context.topology.size;
+    int *ranks = all_ranks(n, err);
+    int rc;
+
+    if (!ranks)
+        return err->status;
+    open_memory();
+    rc = hvd__set_open(world_set(), ranks, n, hvd__context.topology.rank);
+    hb_free(ranks);
+    if (rc < 0)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for a world");
+    if (n > 1 && world.tuner.all)
+        world_set()->engine.controller.tuner = &world.tuner;
+    hvd__set_publish(world_set());
+    return 0;
+}
+
+static int open_trace(struct hb_error *err)
+{
+    const struct hvd__timeline_owner owner = {
+        .rank = hvd__context.topology.rank,
+        .size = hvd__context.topology.size,
+        .host = world.welcome.host,
+    };
+
+    return hvd__trace_open(&owner, err);
 }
 
 static int bring_up(struct hb_error *err)
@@ -304,13 +507,26 @@ static int bring_up(struct hb_error *err)
 
     if (rc == 0)
         rc = address ? join_world(address, err) : world_of_one(err);
+    if (rc == 0)
+        rc = hvd__knobs_read(&hvd__context.knobs,
+                             hvd__context.topology.local_rank, err);
+    if (rc == 0)
+        rc = open_tuner(err);
+    if (rc == 0)
+        rc = open_world(err);
+    if (rc == 0)
+        rc = open_trace(err);
     if (rc < 0) {
+        /* Others that have come so far must not wait for this one. */
+        if (world.segment)
+            say_goodbye(HVD_PROCESS_SETS_MAX);
         take_down();
         return hb_error_context(err, "hvd_init");
     }
+    if (hvd__context.topology.rank == 0)
+        hvd__knobs_tell_idle(&hvd__context.knobs);
     world.pid = getpid();
     world.up = 1;
-    hvd__engine_open(&hvd__context.engine, world.plane);
     atomic_store(&hvd__context.page->here, 1);
     atomic_store(&hvd__context.up, 1);
     /* Release: pairs with hvd__alive. */
@@ -340,9 +556,16 @@ int hvd_shutdown(void)
         return 0;
     pthread_mutex_lock(&life);
     if (world.up) {
+        struct hb_error why = HB_ERROR_INIT;
+
+        hb_error_set(&why, HVD_ESHUTDOWN,
+                     "hvd_shutdown was called before it completed");
         atomic_store(&hvd__context.page->alive, 0);
-        hvd__engine_close(&hvd__context.engine);
-        say_goodbye();
+        hvd__set_stop(world_set(), &why);
+        hvd__sets_settle();
+        for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
+            hvd__set_stop(&hvd__sets[i], &why);
+        say_goodbye(HVD_PROCESS_SETS_MAX);
         take_down();
     }
     pthread_mutex_unlock(&life);
@@ -351,13 +574,19 @@ int hvd_shutdown(void)
 
 /* A program that exits without hvd_shutdown leaves in order too: its peers
  * learn that it left, not that it died.  Other threads may still be inside
- * the library, so nothing is freed. */
+ * the library, so nothing is freed; one that makes or removes a set keeps all
+ * but the world. */
 static __attribute__((destructor)) void leave_at_exit(void)
 {
+    int all;
+
     if (!hvd__alive() || pthread_mutex_trylock(&life) != 0)
         return;
+    all = hvd__sets_hold();
     if (world.up && world.pid == getpid())
-        say_goodbye();
+        say_goodbye(all ? HVD_PROCESS_SETS_MAX : 1);
+    if (all)
+        hvd__sets_release();
     pthread_mutex_unlock(&life);
 }
 

@@ -3,15 +3,15 @@
  * The process's one context: what hvd_init sets up and hvd_shutdown takes
  * down.
  *
- * It is a static object and its engine is never freed, so a request that
- * outlives hvd_shutdown can still be waited for.  `page` is one that the
+ * It is a static object.  `page` is one that the
  * kernel wipes in a forked child: there, the library looks as if hvd_init
  * had not been called, at the price of one load.
  */
 #ifndef HVD_CORE_CONTEXT_H
 #define HVD_CORE_CONTEXT_H
 
-#include "runtime/core/engine.h"
+#include "runtime/core/knobs.h"
+#include "runtime/core/set.h"
 
 struct hvd__topology {
     int rank, size, local_rank, local_size, cross_rank, cross_size;
@@ -26,10 +26,16 @@ struct hvd__context {
     struct hvd__page *_Atomic page; /* NULL before the first init */
     _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
     struct hvd__topology topology;
-    struct hvd__engine engine;
+    struct hvd__knobs knobs;
 };
 
 extern struct hvd__context hvd__context;
+
+/* Makes s->plane (and s->hosts) for ranks of the world, of which this one
+ * is ranks[me]; me -1: takes part as a rank that is none of them.  All ranks
+ * of the world call it; 0 or negative with err set. */
+int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
+                     struct hb_error *err);
 
 static inline int hvd__alive(void)
 {

@@ -4,14 +4,22 @@
  */
 #include "runtime/core/engine.h"
 
+#include "runtime/core/record.h"
+
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     TURN_YIELDS = 64, /* before a waiter sleeps for its turn */
     HOLD_YIELDS = 64, /* before the engine thread takes over */
     SMALL_BYTES = 16 << 10,
+    /* How long what is foreseen may take to be issued: a caller that waits
+     * can hardly issue it itself, another thread could. */
+    HOLD_CALLER_NS = 20 * 1000,
+    HOLD_THREAD_NS = 5 * 1000 * 1000,
 };
 
 static int try_drive(struct hvd__engine *e, enum hvd__driver who)
@@ -60,12 +68,19 @@ static void step_back(struct hvd__engine *e)
     pass_on(e);
 }
 
-/* ---- Driving ------------------------------------------------------- */
+static int somebody_waits(struct hvd__engine *e)
+{
+    return atomic_load(&e->waiters) > 0 || atomic_load(&e->stopping);
+}
+
+/* ---- Completing ---------------------------------------------------- */
 
 /* Sets the outcome; a request that somebody else holds may be freed as
  * soon as `done` is seen. */
-static void finish(struct hvd_request *req, int rc)
+static void finish(struct hvd__engine *e, struct hvd_request *req, int rc)
 {
+    if (rc < 0)
+        hvd__stats_count(&e->controller.stats.errors, 1);
     if (rc < 0 && !req->err.status)
         hb_error_set(&req->err, (enum hvd_status) - rc, "%s",
                      hb_status_text(rc));
@@ -74,40 +89,64 @@ static void finish(struct hvd_request *req, int rc)
     atomic_store_explicit(&req->done, 1, memory_order_release);
 }
 
-static int shut_down(struct hvd_request *req)
+static void unlink_locked(struct hvd__engine *e, struct hvd_request *req)
 {
-    return hb_error_set(&req->err, HVD_ESHUTDOWN,
-                        "%s: hvd_shutdown was called before it completed",
-                        hvd__kind_name(req->op.kind));
+    struct hvd__entry *entry = req->entry;
+    struct hvd_request *r = entry->pending, *older = NULL;
+
+    if (req->before)
+        req->before->next = req->next;
+    else
+        e->head = req->next;
+    if (req->next)
+        req->next->before = req->before;
+    else
+        e->tail = req->before;
+    for (; r != req; r = r->same)
+        older = r;
+    if (older)
+        older->same = req->same;
+    else
+        entry->pending = req->same;
+    if (e->last_unnamed == req)
+        e->last_unnamed = older;
+    atomic_fetch_sub(&e->queued, 1);
 }
 
-/* Goes on with a request until it is done (1 or negative), or until the
- * plane cannot go on at once and `give_way` says to stop (0). */
-static int drive(struct hvd__engine *e, struct hvd_request *req,
-                 int (*give_way)(struct hvd__engine *))
+void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, int rc)
 {
-    struct hvd__plane *plane = e->plane;
-    int rc;
-
-    if (!req->started) {
-        if (atomic_load(&e->stopping))
-            return shut_down(req);
-        req->started = 1;
-        rc = plane->ops->start(plane, &req->op);
-        if (rc < 0)
-            return rc;
+    pthread_mutex_lock(&e->lock);
+    for (size_t i = 0; i < n; i++) {
+        unlink_locked(e, reqs[i]);
+        finish(e, reqs[i], rc);
     }
-    for (;;) {
-        rc = plane->ops->progress(plane, &req->op);
-        if (rc != 0)
-            return rc;
-        if (atomic_load(&e->stopping))
-            return shut_down(req);
-        if (give_way && give_way(e))
-            return 0;
-        plane->ops->pause(plane);
-    }
+    if (hvd__stall_listed(&e->stall))
+        hvd__stall_settle(e);
+    if (atomic_load(&e->sleepers))
+        pthread_cond_broadcast(&e->turn);
+    pthread_mutex_unlock(&e->lock);
 }
+
+void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err)
+{
+    struct hvd_request *req;
+
+    pthread_mutex_lock(&e->lock);
+    while ((req = e->head)) {
+        unlink_locked(e, req);
+        req->err = *err;
+        hb_error_context(&req->err, "%s", hvd__kind_name(req->op.kind));
+        finish(e, req, err->status);
+    }
+    if (hvd__stall_listed(&e->stall))
+        hvd__stall_settle(e);
+    if (atomic_load(&e->sleepers))
+        pthread_cond_broadcast(&e->turn);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- Driving ------------------------------------------------------- */
 
 /* The plane is there for the driver and, until `stopping`, under the lock;
  * nobody else may look at it. */
@@ -123,47 +162,60 @@ static int supported(const struct hvd__engine *e, const struct hvd__op *op,
                         hvd__kind_name(op->kind));
 }
 
-static struct hvd_request *oldest(struct hvd__engine *e)
+/* The engine thread, until more than `issued` was, or the time is over. */
+static void hold(struct hvd__engine *e, uint64_t issued)
 {
-    struct hvd_request *req;
+    struct timespec until;
 
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += HOLD_THREAD_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
     pthread_mutex_lock(&e->lock);
-    req = e->head;
+    e->thread_idle =
+        issued == atomic_load(&e->controller.issued) && !somebody_waits(e);
+    while (e->thread_idle &&
+           pthread_cond_clockwait(&e->work, &e->lock, CLOCK_MONOTONIC,
+                                  &until) == 0)
+        ;
+    e->thread_idle = 0;
     pthread_mutex_unlock(&e->lock);
-    return req;
 }
 
-static void complete_oldest(struct hvd__engine *e, int rc)
+/* alone: what is carried out without the queue, or NULL. */
+static void pause_driver(struct hvd__engine *e, const struct hvd_request *alone)
 {
-    struct hvd_request *req;
-
-    pthread_mutex_lock(&e->lock);
-    req = e->head;
-    e->head = req->next;
-    if (!e->head)
-        e->tail = NULL;
-    atomic_fetch_sub(&e->queued, 1);
-    finish(req, rc);
-    if (atomic_load(&e->sleepers))
-        pthread_cond_broadcast(&e->turn);
-    pthread_mutex_unlock(&e->lock);
+    e->plane->ops->pause(e->plane);
+    hvd__stall_paused(e, &e->stall, alone);
 }
 
 /* Drives the queue until `until` is done (NULL: until it is empty), or as
- * give_way says.  The driver is this thread. */
+ * give_way says whenever it would have to wait.  The driver is this
+ * thread. */
 static void drive_queue(struct hvd__engine *e, const struct hvd_request *until,
                         int (*give_way)(struct hvd__engine *))
 {
-    struct hvd_request *req;
+    int is_thread = atomic_load(&e->driver) == HVD__DRIVER_THREAD;
+    uint64_t limit = is_thread ? HOLD_THREAD_NS : HOLD_CALLER_NS;
 
-    while ((!until || !hvd__request_done(until)) && (req = oldest(e))) {
-        int rc = drive(e, req, give_way);
+    while ((!until || !hvd__request_done(until)) &&
+           !atomic_load(&e->stopping)) {
+        uint64_t issued = atomic_load(&e->controller.issued);
+        enum hvd__step step = hvd__controller_step(&e->controller, limit);
 
-        if (rc == 0)
+        if (step == HVD__STEP_IDLE)
             return;
-        complete_oldest(e, rc);
-        if (!until && give_way && give_way(e))
+        if (step == HVD__STEP_DONE ? !until && give_way && give_way(e)
+                                   : give_way && give_way(e))
             return;
+        if (step == HVD__STEP_HOLD && is_thread)
+            hold(e, issued);
+        else if (step == HVD__STEP_HOLD)
+            sched_yield();
+        else if (step != HVD__STEP_DONE)
+            pause_driver(e, NULL);
     }
 }
 
@@ -173,25 +225,28 @@ static int always(struct hvd__engine *e)
     return 1;
 }
 
-/* A burst of small operations ends in the first wait: handing each to the
- * engine thread and back would cost more than doing them. */
-static void drive_small(struct hvd__engine *e)
+static int head_is_small(struct hvd__engine *e)
 {
-    struct hvd_request *req;
+    const struct hvd_request *req;
+    int small;
 
-    while ((req = oldest(e)) &&
-           req->op.count * req->op.elem_bytes <= SMALL_BYTES) {
-        int rc = drive(e, req, always);
-
-        if (rc == 0)
-            return;
-        complete_oldest(e, rc);
-    }
+    pthread_mutex_lock(&e->lock);
+    req = e->head;
+    small = req && req->op.count * req->op.elem_bytes <= SMALL_BYTES;
+    pthread_mutex_unlock(&e->lock);
+    return small;
 }
 
-static int somebody_waits(struct hvd__engine *e)
+/* A burst of small operations ends in the first wait: handing each to the
+ * engine thread and back would cost more than doing them.  Nothing begins
+ * while stopping: another caller may have left an operation half done. */
+static void drive_small(struct hvd__engine *e)
 {
-    return atomic_load(&e->waiters) > 0 || atomic_load(&e->stopping);
+    while (!atomic_load(&e->stopping) && atomic_load(&e->queued) &&
+           head_is_small(e))
+        if (hvd__controller_step(&e->controller, HOLD_CALLER_NS) !=
+            HVD__STEP_DONE)
+            return;
 }
 
 /* ---- The engine thread --------------------------------------------- */
@@ -218,7 +273,15 @@ static void *engine_main(void *arg)
 {
     struct hvd__engine *e = arg;
 
+    cpu_set_t cpu;
+
     pthread_setname_np(pthread_self(), "hvd-engine");
+    if (e->cpu >= 0) {
+        CPU_ZERO(&cpu);
+        CPU_SET((size_t)e->cpu, &cpu);
+        /* A core that this process may not use: anywhere, then. */
+        pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu);
+    }
     pthread_mutex_lock(&e->lock);
     while (!atomic_load(&e->stopping)) {
         if (!has_work(e)) {
@@ -261,69 +324,129 @@ static int start_thread(struct hvd__engine *e, struct hb_error *err)
 
 static void append_locked(struct hvd__engine *e, struct hvd_request *req)
 {
+    struct hvd__entry *entry = req->entry;
+
     req->engine = e;
+    req->next = req->same = NULL;
+    req->before = e->tail;
     if (e->tail)
         e->tail->next = req;
     else
         e->head = req;
     e->tail = req;
+    if (entry == &e->controller.plan.unnamed) {
+        if (e->last_unnamed)
+            e->last_unnamed->same = req;
+        else
+            entry->pending = req;
+        e->last_unnamed = req;
+    } else {
+        entry->pending = req;
+    }
     atomic_fetch_add(&e->queued, 1);
+    atomic_fetch_add(&e->controller.issued, 1);
 }
 
-static int name_in_flight(const struct hvd__engine *e,
-                          const struct hvd_request *req)
+/* After a request was queued: a driver that waits for something new. */
+static void tell_driver(struct hvd__engine *e)
 {
-    const struct hvd_request *r;
+    if (atomic_load(&e->controller.parked))
+        e->plane->ops->interrupt(e->plane);
+    if (atomic_load(&e->driver) == HVD__DRIVER_THREAD)
+        wake_thread_locked(e);
+}
 
-    if (!req->op.name[0])
-        return 0;
-    for (r = e->head; r; r = r->next)
-        if (r->op.name_hash == req->op.name_hash &&
-            strcmp(r->op.name, req->op.name) == 0)
-            return 1;
+/* Of its name; a join has its own. */
+static int find_entry(struct hvd__engine *e, struct hvd_request *req,
+                      struct hb_error *err)
+{
+    struct hvd__plan *plan = &e->controller.plan;
+    const struct hvd__op *op = &req->op;
+    int joins = op->kind == HVD__JOIN;
+
+    if (plan->joining.pending)
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s: this rank has joined, and must wait for that "
+                            "first",
+                            hvd__kind_name(op->kind));
+    /* A caller that drives has something in flight, queued or alone. */
+    if (joins && (e->head || atomic_load(&e->driver) == HVD__DRIVER_CALLER))
+        return hb_error_set(err, HVD_EINVAL,
+                            "join: something is in flight on this rank; wait "
+                            "for it first");
+    req->entry =
+        joins ? &plan->joining : hvd__plan_entry(plan, op->name, op->name_hash);
+    if (!req->entry)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for one more name");
+    if (req->entry->pending && req->entry != &plan->unnamed)
+        return hb_error_set(err, HVD_EDUPNAME,
+                            "%s \"%s\": an operation of that name is in "
+                            "flight; wait for it first",
+                            hvd__kind_name(op->kind), op->name);
     return 0;
+}
+
+/* Under the lock. */
+static int stopped(const struct hvd__engine *e, const struct hvd_request *req,
+                   struct hb_error *err)
+{
+    *err = e->why;
+    return hb_error_context(err, "%s", hvd__kind_name(req->op.kind));
 }
 
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err)
 {
+    uint64_t call = hvd__stall_issued(&e->stall, req);
     int rc;
 
+    hvd__record_issued(&e->controller, req, 0);
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stopping))
-        rc = hb_error_set(err, HVD_ESHUTDOWN, "hvd_shutdown was called");
-    else if (name_in_flight(e, req))
-        rc = hb_error_set(err, HVD_EDUPNAME,
-                          "%s \"%s\": an operation of that name is in "
-                          "flight; wait for it first",
-                          hvd__kind_name(req->op.kind), req->op.name);
+        rc = stopped(e, req, err);
     else
+        rc = find_entry(e, req, err);
+    if (rc == 0)
         rc = supported(e, &req->op, err);
     if (rc == 0)
         rc = start_thread(e, err);
-    if (rc == 0)
+    if (rc == 0) {
         append_locked(e, req);
+        tell_driver(e);
+    }
     pthread_mutex_unlock(&e->lock);
     if (rc == 0)
         pass_on(e);
+    hvd__stall_returned(call);
     return rc;
 }
 
-/* Sleeps until req is done (req NULL: not asked) or nobody drives. */
+/* req is done, or there is no driver and there may be one: from the moment
+ * the engine is halted, requests wait for it to be closed. */
+static int is_turn(const struct hvd__engine *e, const struct hvd_request *req)
+{
+    if (req && (hvd__request_done(req) || atomic_load(&e->stopping)))
+        return hvd__request_done(req);
+    return atomic_load(&e->driver) == HVD__DRIVER_NONE;
+}
+
+/* Sleeps until then; req NULL: hvd__engine_halt's. */
 static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
 {
-    if (atomic_load(&e->driver) == HVD__DRIVER_THREAD)
+    if (atomic_load(&e->driver) == HVD__DRIVER_THREAD) {
         e->plane->ops->interrupt(e->plane);
+        pthread_mutex_lock(&e->lock);
+        wake_thread_locked(e);
+        pthread_mutex_unlock(&e->lock);
+    }
     for (int i = 0; i < TURN_YIELDS; i++) {
-        if ((req && hvd__request_done(req)) ||
-            atomic_load(&e->driver) == HVD__DRIVER_NONE)
+        if (is_turn(e, req))
             return;
         sched_yield();
     }
     pthread_mutex_lock(&e->lock);
     atomic_fetch_add(&e->sleepers, 1);
-    while (!(req && hvd__request_done(req)) &&
-           atomic_load(&e->driver) != HVD__DRIVER_NONE)
+    while (!is_turn(e, req))
         pthread_cond_wait(&e->turn, &e->lock);
     atomic_fetch_sub(&e->sleepers, 1);
     pthread_mutex_unlock(&e->lock);
@@ -335,7 +458,7 @@ void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
         return;
     atomic_fetch_add(&e->waiters, 1);
     while (!hvd__request_done(req)) {
-        if (try_drive(e, HVD__DRIVER_CALLER)) {
+        if (!atomic_load(&e->stopping) && try_drive(e, HVD__DRIVER_CALLER)) {
             drive_queue(e, req, NULL);
             drive_small(e);
             step_back(e);
@@ -361,11 +484,18 @@ static int run_queued(struct hvd__engine *e, struct hvd_request *req)
 {
     int rc;
 
+    hvd__record_issued(&e->controller, req, 0);
     pthread_mutex_lock(&e->lock);
-    rc = atomic_load(&e->stopping) ? shut_down(req)
-                                   : supported(e, &req->op, &req->err);
+    if (atomic_load(&e->stopping))
+        rc = stopped(e, req, &req->err);
+    else
+        rc = find_entry(e, req, &req->err);
     if (rc == 0)
+        rc = supported(e, &req->op, &req->err);
+    if (rc == 0) {
         append_locked(e, req);
+        tell_driver(e);
+    }
     pthread_mutex_unlock(&e->lock);
     if (rc < 0)
         return rc;
@@ -373,29 +503,103 @@ static int run_queued(struct hvd__engine *e, struct hvd_request *req)
     return req->err.status;
 }
 
-int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
+static int step_back_and_wait(struct hvd__engine *e, struct hvd_request *req)
 {
-    int rc;
+    step_back(e);
+    hvd__engine_wait(e, req);
+    return req->err.status;
+}
 
-    if (atomic_load(&e->queued) || !try_drive(e, HVD__DRIVER_CALLER))
-        return run_queued(e, req);
-    /* Something may have been queued before the driver was taken. */
-    if (atomic_load(&e->queued) || atomic_load(&e->stopping)) {
-        step_back(e);
-        return run_queued(e, req);
+/* Not alone any more. */
+static void append(struct hvd__engine *e, struct hvd_request *req)
+{
+    pthread_mutex_lock(&e->lock);
+    req->entry = &e->controller.plan.unnamed;
+    append_locked(e, req);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The others propose something else: as one of the queue, then. */
+static int run_denied(struct hvd__engine *e, struct hvd_request *req, int rc)
+{
+    append(e, req);
+    hvd__controller_denied(&e->controller, req, rc);
+    return step_back_and_wait(e, req);
+}
+
+/* As one of the queue, which is for hvd__engine_close to end. */
+static int run_stopped(struct hvd__engine *e, struct hvd_request *req)
+{
+    append(e, req);
+    return step_back_and_wait(e, req);
+}
+
+/* Nothing is queued and the driver is this thread. */
+static int run_alone(struct hvd__engine *e, struct hvd_request *req)
+{
+    struct hvd__controller *c = &e->controller;
+    int rc = supported(e, &req->op, &req->err);
+
+    hvd__record_issued(c, req, 1);
+    if (rc == 0)
+        rc = hvd__controller_start(c, req);
+    while (rc == 0) {
+        rc = hvd__controller_progress(c, req);
+        if (rc == 0 && atomic_load(&e->stopping))
+            return run_stopped(e, req);
+        if (rc == 0)
+            pause_driver(e, req);
     }
-    rc = supported(e, &req->op, &req->err);
-    finish(req, rc < 0 ? rc : drive(e, req, NULL));
+    if (rc == HVD__CUT || rc == -HVD_EMISMATCH)
+        return run_denied(e, req, rc);
+    finish(e, req, rc);
+    if (hvd__stall_listed(&e->stall)) {
+        pthread_mutex_lock(&e->lock);
+        hvd__stall_settle(e);
+        pthread_mutex_unlock(&e->lock);
+    }
     step_back(e);
     return req->err.status;
 }
 
+static int run(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (atomic_load(&e->queued) || !try_drive(e, HVD__DRIVER_CALLER))
+        return run_queued(e, req);
+    /* Something may have been queued before the driver was taken. */
+    if (atomic_load(&e->queued) || atomic_load(&e->stopping) ||
+        !hvd__controller_free(&e->controller)) {
+        step_back(e);
+        return run_queued(e, req);
+    }
+    return run_alone(e, req);
+}
+
+int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
+{
+    uint64_t call = hvd__stall_issued(&e->stall, req);
+    int rc = run(e, req);
+
+    hvd__stall_returned(call);
+    return rc;
+}
+
 /* ---- Life ---------------------------------------------------------- */
 
-void hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane)
+int hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane,
+                     const int *ranks, int n, int me)
 {
-    e->plane = plane;
+    int rc;
+
+    hvd__controller_fini(&e->controller);
+    rc = hvd__controller_init(&e->controller, e, ranks, n, me);
+    if (rc < 0)
+        return rc;
+    e->plane = e->controller.plane = plane;
+    e->cpu = -1;
+    hb_error_clear(&e->why);
     atomic_store(&e->stopping, 0);
+    return 0;
 }
 
 static void join_thread(struct hvd__engine *e)
@@ -411,21 +615,27 @@ static void join_thread(struct hvd__engine *e)
         pthread_join(e->thread, NULL);
 }
 
-void hvd__engine_close(struct hvd__engine *e)
+void hvd__engine_halt(struct hvd__engine *e, const struct hb_error *why)
 {
-    struct hvd_request *req;
-
-    /* Under the lock, so that a submit sees it or is seen below. */
+    /* Under the lock, so that a submit sees it or is seen by close. */
     pthread_mutex_lock(&e->lock);
+    e->why = *why;
     atomic_store(&e->stopping, 1);
+    wake_thread_locked(e);
     pthread_mutex_unlock(&e->lock);
     while (!try_drive(e, HVD__DRIVER_CALLER)) {
         e->plane->ops->interrupt(e->plane);
         wait_for_turn(e, NULL);
     }
     join_thread(e);
-    while ((req = oldest(e)))
-        complete_oldest(e, shut_down(req));
+}
+
+void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why)
+{
+    if (!atomic_load(&e->stopping))
+        hvd__engine_halt(e, why);
+    hvd__controller_abandon(&e->controller);
+    hvd__engine_fail_all(e, why);
     atomic_store(&e->driver, HVD__DRIVER_NONE);
     wake_waiters(e);
     /* Their requests are done, they only have to run: after this nobody

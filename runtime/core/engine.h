@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: carries out operations in the order they were issued.
+ * The engine of a process set: who carries out its operations, and when;
+ * what comes next is the controller's to say (controller.h).
  *
- * One thread at a time, the driver, calls the plane.  A thread that waits
+ * One thread at a time, the driver, calls the controller and the plane.  A
+ * thread that waits
  * becomes the driver if there is none, so a blocking call runs in its own
  * thread from start to end, without a lock and without a wake-up.  The
  * engine thread, started by the first asynchronous operation, drives only
@@ -11,16 +13,15 @@
  * `driver`, `queued`, `waiters` and `sleepers` are sequentially consistent
  * on purpose: each side of a hand-over writes one of them and then reads
  * another (release the driver, look for work; add work, look for a
- * driver).  The oldest request belongs to the driver; the links of the
- * queue to `lock`.
+ * driver).  The links of the queue belong to `lock`.
  *
  * The object is never freed: a request may be waited for after close.
  */
 #ifndef HVD_CORE_ENGINE_H
 #define HVD_CORE_ENGINE_H
 
-#include "runtime/core/request.h"
-#include "runtime/plane/plane.h"
+#include "runtime/core/controller.h"
+#include "runtime/trace/stall.h"
 
 #include <pthread.h>
 
@@ -32,6 +33,8 @@ enum hvd__driver {
 
 struct hvd__engine {
     struct hvd__plane *plane;
+    struct hvd__controller controller;
+    struct hvd__stall_watch stall;
     _Atomic int driver;        /* enum hvd__driver */
     _Atomic unsigned queued;   /* requests in the queue */
     _Atomic unsigned waiters;  /* threads inside hvd__engine_wait */
@@ -42,6 +45,9 @@ struct hvd__engine {
     pthread_cond_t turn;  /* a request is done or the driver stepped back */
     pthread_cond_t work;  /* for the engine thread */
     struct hvd_request *head, *tail;
+    struct hvd_request *last_unnamed;
+    struct hb_error why; /* it was stopped */
+    int cpu;             /* core of the engine thread, or -1; set after open */
     int thread_started;
     int thread_idle; /* it sleeps in `work` and was not woken yet */
     pthread_t thread;
@@ -53,20 +59,30 @@ struct hvd__engine {
       .work = PTHREAD_COND_INITIALIZER }
 /* clang-format on */
 
-/* Takes the plane into use; it stays the caller's, until after close. */
-void hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane);
+/* Takes the plane into use; it stays the caller's, until after close.
+ * ranks: of the set, n of the world, ascending, copied; this one is ranks[me].
+ * 0 or -HVD_ENOMEM. */
+int hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane,
+                     const int *ranks, int n, int me);
 
-/* Stops: the operation in progress and all queued ones complete with
- * HVD_ESHUTDOWN, the engine thread ends. */
-void hvd__engine_close(struct hvd__engine *e);
+/* When it returns nobody goes on with anything, and nobody begins, because of
+ * `why`; what is in progress or queued waits for close.  The engine thread has
+ * ended. */
+void hvd__engine_halt(struct hvd__engine *e, const struct hb_error *why);
 
-/* Carries out one operation, after those already queued, and returns its
- * status.  req is the caller's, initialised, and done on return. */
+/* Stops, if it was not halted: the operation in progress and all queued ones
+ * complete with `why`.  The controller's counters stay. */
+void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why);
+
+/* Carries out one operation that has no name, after those already queued,
+ * and returns its status.  req is the caller's, initialised, its signature
+ * set, and done on return. */
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
 
 /* Queues a request: 0, or -HVD_EDUPNAME, -HVD_EUNSUPPORTED (by the plane),
- * -HVD_ESHUTDOWN, -HVD_ESYSTEM (no thread) with err set, and then the
- * request is still the caller's. */
+ * -HVD_EINVAL (a join while something is in flight, or something after it),
+ * -HVD_ESHUTDOWN, -HVD_ENOMEM, -HVD_ESYSTEM (no thread) with err set, and
+ * then the request is still the caller's. */
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err);
 
@@ -74,5 +90,13 @@ void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req);
 
 /* Goes on with the work without blocking; 1 when req is done. */
 int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req);
+
+/* ---- For the controller ------------------------------------------------ */
+
+/* Takes n requests off the queue and completes them with rc. */
+void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, int rc);
+/* All of the queue, with that error. */
+void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err);
 
 #endif

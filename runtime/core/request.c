@@ -19,22 +19,54 @@ void hvd__request_init(struct hvd_request *req)
     req->err.host[0] = '\0';
     req->err.text[0] = '\0';
     req->engine = NULL;
-    req->next = NULL;
-    req->started = 0;
+    req->next = req->before = req->same = NULL;
+    req->entry = NULL;
+    req->issued_ns = req->since_ns = 0;
+    req->stall_ns = 0;
+    req->priority = 0;
+    req->last_rank = NULL;
+    req->members = NULL;
+    req->member_count = 0;
     atomic_init(&req->done, 0);
 }
 
-struct hvd_request *hvd__request_new(const struct hvd__op *op)
+/* The next `bytes` of a block, aligned. */
+static void *take(char **at, size_t bytes)
 {
-    size_t name_bytes = strlen(op->name) + 1;
-    struct hvd_request *req = hb_malloc(sizeof(*req) + name_bytes);
+    char *p = *at;
+
+    *at += (bytes + 15) & ~(size_t)15;
+    return p;
+}
+
+struct hvd_request *hvd__request_copy(const struct hvd_request *from, int n)
+{
+    const struct hvd__op *op = &from->op;
+    size_t name = strlen(op->name) + 1;
+    size_t counts = op->sendcounts ? (size_t)n * sizeof(size_t) : 0;
+    size_t parts = op->nparts * sizeof(struct hvd__part) * (op->parts != NULL);
+    size_t members = from->member_count * sizeof(struct hvd__op);
+    struct hvd_request *req =
+        hb_malloc(sizeof(*req) + 16 + name + counts + parts + members + 64);
+    char *at;
 
     if (!req)
         return NULL;
+    at = (char *)(req + 1);
     req->op = *op;
-    memcpy(req->name, op->name, name_bytes);
-    req->op.name = req->name;
     hvd__request_init(req);
+    req->signature = from->signature;
+    req->priority = from->priority;
+    req->last_rank = from->last_rank;
+    at += -(uintptr_t)at & 15;
+    if (op->parts)
+        req->op.parts = memcpy(take(&at, parts), op->parts, parts);
+    if (members)
+        req->members = memcpy(take(&at, members), from->members, members);
+    req->member_count = from->member_count;
+    if (counts)
+        req->op.sendcounts = memcpy(take(&at, counts), op->sendcounts, counts);
+    req->op.name = memcpy(take(&at, name), op->name, name);
     return req;
 }
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request: an operation in the hands of the engine.
+ * A request: an operation in the hands of an engine.
  *
  * An asynchronous one is heap memory that hvd_wait frees; a blocking call
  * keeps one on its stack.  The engine writes op and err until it sets
  * `done`, and never touches the request after that.
+ *
+ * A group of allreduces is one operation with several parts; a group of
+ * another kind has one operation per member, which are carried out one
+ * after the other.
  */
 #ifndef HVD_CORE_REQUEST_H
 #define HVD_CORE_REQUEST_H
@@ -14,22 +18,33 @@
 #include <stdatomic.h>
 
 struct hvd__engine;
+struct hvd__entry;
 
 struct hvd_request {
     struct hvd__op op;
     struct hb_error err; /* err.status is the operation's */
     struct hvd__engine *engine;
-    struct hvd_request *next; /* in the engine's queue */
-    int started;              /* the plane has it; driver only */
+    struct hvd_request *next, *before; /* in the engine's queue */
+    struct hvd_request *same;          /* the next one without a name */
+    struct hvd__entry *entry;          /* of its name */
+    uint64_t signature; /* of what it is; op.signature is of what it
+                           is carried out with */
+    uint64_t issued_ns; /* on hb_now_ns's clock; 0: nobody asked */
+    uint64_t since_ns;  /* the same by trace/stall.h's coarse one */
+    uint64_t stall_ns;  /* the same by trace/stall.h's clock */
+    int priority;
+    int *last_rank;          /* join: out; may be NULL */
+    struct hvd__op *members; /* of a group that is no allreduce */
+    size_t member_count;
     _Atomic int done;
-    char name[]; /* asynchronous ones: what op.name points to */
 };
 
-/* A heap request with a copy of op and of its name; NULL: no memory. */
-struct hvd_request *hvd__request_new(const struct hvd__op *op);
+/* One block of the heap with a copy of from's operation, name, parts, members
+ * and sendcounts (n ranks); NULL: no memory. */
+struct hvd_request *hvd__request_copy(const struct hvd_request *from, int n);
 void hvd__request_free(struct hvd_request *req);
 
-/* Makes a request out of memory that holds op already. */
+/* Makes a request out of memory that holds nothing yet. */
 void hvd__request_init(struct hvd_request *req);
 
 static inline int hvd__request_done(const struct hvd_request *req)

@@ -19,7 +19,7 @@ static const struct {
 static const char *const ops[] = {
     [HVD_AVERAGE] = "average", [HVD_SUM] = "sum",         [HVD_MIN] = "min",
     [HVD_MAX] = "max",         [HVD_PRODUCT] = "product", [HVD_BAND] = "band",
-    [HVD_BOR] = "bor",
+    [HVD_BOR] = "bor",         [HVD_ADASUM] = "adasum",
 };
 
 size_t hvd_dtype_size(enum hvd_dtype dtype)

@@ -1,29 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plane of a world on several hosts: shared memory inside each host,
+ * The plane of a group on several hosts: shared memory inside each host,
  * TCP between them.
  *
- * The local rank 0 of each host is its leader.  Every operation begins with
- * agreeing: the local ranks compare what they were called with, the leaders
- * exchange that, and tell the outcome to their hosts.  A barrier is then
- * over, and so is a small allreduce or broadcast, whose data rode along.
+ * The first local rank of each host is its leader.  Every operation begins
+ * with agreeing: the local ranks compare their signatures, the leaders
+ * exchange those, and tell the outcome to their hosts.  A barrier is then
+ * over, and so is a small reduction or broadcast, whose data rode along.
  *
  * Larger data crosses between hosts in lanes (map.h), all at once:
  *
  *   allreduce  reduce-scatter in each host: lane l's rank has the l-th part
- *              of the host's sum; a ring allreduce of that part over its
- *              lane; allgather in each host
- *   broadcast  broadcast in root's host; the l-th part along the chain of
- *              lane l; allgather in the other hosts
+ *              of the host's sum; an allreduce of that part over its lane;
+ *              allgather in each host.  What is not direct goes through the
+ *              plane's memory, in rounds
+ *   reducescatter  the same, but each rank's rows are in the lane of its
+ *              local rank, modulo their number, and a reduce-scatter runs
+ *              over the lane: half of an allreduce's traffic
+ *   broadcast  broadcast in root's host; the l-th part over lane l;
+ *              allgather in the other hosts
  *   allgather  in rounds: local ranks gather the next piece of their host's
  *              elements, the leaders exchange pieces, and share them
+ *   alltoall   in rounds: lane l carries, in one message for each host, all
+ *              that the ranks of its place, modulo their number, send there;
+ *              the receiver hands it to its local ranks
  *
  * Order of operands: within a host by rank, then over hosts, for small
- * tensors by host, else along the ring.  It depends on the sizes and on
- * where the ranks are only, and every element is reduced in one place, so
- * all ranks get the same bits; a world that is spread differently may get
- * others.  float16 and bfloat16 are rounded once per host and step between
- * hosts.
+ * tensors by host, else as TCP's algorithm has it.  It depends on the sizes,
+ * on where the ranks are and on what the group's connections cost, and every
+ * element is reduced in one place or everywhere alike, so all ranks get the
+ * same bits; a world that is spread differently may get others.  float16 and
+ * bfloat16 are rounded once per host and step between hosts.
  *
  * Steps that fail for good: a rank of this host missed by the others is
  * told to the other hosts by the leader; one of another host, to the local
@@ -39,11 +46,13 @@
 
 struct hvd__hier_config {
     const struct hvd__map *map; /* borrowed until free */
-    uint32_t rank;
-    struct hvd__plane *shm; /* of this host; freed with the plane */
-    struct hvd__tcp *tcp;   /* this rank's lane, freed with the plane; NULL
-                               when it has none */
-    struct segment_head *head;
+    uint32_t rank;              /* in the map */
+    struct hvd__plane *shm;     /* of this host's ranks; freed with the plane;
+                                   NULL when this is the only one */
+    struct hvd__tcp *tcp;       /* this rank's lane, freed with the plane; NULL
+                                   when it has none */
+    struct segment_head *head;  /* shared with `segment_ranks` ranks */
+    uint32_t segment_ranks;
 };
 
 /* NULL when memory is gone, and then shm and tcp are still the caller's. */

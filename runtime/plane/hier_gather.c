@@ -7,9 +7,6 @@
  * All pieces of a round lie one after the other, by host, in the scratch
  * memory, from where each rank copies them to their places in recvbuf.
  */
-#include <endian.h>
-#include <string.h>
-
 #include "runtime/plane/hier_impl.h"
 
 static uint64_t bytes_of(const struct hvd__hier *h, int host, int local_rank)
@@ -60,7 +57,7 @@ static struct share share_of(const struct hvd__hier *h, int host,
     return s;
 }
 
-/* ---- Counts ---------------------------------------------------------- */
+/* ---- Counts -------------------------------------------------------------- */
 
 static void take_counts(struct hvd__hier *h)
 {
@@ -69,34 +66,57 @@ static void take_counts(struct hvd__hier *h)
     for (int i = 0; i < h->map->hosts; i++) {
         h->host_bytes[i] = 0;
         for (int l = 0; l < hvd__map_local_size(h->map, i); l++) {
-            uint64_t bytes;
+            uint64_t bytes = hier_get_u64(at);
 
-            memcpy(&bytes, at, sizeof(bytes));
             at += sizeof(bytes);
-            bytes = be64toh(bytes);
             h->counts[hvd__map_rank(h->map, i, l)] = bytes;
             h->host_bytes[i] += bytes;
         }
     }
 }
 
-void hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
+void hier_gather_places(struct hvd__hier *h, struct hvd__op *op)
 {
-    take_counts(h);
-    h->round = h->rounds = 0;
-    for (int i = 0; i < h->map->hosts; i++) {
-        size_t n = (size_t)((h->host_bytes[i] + h->stride - 1) / h->stride);
+    int fits = 1;
 
-        h->rounds = n > h->rounds ? n : h->rounds;
-    }
     h->offsets[0] = 0;
     for (int r = 0; r < h->map->size; r++) {
-        h->offsets[r + 1] = h->offsets[r] + h->counts[r];
+        if (__builtin_add_overflow(h->offsets[r], h->counts[r],
+                                   &h->offsets[r + 1]))
+            fits = 0;
         if (op->recvcounts)
             op->recvcounts[r] = (size_t)(h->counts[r] / op->elem_bytes);
     }
-    h->deliver =
-        h->offsets[h->map->size] <= (uint64_t)op->recvcap * op->elem_bytes;
+    h->deliver = fits && h->offsets[h->map->size] <=
+                             (uint64_t)op->recvcap * op->elem_bytes;
+}
+
+/* After this rank's own are where they belong. */
+static void place_riding(const struct hvd__hier *h, const struct hvd__op *op)
+{
+    for (int i = 0; h->deliver && i < h->map->hosts; i++) {
+        const unsigned char *data = hier_block(h, i) + HIER_HEAD_BYTES;
+        size_t bytes = hier_riding_bytes(h, data);
+        uint32_t rank = hvd__map_rank(h->map, i, 0);
+
+        if (i != h->host && bytes)
+            memcpy((unsigned char *)op->recvbuf + h->offsets[rank],
+                   data + hier_counts_bytes(h, i), bytes);
+    }
+}
+
+void hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
+{
+    take_counts(h);
+    h->slice = hvd__map_is_flat(h->map) ? HIER_FLAT_BYTES : h->stride;
+    h->rounds = 0;
+    for (int i = 0; i < h->map->hosts; i++) {
+        size_t n = (size_t)((h->host_bytes[i] + h->slice - 1) / h->slice);
+
+        if (!hier_rides(h, h->host_bytes[i]))
+            h->rounds = n > h->rounds ? n : h->rounds;
+    }
+    hier_gather_places(h, op);
     h->own = op->sendbuf;
     /* To its place, before other data can go over it: sendbuf may lie
      * anywhere in recvbuf. */
@@ -106,19 +126,24 @@ void hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
         memmove(dst, op->sendbuf, hier_bytes(op));
         h->own = dst;
     }
+    if (hvd__map_is_flat(h->map))
+        place_riding(h, op);
+    op->algorithm =
+        hier_algorithm(h, h->rounds ? "tcp.direct" : "tcp.exchange");
 }
 
 int hier_gather_result(const struct hvd__hier *h, struct hvd__op *op)
 {
     if (h->deliver || (!op->recvbuf && op->recvcap == 0))
-        return 0;
+        return 1;
     return hb_error_set(
         op->err, HVD_EINVAL,
-        "allgather: recvbuf has room for %zu elements and %zu are gathered",
-        op->recvcap, (size_t)(h->offsets[h->map->size] / op->elem_bytes));
+        "%s: recvbuf has room for %zu elements and %zu are gathered",
+        hvd__kind_name(op->kind), op->recvcap,
+        (size_t)(h->offsets[h->map->size] / op->elem_bytes));
 }
 
-/* ---- Rounds ---------------------------------------------------------- */
+/* ---- Rounds -------------------------------------------------------------- */
 
 static void place_piece(const struct hvd__hier *h, const struct hvd__op *op,
                         int host)
@@ -129,7 +154,7 @@ static void place_piece(const struct hvd__hier *h, const struct hvd__op *op,
         uint32_t rank = hvd__map_rank(h->map, host, l);
         struct share s = share_of(h, host, l);
 
-        if (rank != h->rank && s.bytes)
+        if ((int)rank != h->rank && s.bytes)
             memcpy((unsigned char *)op->recvbuf + h->offsets[rank] + s.skip,
                    piece + s.at, s.bytes);
     }
@@ -148,7 +173,7 @@ int hier_piece_begin(struct hvd__hier *h, struct hvd__op *op)
     struct hvd__op *sub;
 
     (void)op;
-    if (h->round == h->rounds)
+    if (hvd__map_is_flat(h->map))
         return 0;
     s = share_of(h, h->host, h->local_rank);
     sub = hier_sub(h, HVD__ALLGATHER);
@@ -166,11 +191,45 @@ int hier_piece_end(struct hvd__hier *h, struct hvd__op *op, int rc)
     return 0;
 }
 
+/* One rank on each host: the bytes that one of them has in this round. */
+static size_t flat_bytes(const struct hvd__hier *h, int host)
+{
+    size_t skip = h->round * h->slice;
+    uint64_t bytes = h->host_bytes[host];
+
+    if (hier_rides(h, bytes) || bytes <= skip)
+        return 0;
+    return bytes - skip < h->slice ? (size_t)bytes - skip : h->slice;
+}
+
+static void swap_flat(struct hvd__hier *h, const struct hvd__op *op)
+{
+    size_t skip = h->round * h->slice;
+    /* Only read. */
+    unsigned char *own = (unsigned char *)(uintptr_t)h->own;
+
+    for (int i = 0; i < h->map->hosts; i++) {
+        uint32_t rank = hvd__map_rank(h->map, i, 0);
+        size_t bytes = flat_bytes(h, h->host);
+
+        h->outgoing[i] =
+            (struct hvd__tcp_block){bytes ? own + skip : h->work, bytes};
+        h->blocks[i] = (struct hvd__tcp_block){h->work, flat_bytes(h, i)};
+        if (h->deliver && h->blocks[i].len)
+            h->blocks[i].p =
+                (unsigned char *)op->recvbuf + h->offsets[rank] + skip;
+    }
+    hvd__tcp_alltoallv(h->tcp, h->outgoing, h->blocks, 1);
+}
+
 int hier_swap_begin(struct hvd__hier *h, struct hvd__op *op)
 {
-    (void)op;
-    if (h->round == h->rounds || !hier_leads(h))
+    if (!hier_leads(h))
         return 0;
+    if (hvd__map_is_flat(h->map)) {
+        swap_flat(h, op);
+        return 1;
+    }
     for (int i = 0; i < h->map->hosts; i++)
         h->blocks[i] =
             (struct hvd__tcp_block){piece_at(h, i), piece_bytes(h, i)};
@@ -181,15 +240,14 @@ int hier_swap_begin(struct hvd__hier *h, struct hvd__op *op)
 
 int hier_swap_end(struct hvd__hier *h, struct hvd__op *op, int rc)
 {
+    int flat = hvd__map_is_flat(h->map);
+
     (void)rc;
     for (int i = 0; i < h->map->hosts; i++)
-        if (h->blocks[i].len != piece_bytes(h, i))
-            return hb_error_set(&h->sub_err, HVD_EPROTO,
-                                "rank %u on host %s: a piece of %zu bytes, "
-                                "not %zu",
-                                hvd__map_rank(h->map, i, 0), h->map->names[i],
-                                h->blocks[i].len, piece_bytes(h, i));
-    if (h->local_size == 1)
+        if (i != h->host &&
+            h->blocks[i].len != (flat ? flat_bytes(h, i) : piece_bytes(h, i)))
+            return hier_out_of_step(h, i);
+    if (hier_alone(h) && !flat)
         place_others(h, op);
     return 0;
 }
@@ -199,7 +257,7 @@ int hier_share_begin(struct hvd__hier *h, struct hvd__op *op)
     struct hvd__op *sub;
 
     (void)op;
-    if (h->round == h->rounds || h->local_size == 1)
+    if (hier_alone(h))
         return 0;
     sub = hier_sub(h, HVD__BROADCAST);
     sub->root = (int)hvd__map_rank(h->map, h->host, 0);
@@ -214,16 +272,5 @@ int hier_share_end(struct hvd__hier *h, struct hvd__op *op, int rc)
 {
     (void)rc;
     place_others(h, op);
-    return 0;
-}
-
-int hier_again_begin(struct hvd__hier *h, struct hvd__op *op)
-{
-    (void)op;
-    if (h->round == h->rounds || ++h->round == h->rounds)
-        return 0;
-    while (h->plan[h->at - 1] != HIER_PIECE)
-        h->at--;
-    h->at -= 2; /* and the caller goes one on */
     return 0;
 }

@@ -8,15 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_SHOWN = 100, NAME_BEFORE = 20 }; /* bytes, in a message */
-
-/* One multiply-and-fold round; any good mixer does, it meets no attacker:
- * ranks of a job trust each other. */
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
+enum { NAME_SHOWN = 100 }; /* bytes, in a message */
 
 static uint64_t double_bits(double v)
 {
@@ -31,48 +23,70 @@ uint64_t hvd__name_hash(const char *name)
     uint64_t h = 0;
 
     for (; *name; name++)
-        h = mix(h, (unsigned char)*name);
+        h = hvd__mix(h, (unsigned char)*name);
     return h;
 }
 
 static uint64_t agreed_count(const struct hvd__op *op)
 {
-    return op->kind == HVD__ALLGATHER ? 0 : op->count;
+    return op->kind == HVD__ALLGATHER || op->kind == HVD__ALLTOALL ? 0
+                                                                   : op->count;
 }
 
-void hvd__op_sign(struct hvd__op *op)
+static uint64_t parts_hash(const struct hvd__op *op)
 {
-    uint64_t h = mix(1, (uint64_t)op->kind | (uint64_t)op->dtype << 8 |
-                            (uint64_t)op->op << 16 | (uint64_t)op->root << 32);
+    uint64_t h = op->nparts;
 
-    h = mix(h, agreed_count(op));
-    h = mix(h, double_bits(op->prescale));
-    h = mix(h, double_bits(op->postscale));
-    op->signature = mix(h, op->name_hash);
+    if (!(op->flags & HVD__OP_GROUP))
+        return 0;
+    if (!op->parts)
+        return hvd__mix(h, op->members_hash);
+    for (size_t i = 0; i < op->nparts; i++)
+        h = hvd__mix(h, op->parts[i].count);
+    return h;
+}
+
+uint64_t hvd__op_signature(const struct hvd__op *op)
+{
+    uint64_t h =
+        hvd__mix(1, (uint64_t)op->kind | (uint64_t)op->part_dtype << 8 |
+                        (uint64_t)op->dtype << 16 | (uint64_t)op->op << 24 |
+                        (uint64_t)(uint32_t)op->root << 32);
+
+    h = hvd__mix(h, agreed_count(op));
+    h = hvd__mix(h, double_bits(op->prescale));
+    h = hvd__mix(h, double_bits(op->postscale));
+    h = hvd__mix(h, op->row_elems ^ (uint64_t)op->flags << 56);
+    h = hvd__mix(h, parts_hash(op));
+    return hvd__mix(h, op->name_hash);
 }
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
 {
+    memset(d, 0, sizeof(*d));
     d->kind = op->kind;
-    d->dtype = op->dtype;
+    d->dtype = op->part_dtype;
+    d->wire = op->dtype;
     d->op = op->op;
+    d->flags = op->flags;
     d->root = op->root;
     d->count = agreed_count(op);
+    d->row_elems = op->row_elems;
+    d->parts = op->flags & HVD__OP_GROUP ? op->nparts : 0;
+    d->parts_hash = parts_hash(op);
     d->prescale = op->prescale;
     d->postscale = op->postscale;
     d->name_hash = op->name_hash;
-    if (op->name[0])
-        snprintf(d->name, sizeof(d->name), "%s", op->name);
-    else
-        d->name[0] = '\0';
+    snprintf(d->name, sizeof(d->name), "%s", op->name);
 }
 
 const char *hvd__kind_name(uint32_t kind)
 {
     static const char *const names[] = {
-        [HVD__ALLREDUCE] = "allreduce",          [HVD__BROADCAST] = "broadcast",
-        [HVD__ALLGATHER] = "allgather",          [HVD__BARRIER] = "barrier",
-        [HVD__REDUCE_SCATTER] = "reducescatter",
+        [HVD__ALLREDUCE] = "allreduce", [HVD__BROADCAST] = "broadcast",
+        [HVD__ALLGATHER] = "allgather", [HVD__BARRIER] = "barrier",
+        [HVD__ALLTOALL] = "alltoall",   [HVD__REDUCESCATTER] = "reducescatter",
+        [HVD__JOIN] = "join",
     };
 
     return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
@@ -106,60 +120,56 @@ static void field_text(struct field *f, const char *what, const char *a,
     snprintf(f->b, sizeof(f->b), "%s", b);
 }
 
-/* Names come from shared memory and may lack their 0. */
-static size_t name_bytes(const char *name)
+/* A long name is cut, so that it fits into one message. */
+static void name_text(char *out, size_t size, const char *name)
 {
-    return strnlen(name, HVD__NAME_BYTES - 1);
-}
-
-/* A long name is cut, so that both fit into one message: to its end from
- * a little before the first difference, or else to its beginning. */
-static void name_text(char *out, size_t size, const char *name, size_t same)
-{
-    size_t from = 0, n = name_bytes(name);
+    size_t n = strnlen(name, HVD__NAME_BYTES - 1);
     const char *more = "";
 
-    if (n > NAME_SHOWN && same > NAME_BEFORE)
-        from = same - NAME_BEFORE;
-    if (n - from > NAME_SHOWN) {
+    if (n > NAME_SHOWN) {
         more = "...";
-        n = from + NAME_SHOWN;
+        n = NAME_SHOWN;
     }
-    if (n)
-        snprintf(out, size, "\"%s%.*s%s\"", from ? "..." : "", (int)(n - from),
-                 name + from, more);
-    else
-        snprintf(out, size, "none");
+    snprintf(out, size, " \"%.*s%s\"", (int)n, name, more);
 }
 
-static void field_name(struct field *f, const char *a, const char *b)
+/* As the caller gave it. */
+static uint64_t root_of(const struct hvd__party *p)
 {
-    size_t same = 0;
+    int place = p->d->root;
 
-    while (same < name_bytes(a) && same < name_bytes(b) && a[same] == b[same])
-        same++;
-    f->what = "name";
-    name_text(f->a, sizeof(f->a), a, same);
-    name_text(f->b, sizeof(f->b), b, same);
+    return (uint64_t)(place >= 0 && place < p->n ? p->ranks[place] : place);
 }
 
-static int find_difference(const struct hvd__descriptor *a,
-                           const struct hvd__descriptor *b, struct field *f)
+static int find_difference(const struct hvd__party *pa,
+                           const struct hvd__party *pb, struct field *f)
 {
+    const struct hvd__descriptor *a = pa->d, *b = pb->d;
+
     if (a->kind != b->kind) {
         field_text(f, "kind", hvd__kind_name(a->kind), hvd__kind_name(b->kind));
-    } else if (a->name_hash != b->name_hash) {
-        field_name(f, a->name, b->name);
     } else if (a->dtype != b->dtype) {
         field_text(f, "dtype", hvd_dtype_name((enum hvd_dtype)a->dtype),
                    hvd_dtype_name((enum hvd_dtype)b->dtype));
+    } else if (a->wire != b->wire) {
+        field_text(f, "wire dtype", hvd_dtype_name((enum hvd_dtype)a->wire),
+                   hvd_dtype_name((enum hvd_dtype)b->wire));
     } else if (a->op != b->op) {
         field_text(f, "op", hvd_op_name((enum hvd_op)a->op),
                    hvd_op_name((enum hvd_op)b->op));
     } else if (a->root != b->root) {
-        field_u64(f, "root", (uint64_t)a->root, (uint64_t)b->root);
+        field_u64(f, "root", root_of(pa), root_of(pb));
     } else if (a->count != b->count) {
         field_u64(f, "count", a->count, b->count);
+    } else if (a->row_elems != b->row_elems) {
+        field_u64(f, "row_elems", a->row_elems, b->row_elems);
+    } else if (a->parts != b->parts) {
+        field_u64(f, "members of the group", a->parts, b->parts);
+    } else if (a->parts_hash != b->parts_hash) {
+        field_text(f, "counts of the group's members", "others", "others");
+    } else if (a->flags != b->flags) {
+        field_u64(f, "live_average", a->flags & HVD__OP_LIVE,
+                  b->flags & HVD__OP_LIVE);
     } else if (double_bits(a->prescale) != double_bits(b->prescale)) {
         field_double(f, "prescale", a->prescale, b->prescale);
     } else if (double_bits(a->postscale) != double_bits(b->postscale)) {
@@ -176,15 +186,15 @@ int hvd__descriptor_differ(const struct hvd__party *a,
     struct field f;
     char name[HVD__NAME_BYTES + 8] = "";
 
-    if (!find_difference(a->d, b->d, &f))
+    if (!find_difference(a, b, &f))
         return 0;
     if (a->d->name[0])
-        name_text(name, sizeof(name), a->d->name, 0);
+        name_text(name, sizeof(name), a->d->name);
     hb_error_set(err, HVD_EMISMATCH,
-                 "%s%s%s: rank %d%s%s has %s %s, rank %d%s%s has %s %s",
-                 hvd__kind_name(a->d->kind), a->d->name[0] ? " " : "", name,
-                 a->rank, a->host ? " on host " : "", a->host ? a->host : "",
-                 f.what, f.a, b->rank, b->host ? " on host " : "",
+                 "%s%s: rank %d%s%s has %s %s, rank %d%s%s has %s %s",
+                 hvd__kind_name(a->d->kind), name, a->rank,
+                 a->host ? " on host " : "", a->host ? a->host : "", f.what,
+                 f.a, b->rank, b->host ? " on host " : "",
                  b->host ? b->host : "", f.what, f.b);
     return 1;
 }

@@ -12,6 +12,9 @@
 
 struct hvd__plane;
 
+/* What progress returns beside 1, 0 and negative statuses: see op.h. */
+enum { HVD__CUT = 2 };
+
 struct hvd__plane_ops {
     const char *name;
     /* Whether this plane can carry out the operation. */
@@ -19,12 +22,18 @@ struct hvd__plane_ops {
     /* Begins an operation: 0, or a negative status with op->err set. */
     int (*start)(struct hvd__plane *p, struct hvd__op *op);
     /* Goes on with it as far as the peers allow: 1 done, 0 call again,
-     * negative when it failed, with op->err set. */
+     * HVD__CUT, or negative when it failed, with op->err set.  -HVD_EMISMATCH
+     * and HVD__CUT come on all ranks or on none, before any buffer was
+     * touched, and the next operation then begins in step. */
     int (*progress)(struct hvd__plane *p, struct hvd__op *op);
     /* One step of waiting after progress returned 0: spins, yields, and
      * after a while sleeps until a peer or interrupt wakes it.  progress
      * must be called between two pauses. */
     void (*pause)(struct hvd__plane *p);
+    /* Between operations: 1 when a peer has begun the next one, 0, or a
+     * negative status with err set when the job is over.  pause may be called
+     * after a 0, as after progress. */
+    int (*began)(struct hvd__plane *p, struct hb_error *err);
     /* Any thread: makes a pause that sleeps, or is about to, return. */
     void (*interrupt)(struct hvd__plane *p);
     /* Tells the peers that this rank leaves.  Idempotent; also called

@@ -26,6 +26,8 @@
 enum { BLOCK_BYTES = 4096, BLOCK_ROOM = 2 * BLOCK_BYTES };
 /* Streaming less than this costs more than the cache it saves. */
 enum { STREAM_MIN_BYTES = 4096 };
+/* From here on, a string move pays. */
+enum { STRING_MIN_BYTES = 1024 };
 
 static const char *const tier_names[] = {
     [HVD__SIMD_PORTABLE] = "portable",
@@ -109,6 +111,18 @@ static enum hvd__simd current_tier(void)
         atomic_store(&chosen, tier);
     }
     return (enum hvd__simd)tier;
+}
+
+const struct hvd__tier *hvd__tier_get(enum hvd__simd tier)
+{
+    if ((unsigned)tier >= NTIERS || !cpu_has((int)tier))
+        return NULL;
+    return tiers[tier];
+}
+
+const struct hvd__tier *hvd__tier_current(void)
+{
+    return tiers[current_tier()];
 }
 
 hvd__reduce_fn *hvd__reduce_get_tier(enum hvd_dtype dtype, enum hvd_op op,
@@ -207,6 +221,8 @@ void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
         fn(&pass);
 }
 
+/* ---- Copies ----------------------------------------------------------- */
+
 void hvd__copy(void *dst, const void *src, size_t bytes, int stream)
 {
     if (!stream || bytes < STREAM_MIN_BYTES) {
@@ -217,3 +233,35 @@ void hvd__copy(void *dst, const void *src, size_t bytes, int stream)
     tiers[current_tier()]->copy_stream(dst, src, bytes);
     stream_fence();
 }
+
+#ifdef __x86_64__
+/* Whether `rep movsb` is a fast one; 2: not asked yet. */
+static int has_string_moves(void)
+{
+    static _Atomic int known = 2;
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
+    unsigned a, b = 0, c, d;
+
+    if (has == 2) {
+        has = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 9 & 1);
+        atomic_store(&known, has);
+    }
+    return has;
+}
+
+void hvd__copy_shared(void *dst, const void *src, size_t bytes)
+{
+    if (bytes >= STRING_MIN_BYTES && has_string_moves())
+        __asm__ volatile("rep movsb"
+                         : "+D"(dst), "+S"(src), "+c"(bytes)
+                         :
+                         : "memory");
+    else
+        hvd__copy(dst, src, bytes, 0);
+}
+#else
+void hvd__copy_shared(void *dst, const void *src, size_t bytes)
+{
+    hvd__copy(dst, src, bytes, 0);
+}
+#endif

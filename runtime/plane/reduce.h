@@ -60,4 +60,9 @@ hvd__reduce_fn *hvd__reduce_get_tier(enum hvd_dtype dtype, enum hvd_op op,
 /* memcpy, past the cache when stream is set and it pays. */
 void hvd__copy(void *dst, const void *src, size_t bytes, int stream);
 
+/* memcpy to memory that another core has read since it was last written
+ * here.  Ordinary stores fetch each line before they change it; a string
+ * instruction takes whole lines over, several times as fast. */
+void hvd__copy_shared(void *dst, const void *src, size_t bytes);
+
 #endif

@@ -11,6 +11,7 @@
 #ifndef HVD_PLANE_REDUCE_TIER_H
 #define HVD_PLANE_REDUCE_TIER_H
 
+#include "runtime/plane/cast.h"
 #include "runtime/plane/reduce.h"
 
 #include <stddef.h>
@@ -44,6 +45,7 @@ struct hvd__tier {
     const struct hvd__kernel (*kernels)[HVD__NOPS];
     /* Stores past the cache; not ordered until a fence. */
     void (*copy_stream)(void *dst, const void *src, size_t bytes);
+    hvd__cast_fn *const (*casts)[HVD__NDTYPES]; /* [to][from]; see cast.h */
 };
 
 extern const struct hvd__tier hvd__tier_portable;
@@ -56,6 +58,10 @@ struct hvd__choice {
     enum hvd_dtype dtype;
     enum hvd_op op;
 };
+
+/* The tier that reductions use, and a given one: NULL if the CPU lacks it. */
+const struct hvd__tier *hvd__tier_current(void);
+const struct hvd__tier *hvd__tier_get(enum hvd__simd tier);
 
 /* Runs the passes of one reduction; what every entry calls. */
 void hvd__reduce_run(const struct hvd__choice *choice, void *dst,

@@ -292,4 +292,6 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
     memcpy(d, s, bytes);
 }
 
-const struct hvd__tier TIER = {kernels, copy_stream};
+#include "runtime/plane/cast_vec.h"
+
+const struct hvd__tier TIER = {kernels, copy_stream, casts};

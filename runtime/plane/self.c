@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+enum { PIECE_BYTES = 8 << 10 };
+
 static int self_supports(const struct hvd__plane *p, const struct hvd__op *op)
 {
     (void)p;
@@ -15,6 +17,7 @@ static int self_supports(const struct hvd__plane *p, const struct hvd__op *op)
     return 1;
 }
 
+/* What goes to the only rank comes from it. */
 static int self_gather(struct hvd__op *op)
 {
     if (op->recvcounts)
@@ -23,30 +26,55 @@ static int self_gather(struct hvd__op *op)
         return 0;
     if (op->count > op->recvcap)
         return hb_error_set(op->err, HVD_EINVAL,
-                            "allgather: recvbuf has room for %zu elements "
-                            "and %zu are gathered",
-                            op->recvcap, op->count);
+                            "%s: recvbuf has room for %zu elements and %zu "
+                            "arrived",
+                            hvd__kind_name(op->kind), op->recvcap, op->count);
     if (op->count)
         memmove(op->recvbuf, op->sendbuf, op->count * op->elem_bytes);
     return 0;
 }
 
+/* In pieces of the stack's size when it is not direct. */
+static void self_reduce(struct hvd__op *op)
+{
+    _Alignas(64) unsigned char piece[PIECE_BYTES];
+    const void *src = piece;
+    size_t step = sizeof(piece) / op->elem_bytes;
+
+    if (hvd__op_direct(op)) {
+        op->reduce(op->recvbuf, &op->sendbuf, 1, op->count, &op->args);
+        return;
+    }
+    for (size_t i = 0; i < op->count; i += step) {
+        size_t n = op->count - i < step ? op->count - i : step;
+
+        hvd__op_pack(op, piece, i, n);
+        op->reduce(piece, &src, 1, n, &op->args);
+        hvd__op_unpack(op, piece, i, n, 0);
+    }
+}
+
 static int self_start(struct hvd__plane *p, struct hvd__op *op)
 {
     (void)p;
+    op->algorithm = "self";
+    hvd__op_agreed(op);
     switch (op->kind) {
     case HVD__ALLREDUCE:
+    case HVD__REDUCESCATTER:
         if (op->count)
-            op->reduce(op->recvbuf, &op->sendbuf, 1, op->count, &op->args);
+            self_reduce(op);
         return 0;
     case HVD__BROADCAST:
         if (op->count && op->recvbuf != op->sendbuf)
             memcpy(op->recvbuf, op->sendbuf, op->count * op->elem_bytes);
         return 0;
     case HVD__ALLGATHER:
+    case HVD__ALLTOALL:
         return self_gather(op);
     case HVD__BARRIER:
-    case HVD__REDUCE_SCATTER:
+    case HVD__JOIN:
+    case HVD__LANE_SCATTER:
         break;
     }
     return 0;
@@ -57,6 +85,14 @@ static int self_progress(struct hvd__plane *p, struct hvd__op *op)
     (void)p;
     (void)op;
     return 1;
+}
+
+/* There are no peers. */
+static int self_began(struct hvd__plane *p, struct hb_error *err)
+{
+    (void)p;
+    (void)err;
+    return 0;
 }
 
 static void self_nothing(struct hvd__plane *p)
@@ -72,6 +108,7 @@ struct hvd__plane *hvd__self_plane(void)
         .start = self_start,
         .progress = self_progress,
         .pause = self_nothing,
+        .began = self_began,
         .interrupt = self_nothing,
         .leave = self_nothing,
         .free = self_nothing,

@@ -15,19 +15,23 @@ _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES,
 _Static_assert(sizeof(struct shm_rank) % SEGMENT_LINE_BYTES == 0,
                "ranks share no cache line");
 
-static uint64_t control_bytes(int local_size)
+static uint64_t control_bytes(int ranks)
 {
-    uint64_t bytes = sizeof(struct shm_shared) +
-                     (uint64_t)local_size * sizeof(struct shm_rank);
+    uint64_t bytes =
+        sizeof(struct shm_shared) + (uint64_t)ranks * sizeof(struct shm_rank);
 
     return (bytes + 4095) & ~(uint64_t)4095;
 }
 
-uint64_t hvd__shm_segment_bytes(int local_size)
+static uint64_t set_bytes(int ranks)
 {
-    return segment_head_bytes((uint32_t)local_size) +
-           control_bytes(local_size) +
-           (uint64_t)local_size * 2 * SHM_REGION_BYTES;
+    return control_bytes(ranks) + (uint64_t)ranks * 2 * SHM_REGION_BYTES;
+}
+
+uint64_t hvd__shm_segment_bytes(int segment_ranks)
+{
+    return segment_head_bytes((uint32_t)segment_ranks) +
+           HVD_PROCESS_SETS_MAX * set_bytes(segment_ranks);
 }
 
 static int shm_supports(const struct hvd__plane *plane,
@@ -37,6 +41,39 @@ static int shm_supports(const struct hvd__plane *plane,
     (void)op;
     return 1;
 }
+
+/* ---- The kinds ------------------------------------------------------- */
+
+struct collective {
+    void (*stage)(struct hvd__shm *p, const struct hvd__op *op);
+    int (*advance)(struct hvd__shm *p, struct hvd__op *op);
+};
+
+static void stage_nothing(struct hvd__shm *p, const struct hvd__op *op)
+{
+    (void)p;
+    (void)op;
+}
+
+static int advance_nothing(struct hvd__shm *p, struct hvd__op *op)
+{
+    (void)p;
+    op->algorithm = "shm.header";
+    return 1;
+}
+
+static const struct collective collectives[] = {
+    [HVD__ALLREDUCE] = {shm_allreduce_stage, shm_allreduce_advance},
+    [HVD__BROADCAST] = {shm_gather_stage, shm_gather_advance},
+    [HVD__ALLGATHER] = {shm_gather_stage, shm_gather_advance},
+    [HVD__BARRIER] = {stage_nothing, advance_nothing},
+    [HVD__ALLTOALL] = {shm_alltoall_stage, shm_alltoall_advance},
+    [HVD__REDUCESCATTER] = {shm_scatter_stage, shm_scatter_advance},
+    [HVD__JOIN] = {stage_nothing, advance_nothing},
+    [HVD__LANE_SCATTER] = {shm_scatter_stage, shm_scatter_advance},
+};
+
+/* ---- Headers ---------------------------------------------------------- */
 
 int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
                       const struct hvd__op *what)
@@ -53,19 +90,15 @@ int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
     }
     p->seq++;
     p->run.matched = 0;
+    p->run.lent = 0;
     p->run.peer = 0;
     p->run.stage = 0;
     p->run.round = 0;
     line = shm_line(p, p->me);
-    p->run.signature = what->signature;
     line->signature = what->signature;
-    hvd__op_describe(what, &p->ranks[p->me].descriptor[shm_parity(p)].d);
-    if (op->kind == HVD__ALLREDUCE)
-        shm_allreduce_stage(p, op);
-    else if (op->kind == HVD__REDUCE_SCATTER)
-        shm_scatter_stage(p, op);
-    else if (op->kind != HVD__BARRIER)
-        shm_gather_stage(p, op);
+    line->first_signature = what->first_signature;
+    line->entries = what->entries ? what->entries : 1;
+    collectives[op->kind].stage(p, op);
     shm_publish(p, &line->seq, p->seq);
     return 0;
 }
@@ -75,52 +108,46 @@ static int shm_start(struct hvd__plane *plane, struct hvd__op *op)
     return hvd__shm_start_as(plane, op, op);
 }
 
-const struct hvd__descriptor *hvd__shm_descriptor(struct hvd__plane *plane,
-                                                  int local_rank,
-                                                  uint64_t *signature)
+/* Signatures differ: all ranks see the same headers and so conclude the
+ * same. */
+static int disagree(struct hvd__shm *p, struct hvd__op *op)
 {
-    struct hvd__shm *p = (struct hvd__shm *)plane;
+    const struct shm_line *own = shm_line(p, p->me);
+    uint32_t entries = own->entries;
 
-    *signature = shm_line(p, local_rank)->signature;
-    return &p->ranks[local_rank].descriptor[shm_parity(p)].d;
-}
+    for (int r = 0; r < p->n; r++) {
+        const struct shm_line *line = shm_line(p, r);
 
-/* Signatures differ: the first rank that differs from local rank 0 is
- * named, so every rank tells the same. */
-static int explain_mismatch(struct hvd__shm *p, struct hb_error *err)
-{
-    int parity = shm_parity(p);
-    const struct hvd__party first = {&p->ranks[0].descriptor[parity].d,
-                                     (int)p->world_ranks[0], NULL};
-
-    for (int r = 1; r < p->n; r++) {
-        const struct hvd__party other = {&p->ranks[r].descriptor[parity].d,
-                                         (int)p->world_ranks[r], NULL};
-
-        if (hvd__descriptor_differ(&first, &other, err))
-            return -HVD_EMISMATCH;
+        if (line->first_signature != own->first_signature)
+            return hb_error_set(op->err, HVD_EMISMATCH,
+                                "ranks have begun different operations");
+        if (line->entries < entries)
+            entries = line->entries;
     }
-    return hb_error_set(err, HVD_EPROTO,
-                        "shared memory: headers differ and their "
-                        "descriptors do not");
+    op->agreed_entries = entries;
+    return HVD__CUT;
 }
 
 /* 1 when the headers of all ranks are there and agree. */
 static int match(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
+    uint64_t signature = shm_line(p, p->me)->signature;
 
     for (; run->peer < p->n; run->peer++) {
         int rc = shm_reached(p, run->peer, &shm_line(p, run->peer)->seq, p->seq,
                              op->err);
+        if (rc == 0)
+            hvd__op_misses(op, p->group_ranks[run->peer]);
         if (rc <= 0)
             return rc;
     }
     run->peer = 0;
-    for (int r = 0; r < p->n; r++)
-        if (shm_line(p, r)->signature != run->signature)
-            return explain_mismatch(p, op->err);
     run->matched = 1;
+    hvd__op_agreed(op);
+    for (int r = 0; r < p->n; r++)
+        if (shm_line(p, r)->signature != signature)
+            return disagree(p, op);
     return 1;
 }
 
@@ -128,16 +155,19 @@ static int advance(struct hvd__shm *p, struct hvd__op *op)
 {
     if (!p->run.matched) {
         int rc = match(p, op);
-        if (rc <= 0)
+        if (rc != 1)
             return rc;
     }
-    if (op->kind == HVD__ALLREDUCE)
-        return shm_allreduce_advance(p, op);
-    if (op->kind == HVD__BARRIER)
-        return 1;
-    if (op->kind == HVD__REDUCE_SCATTER)
-        return shm_scatter_advance(p, op);
-    return shm_gather_advance(p, op);
+    return collectives[op->kind].advance(p, op);
+}
+
+static void give_up(struct hvd__shm *p, const struct hb_error *err)
+{
+    p->broken = *err;
+    atomic_store(&p->ranks[p->me].gave_up, 1);
+    /* Before what the caller does with its memory now; pairs with the one in
+     * shm_still_lent. */
+    shm_fence();
 }
 
 static int shm_progress(struct hvd__plane *plane, struct hvd__op *op)
@@ -149,9 +179,39 @@ static int shm_progress(struct hvd__plane *plane, struct hvd__op *op)
         shm_disarm(p);
     /* After a mismatch, or when recvbuf had no room, all are in step. */
     if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL)
-        p->broken = *op->err;
+        give_up(p, op->err);
     return rc;
 }
+
+int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived)
+{
+    if (deliver || (!op->recvbuf && op->recvcap == 0))
+        return 1;
+    return hb_error_set(op->err, HVD_EINVAL,
+                        "%s: recvbuf has room for %zu elements and %zu arrived",
+                        hvd__kind_name(op->kind), op->recvcap, arrived);
+}
+
+void shm_pack(const struct hvd__shm *p, const struct hvd__op *op, void *dst,
+              size_t first, size_t count)
+{
+    size_t bytes = op->elem_bytes, step = SHM_PIECE_BYTES / bytes;
+    unsigned char *to = dst;
+
+    if (hvd__op_direct(op)) {
+        hvd__copy_shared(to, (const unsigned char *)op->sendbuf + first * bytes,
+                         count * bytes);
+        return;
+    }
+    for (size_t i = 0; i < count; i += step) {
+        size_t n = count - i < step ? count - i : step;
+
+        hvd__op_pack(op, p->scratch, first + i, n);
+        hvd__copy_shared(to + i * bytes, p->scratch, n * bytes);
+    }
+}
+
+/* ---- Life --------------------------------------------------------------- */
 
 static void shm_leave(struct hvd__plane *plane)
 {
@@ -160,12 +220,16 @@ static void shm_leave(struct hvd__plane *plane)
     atomic_store(&p->ranks[p->me].left, 1);
     for (int r = 0; r < p->n; r++)
         if (r != p->me)
-            segment_wake(p->head, (uint32_t)r);
+            segment_wake(p->head, p->local_index[r]);
 }
 
 static void shm_free(struct hvd__plane *plane)
 {
-    hb_free(plane);
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+
+    shm_disarm(p);
+    hb_free(p->scratch);
+    hb_free(p);
 }
 
 static const struct hvd__plane_ops shm_ops = {
@@ -174,30 +238,59 @@ static const struct hvd__plane_ops shm_ops = {
     .start = shm_start,
     .progress = shm_progress,
     .pause = shm_pause,
+    .began = shm_began,
     .interrupt = shm_interrupt,
     .leave = shm_leave,
     .free = shm_free,
 };
 
+static void take_members(struct hvd__shm *p, const struct hvd__shm_config *c)
+{
+    for (int i = 0; i < p->n; i++) {
+        p->world_ranks[i] = c->world_ranks[i];
+        p->group_ranks[i] = c->group_ranks ? c->group_ranks[i] : i;
+        p->local_index[i] = (uint32_t)(c->local_index ? c->local_index[i] : i);
+    }
+    snprintf(p->host, sizeof(p->host), "%s", c->host);
+}
+
+/* Where things are in the segment. */
+static void lay_out(struct hvd__shm *p)
+{
+    int ranks = p->config.segment_ranks;
+    unsigned char *at = (unsigned char *)p->head;
+
+    if (p->config.arena_bytes)
+        p->arena = at + hvd__shm_arena_at(ranks, (int)p->local_index[p->me],
+                                          p->config.arena_bytes);
+    at += segment_head_bytes((uint32_t)ranks) +
+          (uint64_t)p->config.slot * set_bytes(ranks);
+    p->shared = (struct shm_shared *)(void *)at;
+    p->ranks = (struct shm_rank *)(void *)(at + sizeof(*p->shared));
+    p->data = at + control_bytes(ranks);
+}
+
 struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config)
 {
     struct hvd__shm *p = hb_calloc(1, sizeof(*p));
-    unsigned char *at = (unsigned char *)config->head;
 
     if (!p)
         return NULL;
+    p->scratch = hb_malloc(SHM_SCRATCH_BYTES);
+    if (!p->scratch) {
+        hb_free(p);
+        return NULL;
+    }
     p->plane.ops = &shm_ops;
     p->config = *config;
+    if (!p->config.segment_ranks)
+        p->config.segment_ranks = config->local_size;
     p->head = config->head;
     p->n = config->local_size;
     p->me = config->local_rank;
-    memcpy(p->world_ranks, config->world_ranks,
-           (size_t)p->n * sizeof(p->world_ranks[0]));
-    snprintf(p->host, sizeof(p->host), "%s", config->host);
-    at += segment_head_bytes((uint32_t)p->n);
-    p->shared = (struct shm_shared *)at;
-    p->ranks = (struct shm_rank *)(at + sizeof(*p->shared));
-    p->data = at + control_bytes(p->n);
+    take_members(p, config);
+    lay_out(p);
+    memset(&p->ranks[p->me], 0, sizeof(p->ranks[p->me]));
     shm_wait_init(p);
     return &p->plane;
 }

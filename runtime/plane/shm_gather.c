@@ -8,6 +8,9 @@
  * pieces a rank has written, `drained` the rounds in which it has copied
  * out every rank's piece.  Piece i + 2 reuses the slot of piece i - 2, so
  * it waits for all ranks to have drained that one.
+ *
+ * Data in an arena is read where it is, all in round 0, and its owner waits
+ * until all ranks have drained the last round.
  */
 #include "runtime/plane/shm_impl.h"
 
@@ -15,18 +18,16 @@
 
 enum {
     INLINE_BYTES = SHM_PAYLOAD_BYTES - sizeof(uint64_t),
-    STREAM_BYTES = 8 << 20,
     AHEAD = 2, /* pieces written before their round */
 };
 
-enum stage { STAGE_BEGIN, STAGE_COPY_OUT, STAGE_COPY_IN };
+enum stage { STAGE_BEGIN, STAGE_COPY_OUT, STAGE_COPY_IN, STAGE_LENT };
 
 static size_t sent_bytes(const struct hvd__shm *p, const struct hvd__op *op)
 {
-    if (op->kind == HVD__BROADCAST &&
-        p->world_ranks[p->me] != (uint32_t)op->root)
+    if (op->kind == HVD__BROADCAST && p->group_ranks[p->me] != op->root)
         return 0;
-    return op->count * op->elem_bytes;
+    return shm_bytes(op);
 }
 
 static size_t bytes_of(const struct shm_run *run, int rank)
@@ -34,9 +35,21 @@ static size_t bytes_of(const struct shm_run *run, int rank)
     return run->offset[rank + 1] - run->offset[rank];
 }
 
-static size_t pieces(size_t bytes)
+/* Where a rank's data is read in place; 0: it is not. */
+static uint64_t lent(const struct hvd__shm *p, int rank)
 {
-    return bytes <= INLINE_BYTES ? bytes > 0 : (bytes - 1) / SHM_SLOT_BYTES + 1;
+    return bytes_of(&p->run, rank) > INLINE_BYTES
+               ? shm_line(p, rank)->places.send
+               : 0;
+}
+
+static size_t pieces(const struct hvd__shm *p, int rank)
+{
+    size_t bytes = bytes_of(&p->run, rank);
+
+    if (bytes <= INLINE_BYTES || lent(p, rank))
+        return bytes > 0;
+    return (bytes - 1) / SHM_SLOT_BYTES + 1;
 }
 
 static size_t piece_bytes(size_t bytes, size_t i)
@@ -46,23 +59,54 @@ static size_t piece_bytes(size_t bytes, size_t i)
     return left < SHM_SLOT_BYTES ? left : SHM_SLOT_BYTES;
 }
 
-/* Where a rank's piece lies. */
-static unsigned char *piece_at(const struct hvd__shm *p, int rank, size_t bytes,
-                               size_t i)
+/* Where to find a rank's piece. */
+static const unsigned char *piece_at(const struct hvd__shm *p, int rank,
+                                     size_t i, size_t *len)
 {
+    size_t bytes = bytes_of(&p->run, rank);
+    uint64_t place = lent(p, rank);
+
+    *len = place ? bytes : piece_bytes(bytes, i);
+    if (place)
+        return shm_at(p, place);
     return bytes <= INLINE_BYTES ? shm_line(p, rank)->payload + sizeof(uint64_t)
                                  : shm_slot(p, rank, i);
 }
 
+static int overlaps(const void *a, size_t a_bytes, const void *b,
+                    size_t b_bytes)
+{
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+
+    return x < y + b_bytes && y < x + a_bytes;
+}
+
+/* An allgather's sendbuf may lie anywhere in recvbuf, and then is moved. */
+static int can_lend(const struct hvd__op *op, size_t bytes)
+{
+    return op->kind == HVD__BROADCAST ||
+           !overlaps(op->sendbuf, bytes, op->recvbuf,
+                     op->recvcap * op->elem_bytes);
+}
+
 void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op)
 {
-    uint64_t bytes = sent_bytes(p, op);
+    struct shm_line *line = shm_line(p, p->me);
+    size_t bytes = sent_bytes(p, op);
 
-    memcpy(shm_line(p, p->me)->payload, &bytes, sizeof(bytes));
+    line->places.bytes = bytes;
     p->run.send = op->sendbuf;
-    if (bytes)
-        hvd__copy(piece_at(p, p->me, bytes, 0), op->sendbuf,
-                  piece_bytes(bytes, 0), 0);
+    if (bytes == 0)
+        return;
+    if (bytes <= INLINE_BYTES) {
+        hvd__copy(line->payload + sizeof(uint64_t), op->sendbuf, bytes, 0);
+        return;
+    }
+    line->places.send =
+        can_lend(op, bytes) ? shm_place(p, op->sendbuf, bytes) : 0;
+    if (!line->places.send)
+        hvd__copy_shared(shm_slot(p, p->me, 0), op->sendbuf,
+                         piece_bytes(bytes, 0));
 }
 
 static void read_counts(struct hvd__shm *p, const struct hvd__op *op)
@@ -72,12 +116,12 @@ static void read_counts(struct hvd__shm *p, const struct hvd__op *op)
     run->rounds = 0;
     run->offset[0] = 0;
     for (int r = 0; r < p->n; r++) {
-        uint64_t bytes;
+        uint64_t bytes = shm_line(p, r)->places.bytes;
         size_t n;
 
-        memcpy(&bytes, shm_line(p, r)->payload, sizeof(bytes));
         run->offset[r + 1] = run->offset[r] + bytes;
-        n = pieces(bytes);
+        run->lent |= lent(p, r) != 0;
+        n = pieces(p, r);
         if (n > run->rounds)
             run->rounds = n;
         if (op->recvcounts)
@@ -100,15 +144,6 @@ static void place_own(struct hvd__shm *p, const struct hvd__op *op)
     run->send = dst;
 }
 
-static int send_overlaps(const struct hvd__shm *p, const struct hvd__op *op)
-{
-    uintptr_t send = (uintptr_t)op->sendbuf;
-    uintptr_t recv = (uintptr_t)op->recvbuf;
-
-    return send < recv + p->run.offset[p->n] &&
-           recv < send + bytes_of(&p->run, p->me);
-}
-
 static void gather_begin(struct hvd__shm *p, const struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
@@ -116,10 +151,11 @@ static void gather_begin(struct hvd__shm *p, const struct hvd__op *op)
     read_counts(p, op);
     run->deliver = op->kind == HVD__BROADCAST ||
                    run->offset[p->n] <= op->recvcap * op->elem_bytes;
-    run->streamed = run->offset[p->n] >= STREAM_BYTES;
+    run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
     /* Before other data can overwrite it: an allgather's sendbuf may lie
      * anywhere in recvbuf.  Otherwise peers come first. */
-    run->own_placed = send_overlaps(p, op);
+    run->own_placed = overlaps(op->sendbuf, bytes_of(run, p->me), op->recvbuf,
+                               run->offset[p->n]);
     if (run->own_placed)
         place_own(p, op);
 }
@@ -129,10 +165,10 @@ static void copy_in(struct hvd__shm *p, size_t i)
     struct shm_run *run = &p->run;
     size_t bytes = bytes_of(run, p->me);
 
-    if (i >= pieces(bytes))
+    if (i >= pieces(p, p->me))
         return;
-    hvd__copy(shm_slot(p, p->me, i), run->send + i * SHM_SLOT_BYTES,
-              piece_bytes(bytes, i), 0);
+    hvd__copy_shared(shm_slot(p, p->me, i), run->send + i * SHM_SLOT_BYTES,
+                     piece_bytes(bytes, i));
     shm_publish(p, &p->ranks[p->me].filled.value, p->base + i + 1);
 }
 
@@ -143,22 +179,22 @@ static int copy_out(struct hvd__shm *p, struct hvd__op *op)
     size_t i = run->round;
 
     for (; run->peer < p->n; run->peer++) {
-        int r = run->peer;
-        size_t bytes = bytes_of(run, r);
-        int rc = 1;
+        int r = run->peer, rc = 1;
+        const unsigned char *piece;
+        size_t len;
 
-        if (r == p->me || i >= pieces(bytes))
+        if (r == p->me || i >= pieces(p, r))
             continue;
         if (i > 0)
             rc = shm_reached(p, r, &p->ranks[r].filled.value, p->base + i + 1,
                              op->err);
         if (rc <= 0)
             return rc;
+        piece = piece_at(p, r, i, &len);
         if (run->deliver)
             hvd__copy((unsigned char *)op->recvbuf + run->offset[r] +
                           i * SHM_SLOT_BYTES,
-                      piece_at(p, r, bytes, i), piece_bytes(bytes, i),
-                      run->streamed);
+                      piece, len, run->streamed);
     }
     run->peer = 0;
     return 1;
@@ -167,12 +203,13 @@ static int copy_out(struct hvd__shm *p, struct hvd__op *op)
 /* Whether the slot of piece i is free. */
 static int drained(struct hvd__shm *p, struct hvd__op *op, size_t i)
 {
-    if (i < SHM_SLOTS || i >= pieces(bytes_of(&p->run, p->me)))
+    if (i < SHM_SLOTS || i >= pieces(p, p->me))
         return 1;
     return shm_all_reached(p, SHM_DRAINED, p->base + i - SHM_SLOTS + 1,
                            op->err);
 }
 
+/* 1 when this rank has nothing more to do but to wait for its own data. */
 static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
@@ -183,6 +220,8 @@ static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
 
         if (run->stage == STAGE_COPY_OUT) {
             rc = copy_out(p, op);
+            if (rc == 1)
+                rc = shm_still_lent(p, op->err);
             if (rc <= 0)
                 return rc;
             shm_publish(p, &p->ranks[p->me].drained.value,
@@ -198,26 +237,40 @@ static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
     }
     if (!run->own_placed)
         place_own(p, op);
-    p->base += run->rounds;
+    run->stage = STAGE_LENT;
     return 1;
+}
+
+static const char *algorithm_of(const struct hvd__shm *p)
+{
+    const char *name = "shm.header";
+
+    for (int r = 0; r < p->n; r++)
+        if (lent(p, r))
+            return "shm.arena";
+        else if (bytes_of(&p->run, r) > INLINE_BYTES)
+            name = "shm.slots";
+    return name;
 }
 
 int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
-    int rc;
+    int rc = 1;
 
     if (run->stage == STAGE_BEGIN) {
         gather_begin(p, op);
+        op->algorithm = algorithm_of(p);
         for (size_t i = 1; i < AHEAD; i++)
             copy_in(p, i);
         run->stage = STAGE_COPY_OUT;
     }
-    rc = advance_rounds(p, op);
-    if (rc <= 0 || run->deliver || (!op->recvbuf && op->recvcap == 0))
+    if (run->stage != STAGE_LENT)
+        rc = advance_rounds(p, op);
+    if (rc == 1 && lent(p, p->me))
+        rc = shm_all_reached(p, SHM_DRAINED, p->base + run->rounds, op->err);
+    if (rc <= 0)
         return rc;
-    return hb_error_set(op->err, HVD_EINVAL,
-                        "allgather: recvbuf has room for %zu elements and "
-                        "%zu are gathered",
-                        op->recvcap, run->offset[p->n] / op->elem_bytes);
+    p->base += run->rounds;
+    return shm_gathered(op, run->deliver, run->offset[p->n] / op->elem_bytes);
 }

@@ -2,22 +2,28 @@
 /*
  * Inside the shared-memory plane.
  *
- * The segment after its head: one struct shm_shared, one struct shm_rank
- * per local rank, then the data regions.  Everything of a rank is written
- * by that rank only.
+ * The segment after its head has a part for each process set (a slot): one
+ * struct shm_shared, one struct shm_rank per rank, then the data regions.
+ * Everything of a rank is written by that rank only.  A new plane clears what
+ * an earlier one of the same slot has left of its own rank.
  *
  * Every operation has a number `seq`, counted alike on all ranks, and
  * begins with a header: each rank writes its line[seq & 1] (small payloads
  * ride in it) and then the line's seq.  An operation ends only after all
  * headers of it were seen, so a rank that publishes header s + 1 is done
  * with everything of operation s, and header s + 2, which needs all of
- * s + 1, may reuse the line, the descriptor and the region of s: two of
- * each, chosen by parity, and no closing barrier.
+ * s + 1, may reuse the line, the counts and the region of s: two of each,
+ * chosen by parity, and no closing barrier.
  *
  * Larger operations go on in rounds.  `filled` and `drained` only ever
  * grow; all ranks advance the private `base` of both by the number of
  * rounds, whether or not they published each value.  What they mean is
  * said where they are used (shm_allreduce.c, shm_gather.c).
+ *
+ * A rank whose buffers others use in place waits for `drained` of all.  It
+ * cannot when one of them is gone: it says that it gives the operation up, and
+ * others look for that before they publish `drained`, so that none takes what
+ * it may have written since for data.
  *
  * The payload is plain memory: its writer stores seq or a counter with
  * release afterwards, its readers load that with acquire before.
@@ -31,24 +37,34 @@
 
 enum {
     SHM_LINE_BYTES = SEGMENT_LINE_BYTES,
-    SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 16,
+    SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 32,
     SHM_SLOT_BYTES = 128 << 10,
     SHM_SLOTS = 4, /* the ring of a region */
     SHM_REGION_BYTES = SHM_SLOTS * SHM_SLOT_BYTES,
+    SHM_SCRATCH_BYTES = 32 << 10,
+    SHM_PIECE_BYTES = 16 << 10, /* stays in the nearest cache */
+    SHM_STREAM_BYTES = 8 << 20, /* results as large leave the caches anyway */
+};
+
+/* What does not ride in a header: where it is, if it is in an arena.
+ * Offsets in the segment; 0: it is not. */
+struct shm_places {
+    uint64_t bytes; /* of gathers and of alltoall */
+    uint64_t send, recv;
 };
 
 struct shm_line {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t seq;
-    uint64_t signature;
-    unsigned char payload[SHM_PAYLOAD_BYTES];
+    uint64_t signature, first_signature;
+    uint32_t entries, unused;
+    union {
+        unsigned char payload[SHM_PAYLOAD_BYTES];
+        struct shm_places places;
+    };
 };
 
 struct shm_counter {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t value;
-};
-
-struct shm_descriptor {
-    _Alignas(SEGMENT_LINE_BYTES) struct hvd__descriptor d;
 };
 
 struct shm_rank {
@@ -57,8 +73,10 @@ struct shm_rank {
     /* Seldom written: whom it sleeps for, whether it has left. */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleeps_for;
     _Atomic uint32_t left;
-    _Atomic uint32_t fences; /* it fences when it publishes */
-    struct shm_descriptor descriptor[2];
+    _Atomic uint32_t fences;  /* it fences when it publishes */
+    _Atomic uint32_t gave_up; /* an operation, and every later one */
+    /* Alltoall: bytes for each rank, where they do not ride. */
+    _Alignas(SEGMENT_LINE_BYTES) uint64_t counts[2][HVD__SHM_LOCAL_MAX];
 };
 
 struct shm_shared {
@@ -67,11 +85,13 @@ struct shm_shared {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleepers;
 };
 
+enum { SHM_ANY = -1 }; /* of peers */
+
 /* Where waiting stands: shm_wait.c. */
 struct shm_wait {
     const _Atomic uint64_t *word; /* what is waited for ... */
     uint64_t target;              /* ... to reach this value ... */
-    int peer;                     /* ... by this local rank */
+    int peer;                     /* ... by this local rank, or by any */
     uint64_t since_ns;            /* 0: the clock was not read yet */
     int armed;                    /* `sleeping` is set, for armed_for */
     int armed_for;
@@ -83,18 +103,19 @@ struct shm_wait {
 
 /* The operation in progress. */
 struct shm_run {
-    uint64_t signature; /* that all headers must have */
-    int matched;        /* all headers seen and equal */
-    int peer;           /* ranks below it have reached the present target */
+    int matched; /* all headers seen and equal */
+    int peer;    /* ranks below it have reached the present target */
     int stage;
     size_t round, rounds;
     int streamed; /* store past the cache */
-    /* allreduce in rounds */
-    size_t block_elems; /* reduce-scatter: of one lane */
-    /* gather */
+    int lent;     /* some rank's memory is used where it is */
+    /* reductions */
+    size_t block_elems; /* of a round; reduce-scatter: of one rank */
+    /* gathers, alltoall */
     const unsigned char *send;
     int deliver;    /* recvbuf is wanted and large enough */
     int own_placed; /* this rank's part is in recvbuf */
+    unsigned char how[HVD__SHM_LOCAL_MAX]; /* each rank's data travels */
     size_t offset[HVD__SHM_LOCAL_MAX + 1]; /* bytes before each rank's */
 };
 
@@ -116,12 +137,38 @@ struct hvd__shm {
     struct hb_error broken;
     struct hvd__shm_config config;
     uint32_t world_ranks[HVD__SHM_LOCAL_MAX];
+    int group_ranks[HVD__SHM_LOCAL_MAX];
+    uint32_t local_index[HVD__SHM_LOCAL_MAX];
+    unsigned char *arena; /* this rank's, or NULL */
+    void *scratch;        /* SHM_SCRATCH_BYTES */
     char host[64];
 };
 
 static inline int shm_parity(const struct hvd__shm *p)
 {
     return (int)(p->seq & 1);
+}
+
+static inline size_t shm_bytes(const struct hvd__op *op)
+{
+    return op->count * op->elem_bytes;
+}
+
+/* Where it is in the segment, if all of it is in this rank's arena; or 0. */
+static inline uint64_t shm_place(const struct hvd__shm *p, const void *buf,
+                                 size_t bytes)
+{
+    uintptr_t at = (uintptr_t)buf - (uintptr_t)p->arena;
+    uint64_t room = p->config.arena_bytes;
+
+    if (!p->arena || at >= room || bytes > room - at)
+        return 0;
+    return (uint64_t)((uintptr_t)buf - (uintptr_t)p->head);
+}
+
+static inline unsigned char *shm_at(const struct hvd__shm *p, uint64_t place)
+{
+    return (unsigned char *)p->head + place;
 }
 
 /* The region of a rank for the operation in progress. */
@@ -148,6 +195,7 @@ static inline struct shm_line *shm_line(const struct hvd__shm *p, int rank)
 void shm_wait_init(struct hvd__shm *p);
 void shm_wake_sleepers(struct hvd__shm *p);
 void shm_pause(struct hvd__plane *plane);
+int shm_began(struct hvd__plane *plane, struct hb_error *err);
 void shm_interrupt(struct hvd__plane *plane);
 /* Ends a wait: a rank that runs is not to be woken. */
 void shm_disarm(struct hvd__shm *p);
@@ -157,6 +205,15 @@ int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                 uint64_t target, struct hb_error *err);
 /* The death of a rank, as an error: negative, or 0 when all live. */
 int shm_check_abort(struct hvd__shm *p, struct hb_error *err);
+
+/* Before this rank says that it is done with memory of the others: 1, or
+ * negative when one of them, whose operation has failed, may use it for
+ * something else by now. */
+int shm_still_lent(struct hvd__shm *p, struct hb_error *err);
+
+/* Reads elements of the operation to the segment. */
+void shm_pack(const struct hvd__shm *p, const struct hvd__op *op, void *dst,
+              size_t first, size_t count);
 
 /* Makes what this rank wrote before visible under `word`, and wakes those
  * who sleep for it. */
@@ -195,5 +252,23 @@ void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op);
 void shm_scatter_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op);
+void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op);
+int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op);
+
+/* What an allgather or alltoall returns at its end: 1, or what it is when
+ * recvbuf had no room for the elements that arrived. */
+int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived);
+
+/* Orders everything before against everything after.  gcc's
+ * ThreadSanitizer does not know C11's fences and refuses them; it sees one
+ * process only, so what they order is beyond it anyway. */
+static inline void shm_fence(void)
+{
+#ifdef __SANITIZE_THREAD__
+    __sync_synchronize();
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
 
 #endif

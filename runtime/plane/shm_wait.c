@@ -67,12 +67,12 @@ void shm_wait_init(struct hvd__shm *p)
 void shm_wake_sleepers(struct hvd__shm *p)
 {
     for (int r = 0; r < p->n; r++) {
-        const struct shm_rank *peer = &p->ranks[r];
+        uint32_t whom =
+            atomic_load_explicit(&p->ranks[r].sleeps_for, memory_order_relaxed);
 
         if (r != p->me &&
-            atomic_load_explicit(&peer->sleeps_for, memory_order_relaxed) ==
-                (uint32_t)p->me)
-            segment_wake(p->head, (uint32_t)r);
+            (whom == (uint32_t)p->me || whom == (uint32_t)SHM_ANY))
+            segment_wake(p->head, p->local_index[r]);
     }
 }
 
@@ -80,25 +80,41 @@ void shm_interrupt(struct hvd__plane *plane)
 {
     struct hvd__shm *p = (struct hvd__shm *)plane;
 
-    segment_wake(p->head, (uint32_t)p->me);
+    segment_wake(p->head, p->local_index[p->me]);
+}
+
+static struct segment_wake *own_wake(const struct hvd__shm *p)
+{
+    return &p->head->wake[p->local_index[p->me]];
+}
+
+/* Whether those who are waited for fence when they publish. */
+static int peers_fence(const struct hvd__shm *p)
+{
+    if (p->wait.peer != SHM_ANY)
+        return atomic_load(&p->ranks[p->wait.peer].fences) != 0;
+    for (int r = 0; r < p->n; r++)
+        if (r != p->me && !atomic_load(&p->ranks[r].fences))
+            return 0;
+    return 1;
 }
 
 static void arm(struct hvd__shm *p)
 {
     struct shm_wait *w = &p->wait;
-    struct segment_wake *wake = &p->head->wake[p->me];
+    struct segment_wake *wake = own_wake(p);
 
     shm_disarm(p);
     w->armed = 1;
     w->armed_for = w->peer;
     w->armed_word = atomic_load(&wake->word);
     atomic_store(&p->ranks[p->me].sleeps_for, (uint32_t)w->peer);
-    atomic_store(&wake->sleeping, 1);
+    atomic_fetch_add(&wake->sleeping, 1);
     atomic_fetch_add(&p->shared->sleepers, 1);
-    w->sleep_ms = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 ||
-                          atomic_load(&p->ranks[w->peer].fences)
-                      ? SLEEP_MS
-                      : SLEEP_MS_NO_BARRIER;
+    w->sleep_ms =
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 || peers_fence(p)
+            ? SLEEP_MS
+            : SLEEP_MS_NO_BARRIER;
 }
 
 void shm_disarm(struct hvd__shm *p)
@@ -106,13 +122,13 @@ void shm_disarm(struct hvd__shm *p)
     if (!p->wait.armed)
         return;
     p->wait.armed = 0;
-    atomic_store(&p->head->wake[p->me].sleeping, 0);
+    atomic_fetch_sub(&own_wake(p)->sleeping, 1);
     atomic_fetch_sub(&p->shared->sleepers, 1);
 }
 
 static void sleep_armed(struct hvd__shm *p)
 {
-    struct segment_wake *wake = &p->head->wake[p->me];
+    struct segment_wake *wake = own_wake(p);
     long ms = p->wait.sleep_ms;
     struct timespec limit = {ms / 1000, ms % 1000 * 1000000};
 
@@ -145,7 +161,8 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
     uint32_t status = (uint32_t)(word >> 32), rank = (uint32_t)word - 1;
     const char *host = p->host;
 
-    if (status != HVD_EPEER && status != HVD_ESHUTDOWN && status != HVD_ECLOSED)
+    if (status != HVD_EPEER && status != HVD_ESHUTDOWN &&
+        status != HVD_ECLOSED && status != HVD_ETIMEOUT)
         return 0;
     if (p->config.host_of)
         host = p->config.host_of(p->config.agent_arg, rank);
@@ -159,32 +176,68 @@ int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
     if (status == HVD_ECLOSED)
         return hb_error_set(err, HVD_EPEER,
                             "rank %u on host %s: connection lost", rank, host);
-    return hb_error_set(err, HVD_EPEER, "%.*s", SEGMENT_TEXT_MAX,
+    return hb_error_set(err, (enum hvd_status)status, "%.*s", SEGMENT_TEXT_MAX,
                         p->head->abort_text);
+}
+
+int shm_still_lent(struct hvd__shm *p, struct hb_error *err)
+{
+    if (!p->run.lent)
+        return 1;
+    /* After the reads of their memory; pairs with the one in shm.c. */
+    shm_fence();
+    for (int r = 0; r < p->n; r++) {
+        int rc;
+
+        if (r == p->me || !atomic_load(&p->ranks[r].gave_up))
+            continue;
+        rc = shm_check_abort(p, err);
+        return rc < 0 ? rc
+                      : hb_error_set(err, HVD_EPEER,
+                                     "rank %u on host %s has given up",
+                                     p->world_ranks[r], p->host);
+    }
+    return 1;
 }
 
 /* The first to miss a rank that has shut down tells the others, who else
  * might blame each other for leaving because of it. */
 static int missed(struct hvd__shm *p, int peer, struct hb_error *err)
 {
-    segment_miss(p->head, (uint32_t)p->n, p->world_ranks[peer]);
+    segment_miss(p->head, (uint32_t)p->config.segment_ranks,
+                 p->world_ranks[peer]);
     return shm_check_abort(p, err);
+}
+
+/* word NULL: any peer's header. */
+static void wait_for(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                     uint64_t target)
+{
+    struct shm_wait *w = &p->wait;
+
+    if (w->word == word && w->target == target)
+        return;
+    w->word = word;
+    w->target = target;
+    w->peer = peer;
+    w->since_ns = 0;
+    shm_disarm(p);
+}
+
+static int agent_lost(struct hvd__shm *p, struct hb_error *err)
+{
+    return p->wait.armed && p->config.agent_lost
+               ? p->config.agent_lost(p->config.agent_arg, err)
+               : 0;
 }
 
 static int out_of_reach(struct hvd__shm *p, int peer,
                         const _Atomic uint64_t *word, uint64_t target,
                         struct hb_error *err)
 {
-    struct shm_wait *w = &p->wait;
     int left;
 
-    if (w->word != word || w->target != target) {
-        w->word = word;
-        w->target = target;
-        w->peer = peer;
-        w->since_ns = 0;
-        shm_disarm(p);
-    }
+    wait_for(p, peer, word, target);
     /* What was published before somebody left or died counts: look again
      * after. */
     left = (int)atomic_load(&p->ranks[peer].left);
@@ -193,9 +246,7 @@ static int out_of_reach(struct hvd__shm *p, int peer,
             return 1;
         return left ? missed(p, peer, err) : shm_check_abort(p, err);
     }
-    if (w->armed && p->config.agent_lost)
-        return p->config.agent_lost(p->config.agent_arg, err);
-    return 0;
+    return agent_lost(p, err);
 }
 
 int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
@@ -230,4 +281,47 @@ int shm_all_reached(struct hvd__shm *p, enum shm_word which, uint64_t target,
     }
     run->peer = 0;
     return 1;
+}
+
+/* ---- Between operations ---------------------------------------------- */
+
+static int any_began(const struct hvd__shm *p)
+{
+    uint64_t next = p->seq + 1;
+
+    for (int r = 0; r < p->n; r++)
+        /* Acquire: as in shm_reached. */
+        if (r != p->me && atomic_load_explicit(&p->ranks[r].line[next & 1].seq,
+                                               memory_order_acquire) >= next)
+            return 1;
+    return 0;
+}
+
+static int any_left(const struct hvd__shm *p)
+{
+    for (int r = 0; r < p->n; r++)
+        if (r != p->me && atomic_load(&p->ranks[r].left))
+            return r;
+    return -1;
+}
+
+int shm_began(struct hvd__plane *plane, struct hb_error *err)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+    int rc = shm_check_abort(p, err), left;
+
+    if (rc < 0)
+        return rc;
+    if (p->broken.status) {
+        *err = p->broken;
+        return p->broken.status;
+    }
+    wait_for(p, SHM_ANY, NULL, p->seq + 1);
+    /* In this order: what was published before somebody left counts. */
+    left = any_left(p);
+    if (any_began(p)) {
+        shm_disarm(p);
+        return 1;
+    }
+    return left >= 0 ? missed(p, left, err) : agent_lost(p, err);
 }

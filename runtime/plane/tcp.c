@@ -3,12 +3,15 @@
  * The TCP group: its life, moving bytes, and waiting; see tcp.h.
  *
  * Waiting looks at the sockets again and again for SPIN_NS, giving way to
- * others, and then sleeps in epoll on what the operation needs, the agent's
- * socket and an eventfd for hvd__tcp_interrupt.  What is not needed is not
- * in the epoll set, as data of the next operation, or a peer that has left,
- * would wake it in vain.
+ * others, if the operation is small, and then sleeps in epoll on what the
+ * operation needs, the agent's socket and an eventfd for hvd__tcp_interrupt.
+ * What is not needed is not in the epoll set, as data of the next operation,
+ * or a peer that has left, would wake it in vain.  Between operations it
+ * sleeps on a second epoll set, which has all connections once and for all.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,9 +27,18 @@
 
 enum {
     SPIN_NS = 50 * 1000,
+    /* Longer transfers do not spin: that would take the core from the
+     * kernel's side of the connection. */
+    SPIN_BYTES = 256 << 10,
     /* How long the agent may take to say why a connection broke. */
     WORD_MS = 2000,
-    SLEEP_MS = 1000,
+    /* Then the agent is asked, as the driver of another process set may have
+     * read its word. */
+    SLEEP_MS = 250,
+    /* A connection on which the kernel has tried so often to send, and which
+     * has been silent for so long, is lost. */
+    TRIES_MIN = 3,
+    SILENT_MS = 30000,
     EVENTS_MAX = 64,
 };
 
@@ -76,22 +88,120 @@ ssize_t tcp_recv(struct hvd__tcp *t, int i, void *p, size_t len)
     return n;
 }
 
+/* ---- Vectors --------------------------------------------------------- */
+
+void tcp_reduce(const struct hvd__tcp *t, void *dst, const void *const srcs[2],
+                size_t bytes, int last)
+{
+    const struct hvd__tcp_reduction *v = &t->vector;
+    struct hvd__reduce_args args = {1.0, 1.0, 1, 0};
+
+    if (last)
+        args = v->args;
+    args.pre = 1.0;
+    v->reduce(dst, srcs, srcs[1] ? 2 : 1, bytes / v->elem_bytes, &args);
+}
+
+void tcp_take_vector(struct hvd__tcp *t, const struct hvd__tcp_reduction *r)
+{
+    const void *srcs[2] = {NULL, NULL};
+
+    t->vector = *r;
+    if (!r->src)
+        t->vector.src = r->buf;
+    srcs[0] = t->vector.src;
+    if (t->n == 1 && r->reduce)
+        tcp_reduce(t, r->buf, srcs, r->count * r->elem_bytes, 1);
+}
+
+size_t tcp_recv_chunk(struct hvd__tcp *t, int from, size_t left)
+{
+    const struct hvd__tcp_reduction *v = &t->vector;
+    size_t chunk = v->chunk_bytes / v->elem_bytes * v->elem_bytes;
+    ssize_t n;
+
+    if (chunk > left)
+        chunk = left;
+    n = tcp_recv(t, from, (unsigned char *)v->chunk + t->chunk_got,
+                 chunk - t->chunk_got);
+    if (n > 0)
+        t->chunk_got += (size_t)n;
+    return t->chunk_got == chunk ? chunk : 0;
+}
+
+/* ---- Beginning ------------------------------------------------------- */
+
+void tcp_begin(struct hvd__tcp *t, enum tcp_mode mode, size_t bytes)
+{
+    t->mode = mode;
+    t->spins = bytes <= SPIN_BYTES;
+    t->since_ns = 0;
+    t->chunk_got = 0;
+}
+
+enum hvd__tcp_algorithm hvd__tcp_allreduce(struct hvd__tcp *t,
+                                           const struct hvd__tcp_reduction *r,
+                                           enum hvd__tcp_algorithm a)
+{
+    if (a == HVD__TCP_AUTO)
+        a = hvd__tcp_choose_allreduce(&t->model, r->count * r->elem_bytes);
+    if (a == HVD__TCP_RING)
+        tcp_ring(t, r);
+    else
+        tcp_steps(t, r, a, 0);
+    return a;
+}
+
+enum hvd__tcp_algorithm hvd__tcp_broadcast(struct hvd__tcp *t, void *buf,
+                                           size_t bytes, int root,
+                                           enum hvd__tcp_algorithm a)
+{
+    struct hvd__tcp_reduction r = {.buf = buf, .count = bytes, .elem_bytes = 1};
+
+    if (a == HVD__TCP_AUTO)
+        a = hvd__tcp_choose_broadcast(&t->model, bytes);
+    if (a == HVD__TCP_CHAIN)
+        tcp_chain(t, buf, bytes, root);
+    else
+        tcp_steps(t, &r, a, root);
+    return a;
+}
+
+const struct hvd__tcp_model *hvd__tcp_model(const struct hvd__tcp *t)
+{
+    return &t->model;
+}
+
+void hvd__tcp_set_alpha(struct hvd__tcp *t, double alpha_us)
+{
+    t->model.alpha_us = alpha_us;
+}
+
 /* ---- Progress -------------------------------------------------------- */
 
-static int tell_lost(struct hvd__tcp *t, struct hb_error *err)
+int tcp_blame(const struct hvd__tcp *t, int i, enum hvd_status status,
+              const char *what, struct hb_error *err)
 {
-    const struct tcp_conn *c = &t->conns[t->lost];
+    const struct tcp_conn *c = &t->conns[i];
 
-    if (hb_now_ns() - t->lost_ns < WORD_MS * MS)
-        return 0;
     if (err) {
         err->rank = (int)c->rank;
         memcpy(err->host, c->host, sizeof(err->host));
     }
-    return hb_error_set(err, HVD_EPEER,
-                        "rank %u on host %s: connection lost%s%s", c->rank,
-                        c->host, t->lost_errno ? ": " : "",
-                        t->lost_errno ? strerror(t->lost_errno) : "");
+    return hb_error_set(err, status, "rank %u on host %s: %s", c->rank, c->host,
+                        what);
+}
+
+static int tell_lost(struct hvd__tcp *t, struct hb_error *err)
+{
+    char what[160] = "connection lost";
+
+    if (t->agent_lost && hb_now_ns() - t->lost_ns < WORD_MS * MS)
+        return 0;
+    if (t->lost_errno)
+        snprintf(what, sizeof(what), "connection lost: %s",
+                 strerror(t->lost_errno));
+    return tcp_blame(t, t->lost, HVD_EPEER, what, err);
 }
 
 static int ask_agent(struct hvd__tcp *t, struct hb_error *err)
@@ -100,21 +210,41 @@ static int ask_agent(struct hvd__tcp *t, struct hb_error *err)
     return t->agent_lost ? t->agent_lost(t->arg, err) : 0;
 }
 
-int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err)
+/* Whether the job is over, as the agent or a connection tells. */
+static int hear_end(struct hvd__tcp *t, struct hb_error *err)
 {
     int rc = 0;
 
-    t->moved = 0;
-    if (t->lost < 0 && t->mode == TCP_EXCHANGE)
-        rc = tcp_exchange_advance(t, err);
-    else if (t->lost < 0 && t->mode != TCP_IDLE)
-        rc = tcp_stream_advance(t, err);
-    if (t->mode == TCP_IDLE)
-        rc = 1;
-    if (rc == 0 && (t->agent_ready || t->lost >= 0))
+    if (t->agent_ready || t->lost >= 0)
         rc = ask_agent(t, err);
     if (rc == 0 && t->lost >= 0)
         rc = tell_lost(t, err);
+    return rc;
+}
+
+static int advance(struct hvd__tcp *t, struct hb_error *err)
+{
+    switch (t->mode) {
+    case TCP_EXCHANGE:
+        return tcp_exchange_advance(t, err);
+    case TCP_STREAM:
+        return tcp_stream_advance(t);
+    case TCP_STEPS:
+        return tcp_steps_advance(t);
+    case TCP_IDLE:
+        break;
+    }
+    return 1;
+}
+
+int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err)
+{
+    int rc;
+
+    t->moved = 0;
+    rc = t->lost < 0 ? advance(t, err) : 0;
+    if (rc == 0)
+        rc = hear_end(t, err);
     if (rc != 0)
         t->mode = TCP_IDLE;
     if (rc != 0 || t->moved)
@@ -122,14 +252,75 @@ int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err)
     return rc;
 }
 
+/* ---- Between operations ---------------------------------------------- */
+
+/* What a member's connection has: as hvd__tcp_began. */
+static int peek(struct hvd__tcp *t, int i, struct hb_error *err)
+{
+    unsigned char bytes[TCP_HEAD_BYTES + TCP_GONE_BYTES];
+    struct tcp_head head;
+    ssize_t n;
+
+    do
+        n = recv(t->conns[i].fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
+        return 0;
+    if (n <= 0) {
+        tcp_set_lost(t, i, n < 0 ? errno : 0);
+        return 0;
+    }
+    /* Whatever there is but a whole word of an end: the next exchange reads
+     * it, and sees what comes after it. */
+    if (n < (ssize_t)sizeof(bytes) || tcp_head_decode(bytes, &head) < 0 ||
+        head.kind != TCP_HEAD_GONE)
+        return 1;
+    return tcp_tell_who_left(t, bytes + TCP_HEAD_BYTES, err);
+}
+
+static int peek_ready(struct hvd__tcp *t, struct hb_error *err)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(t->begins_fd, events, EVENTS_MAX, 0), began = 0;
+
+    for (int k = 0; k < n; k++) {
+        int64_t which = (int64_t)events[k].data.u64;
+        int rc = which >= 0 ? peek(t, (int)which, err) : 0;
+
+        if (rc < 0)
+            return rc;
+        began |= rc;
+        t->agent_ready |= which == AGENT_EVENT;
+    }
+    return began;
+}
+
+int hvd__tcp_began(struct hvd__tcp *t, struct hb_error *err)
+{
+    int rc = 0;
+
+    if (t->lost < 0)
+        rc = t->n == 2 ? peek(t, !t->me, err) : peek_ready(t, err);
+    return rc != 0 ? rc : hear_end(t, err);
+}
+
 /* ---- Waiting --------------------------------------------------------- */
 
 static uint32_t wanted_events(const struct hvd__tcp *t, int i)
 {
-    if (t->lost >= 0 || t->mode == TCP_IDLE || i == t->me)
+    if (t->lost >= 0 || i == t->me)
         return 0;
-    return t->mode == TCP_EXCHANGE ? tcp_exchange_events(t, i)
-                                   : tcp_stream_events(t, i);
+    switch (t->mode) {
+    case TCP_EXCHANGE:
+        return tcp_exchange_events(t, i);
+    case TCP_STREAM:
+        return tcp_stream_events(t, i);
+    case TCP_STEPS:
+        return tcp_steps_events(t, i);
+    case TCP_IDLE:
+        break;
+    }
+    return 0;
 }
 
 static void watch(struct hvd__tcp *t, int i)
@@ -148,27 +339,52 @@ static void watch(struct hvd__tcp *t, int i)
     c->watched = wanted;
 }
 
+/* TCP_USER_TIMEOUT would do, but it also ends the connection to a process
+ * that is stopped and takes no more, while its kernel answers. */
+static int is_silent(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           (info.tcpi_retransmits >= TRIES_MIN ||
+            info.tcpi_probes >= TRIES_MIN) &&
+           info.tcpi_last_ack_recv >= SILENT_MS;
+}
+
+static void look_for_silence(struct hvd__tcp *t)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->conns[i].watched && is_silent(t->conns[i].fd))
+            tcp_set_lost(t, i, ETIMEDOUT);
+}
+
 static void sleep_some(struct hvd__tcp *t)
 {
+    int idle = t->mode == TCP_IDLE && t->lost < 0;
     struct epoll_event events[EVENTS_MAX];
     uint64_t counter;
     int n;
 
-    for (int i = 0; i < t->n; i++)
+    for (int i = 0; !idle && i < t->n; i++)
         watch(t, i);
-    n = epoll_wait(t->epoll_fd, events, EVENTS_MAX,
-                   t->lost >= 0 ? WORD_MS / 10 : SLEEP_MS);
+    n = epoll_wait(idle ? t->begins_fd : t->epoll_fd, events, EVENTS_MAX,
+                   t->lost >= 0 ? WORD_MS / 10
+                   : idle       ? -1
+                                : SLEEP_MS);
     for (int i = 0; i < n; i++) {
         int64_t which = (int64_t)events[i].data.u64;
 
-        t->agent_ready |= which == AGENT_EVENT;
+        /* Interrupts may come too often for a timeout. */
+        t->agent_ready |= which == AGENT_EVENT || which == INTERRUPT_EVENT;
         if (which == INTERRUPT_EVENT &&
             read(t->event_fd, &counter, sizeof(counter)) < 0)
             continue; /* another pause has taken it */
     }
-    /* Now and then, whatever woke it. */
-    if (n == 0)
-        t->agent_ready = 1;
+    if (n != 0)
+        return;
+    t->agent_ready = 1;
+    look_for_silence(t);
 }
 
 void hvd__tcp_pause(struct hvd__tcp *t)
@@ -177,9 +393,7 @@ void hvd__tcp_pause(struct hvd__tcp *t)
 
     if (!t->since_ns)
         t->since_ns = now_ns;
-    /* Long transfers do not spin: that would take the core from the
-     * kernel's side of the connection. */
-    if (t->mode == TCP_EXCHANGE && now_ns - t->since_ns < SPIN_NS)
+    if ((t->spins || t->mode == TCP_IDLE) && now_ns - t->since_ns < SPIN_NS)
         sched_yield();
     else
         sleep_some(t);
@@ -196,21 +410,32 @@ void hvd__tcp_interrupt(struct hvd__tcp *t)
 
 /* ---- Life ------------------------------------------------------------ */
 
-static int watch_always(struct hvd__tcp *t, int fd, int64_t which)
+static int watch_always(int epoll_fd, int fd, int64_t which)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)which};
 
-    return fd < 0 ? 0 : epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, fd, &e);
+    return fd < 0 ? 0 : epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
 }
 
 static int make_waiting(struct hvd__tcp *t, struct hb_error *err)
 {
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    t->begins_fd = epoll_create1(EPOLL_CLOEXEC);
     t->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->epoll_fd < 0 || t->event_fd < 0 ||
-        watch_always(t, t->agent_fd, AGENT_EVENT) < 0 ||
-        watch_always(t, t->event_fd, INTERRUPT_EVENT) < 0)
+    if (t->epoll_fd < 0 || t->begins_fd < 0 || t->event_fd < 0 ||
+        watch_always(t->epoll_fd, t->agent_fd, AGENT_EVENT) < 0 ||
+        watch_always(t->epoll_fd, t->event_fd, INTERRUPT_EVENT) < 0 ||
+        watch_always(t->begins_fd, t->agent_fd, AGENT_EVENT) < 0 ||
+        watch_always(t->begins_fd, t->event_fd, INTERRUPT_EVENT) < 0)
         return hb_error_sys(err, errno, "wait on connections");
+    return 0;
+}
+
+static int watch_begins(struct hvd__tcp *t, struct hb_error *err)
+{
+    for (int i = 0; i < t->n; i++)
+        if (watch_always(t->begins_fd, t->conns[i].fd, i) < 0)
+            return hb_error_sys(err, errno, "wait on connections");
     return 0;
 }
 
@@ -222,14 +447,17 @@ static struct hvd__tcp *make(const struct hvd__tcp_config *config)
         return NULL;
     t->n = config->count;
     t->me = config->me;
-    t->epoll_fd = t->event_fd = -1;
+    t->epoll_fd = t->begins_fd = t->event_fd = -1;
     t->lost = -1;
     t->agent_fd = config->agent_fd;
     t->agent_lost = config->agent_lost;
     t->host_of = config->host_of;
     t->arg = config->arg;
     t->conns = hb_calloc((size_t)t->n, sizeof(*t->conns));
-    if (!t->conns) {
+    t->parts = hb_calloc((size_t)t->n + 1, sizeof(*t->parts));
+    if (!t->conns || !t->parts) {
+        hb_free(t->conns);
+        hb_free(t->parts);
         hb_free(t);
         return NULL;
     }
@@ -252,11 +480,20 @@ int hvd__tcp_open(const struct hvd__tcp_config *config, struct hvd__tcp **out,
     if (rc == 0)
         rc = tcp_setup(t, config, err);
     close(config->listener);
+    if (rc == 0)
+        rc = watch_begins(t, err);
+    if (rc == 0)
+        rc = tcp_measure(t, config->deadline_ns, err);
     if (rc < 0)
         hvd__tcp_free(t);
     else
         *out = t;
     return rc;
+}
+
+int hvd__tcp_fd(const struct hvd__tcp *t, int member)
+{
+    return t->conns[member].fd;
 }
 
 void hvd__tcp_hang_up(struct hvd__tcp *t)
@@ -281,8 +518,11 @@ void hvd__tcp_free(struct hvd__tcp *t)
             close(t->conns[i].fd);
     if (t->epoll_fd >= 0)
         close(t->epoll_fd);
+    if (t->begins_fd >= 0)
+        close(t->begins_fd);
     if (t->event_fd >= 0)
         close(t->event_fd);
+    hb_free(t->parts);
     hb_free(t->conns);
     hb_free(t);
 }

@@ -14,7 +14,7 @@
  * in every turn, so nobody's sending waits for its own reading.
  *
  * When a connection breaks, the agent may know why: the operation goes on
- * waiting for its word for WORD_MS and then names the peer itself.
+ * waiting for its word for 2 s and then names the peer itself.
  *
  * One thread at a time, hvd__tcp_interrupt apart.
  */
@@ -64,11 +64,53 @@ int hvd__tcp_open(const struct hvd__tcp_config *config, struct hvd__tcp **out,
                   struct hb_error *err);
 void hvd__tcp_free(struct hvd__tcp *t); /* NULL is fine */
 
-/* ---- Operations: begin one, then call progress until it is done ------ */
+/* ---- What the group costs -------------------------------------------- */
+
+/* A round of messages, everybody sending `bytes` and getting as many, takes
+ * about alpha_us + bytes / bytes_per_us.  Measured when the group is opened,
+ * by pings and a burst around the ring, or given by HVD_TCP_ALPHA_US and
+ * HVD_TCP_BETA_GBPS (10^9 bytes a second); the worst of all members, and so
+ * the same numbers on all of them. */
+struct hvd__tcp_model {
+    int members;
+    double alpha_us;
+    double bytes_per_us;
+};
+
+enum hvd__tcp_algorithm {
+    HVD__TCP_AUTO,         /* what the model says is fastest */
+    HVD__TCP_RD,           /* allreduce: recursive doubling */
+    HVD__TCP_RABENSEIFNER, /* allreduce: halving, then doubling */
+    HVD__TCP_RING,         /* allreduce */
+    HVD__TCP_TREE,         /* broadcast: binomial */
+    HVD__TCP_CHAIN,        /* broadcast: pipelined */
+};
+
+const struct hvd__tcp_model *hvd__tcp_model(const struct hvd__tcp *t);
+/* Between operations, the same on all members: what AUTO goes by from here
+ * on, which moves the points where one algorithm takes over from another. */
+void hvd__tcp_set_alpha(struct hvd__tcp *t, double alpha_us);
+
+/* What AUTO takes; pure. */
+enum hvd__tcp_algorithm
+hvd__tcp_choose_allreduce(const struct hvd__tcp_model *m, size_t bytes);
+enum hvd__tcp_algorithm
+hvd__tcp_choose_broadcast(const struct hvd__tcp_model *m, size_t bytes);
+/* How much data per member an exchange that happens anyway should carry, so
+ * that all members reduce it, rather than have an allreduce follow. */
+size_t hvd__tcp_ride_bytes(const struct hvd__tcp_model *m);
+
+/* "tcp.rd" and so on. */
+const char *hvd__tcp_algorithm_name(enum hvd__tcp_algorithm a);
+
+/* ---- Operations: begin one, then call progress until it is done ------
+ *
+ * All memory is borrowed until then, arrays too; what a reduction and an
+ * array of offsets say is copied, or not, as told. */
 
 struct hvd__tcp_block {
     void *p;
-    size_t len; /* in: room; out: what came */
+    size_t len; /* to receive: in: room; out: what came */
 };
 
 /* Every member sends the same `len` bytes to all others, and gets theirs,
@@ -76,30 +118,69 @@ struct hvd__tcp_block {
 void hvd__tcp_exchange(struct hvd__tcp *t, const void *send, size_t len,
                        struct hvd__tcp_block *blocks);
 
-/* Allreduce in place over the ring of members: every part of the buffer
- * goes round once and is reduced on its way, in an order that depends on
- * the part only, then round again.  args->pre is not looked at.  `chunk` is
- * chunk_bytes of memory for what arrives. */
-struct hvd__tcp_ring {
-    void *buf;
+/* Every member sends send[i] to member i, and gets theirs into recv[i];
+ * those at `me` are not used.  known: every recv[i].len is exactly what
+ * member i sends, and then nothing is sent where that is 0. */
+void hvd__tcp_alltoallv(struct hvd__tcp *t, const struct hvd__tcp_block *send,
+                        struct hvd__tcp_block *recv, int known);
+
+/* Of the latest exchange or alltoallv: the member whose block was waited for
+ * last, or -1 when all were there at once. */
+int hvd__tcp_late(const struct hvd__tcp *t);
+
+/* A vector to be reduced.  args.pre is not looked at.  `chunk` is
+ * chunk_bytes of memory for what arrives, at least one element.  The struct
+ * is copied.  `reduce` may be the caller's own function, for elements of any
+ * size. */
+struct hvd__tcp_reduction {
+    const void *src; /* this member's; NULL: it is in buf */
+    void *buf;       /* the result */
     size_t count, elem_bytes;
     hvd__reduce_fn *reduce;
     struct hvd__reduce_args args;
     void *chunk;
     size_t chunk_bytes;
 };
-void hvd__tcp_ring(struct hvd__tcp *t, const struct hvd__tcp_ring *ring);
 
-/* Broadcast along the chain of members that begins with root. */
-void hvd__tcp_chain(struct hvd__tcp *t, void *buf, size_t bytes, int root);
+/* Allreduce.  The order of operands depends on the algorithm, the number of
+ * members and the place in the vector only, and all members get the same
+ * bits.  Returns the algorithm. */
+enum hvd__tcp_algorithm hvd__tcp_allreduce(struct hvd__tcp *t,
+                                           const struct hvd__tcp_reduction *r,
+                                           enum hvd__tcp_algorithm a);
+
+/* Over the ring: member i gets the elements first[i] .. first[i + 1] - 1 of
+ * the reduced vector in their place in buf; the rest of buf is garbage
+ * then.  first[0] is 0 and first[n] is r->count; it stays the caller's until
+ * the end. */
+void hvd__tcp_reduce_scatter(struct hvd__tcp *t,
+                             const struct hvd__tcp_reduction *r,
+                             const size_t *first);
+
+/* Over the ring: member i has the bytes first[i] .. first[i + 1] - 1 of buf
+ * in their place, and gets the others. */
+void hvd__tcp_allgather(struct hvd__tcp *t, void *buf, const size_t *first);
+
+/* Returns the algorithm. */
+enum hvd__tcp_algorithm hvd__tcp_broadcast(struct hvd__tcp *t, void *buf,
+                                           size_t bytes, int root,
+                                           enum hvd__tcp_algorithm a);
 
 /* 1 done, 0 call again, negative when it failed, with err set. */
 int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err);
 
-/* As a plane's: one step of waiting after progress gave 0. */
+/* Between operations, as a plane's: 1 when a peer has begun an exchange
+ * (or any operation), 0, or negative with err set when a rank has shut down
+ * or a connection was lost. */
+int hvd__tcp_began(struct hvd__tcp *t, struct hb_error *err);
+
+/* As a plane's: one step of waiting after progress or began gave 0. */
 void hvd__tcp_pause(struct hvd__tcp *t);
 /* Any thread. */
 void hvd__tcp_interrupt(struct hvd__tcp *t);
+
+/* A member's connection, to be waited on and no more; -1 for this one. */
+int hvd__tcp_fd(const struct hvd__tcp *t, int member);
 
 /* Ends all connections, in the middle of an operation that cannot go on
  * here: the other members must not wait for it. */

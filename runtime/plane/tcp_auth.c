@@ -79,6 +79,7 @@ int tcp_auth_call(const struct tcp_auth *a, struct tcp_auth_talk *t,
     put_u32(&at, TCP_AUTH_MAGIC);
     put_u32(&at, TCP_AUTH_VERSION);
     put_u32(&at, a->epoch);
+    put_u32(&at, a->group);
     put_u32(&at, caller);
     put_u32(&at, callee);
     if (make_nonce(at) < 0)
@@ -93,7 +94,7 @@ int tcp_auth_answer(const struct tcp_auth *a, struct tcp_auth_talk *t,
                     uint32_t callee, uint32_t *caller,
                     unsigned char out[TCP_AUTH_ANSWER_BYTES])
 {
-    uint32_t magic, version, epoch, from;
+    uint32_t magic, version, epoch, group, from;
     struct hb_reader r;
 
     memcpy(t->fields, call, sizeof(t->fields));
@@ -101,9 +102,10 @@ int tcp_auth_answer(const struct tcp_auth *a, struct tcp_auth_talk *t,
     magic = hb_read_u32(&r);
     version = hb_read_u32(&r);
     epoch = hb_read_u32(&r);
+    group = hb_read_u32(&r);
     from = hb_read_u32(&r);
     if (magic != TCP_AUTH_MAGIC || version != TCP_AUTH_VERSION ||
-        epoch != a->epoch)
+        epoch != a->epoch || group != a->group)
         return -HVD_EPERM;
     if (hb_read_u32(&r) != callee ||
         !same_mac(a, t, CALL, call + sizeof(t->fields)))

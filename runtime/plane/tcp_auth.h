@@ -9,12 +9,13 @@
  *
  * A MAC is HMAC-SHA256 under the secret over a label of its own for each
  * message, the job id, and all that CALL and ANSWER said, so no message can
- * stand for another one, another pair of ranks, direction, epoch or job.
+ * stand for another one, another pair of ranks, direction, group, epoch or
+ * job.
  * Whoever does not know the secret gets not one byte from the callee.  A
  * replayed CALL gets an ANSWER, which says nothing, and fails at FINISH.
  *
- *     CALL    u32 magic, u32 version, u32 epoch, u32 caller, u32 callee,
- *             nonce[32], mac[32]
+ *     CALL    u32 magic, u32 version, u32 epoch, u32 group, u32 caller,
+ *             u32 callee, nonce[32], mac[32]
  *     ANSWER  nonce[32], mac[32]
  *     FINISH  mac[32]
  */
@@ -26,11 +27,11 @@
 
 enum {
     TCP_AUTH_MAGIC = 0x68764343, /* "hvCC" */
-    TCP_AUTH_VERSION = 1,
+    TCP_AUTH_VERSION = 2,
     TCP_AUTH_NONCE_BYTES = 32,
     TCP_AUTH_MAC_BYTES = 32,
     TCP_AUTH_SECRET_BYTES = 32,
-    TCP_AUTH_FIELDS_BYTES = 5 * 4 + TCP_AUTH_NONCE_BYTES,
+    TCP_AUTH_FIELDS_BYTES = 6 * 4 + TCP_AUTH_NONCE_BYTES,
     TCP_AUTH_CALL_BYTES = TCP_AUTH_FIELDS_BYTES + TCP_AUTH_MAC_BYTES,
     TCP_AUTH_ANSWER_BYTES = TCP_AUTH_NONCE_BYTES + TCP_AUTH_MAC_BYTES,
     TCP_AUTH_FINISH_BYTES = TCP_AUTH_MAC_BYTES,
@@ -41,7 +42,7 @@ enum {
 struct tcp_auth {
     unsigned char secret[TCP_AUTH_SECRET_BYTES];
     char job_id[TCP_AUTH_JOB_MAX];
-    uint32_t epoch;
+    uint32_t epoch, group; /* 0: the world; else a process set's */
 };
 
 /* One connection's exchange so far: CALL without its MAC, and the callee's

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Direct exchange in a TCP group: everybody's block to everybody.
+ * Direct exchange in a TCP group: a block from everybody to everybody.
  *
  * A block has a head, which says how long it is and which exchange it
- * belongs to; in its place a peer may say that a rank has shut down.
+ * belongs to; in its place a peer may say that a rank has shut down.  Where
+ * both sides know that there is nothing to send, not even a head is sent.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,59 +15,88 @@
 
 #include "lib/base/buf.h"
 
-static void put_u32(unsigned char *at, uint32_t v)
+/* ---- Beginning ------------------------------------------------------- */
+
+static void begin(struct hvd__tcp *t, struct hvd__tcp_block *blocks,
+                  size_t bytes, int known)
 {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(v >> (24 - 8 * i));
+    tcp_begin(t, TCP_EXCHANGE, bytes);
+    t->known = known;
+    t->seq++;
+    t->blocks = blocks;
+    t->turns = 0;
+    t->late = -1;
 }
 
-static void make_head(unsigned char head[TCP_HEAD_BYTES],
-                      enum tcp_head_kind kind, uint32_t seq, size_t len)
+int hvd__tcp_late(const struct hvd__tcp *t)
 {
-    put_u32(head, TCP_HEAD_MAGIC);
-    put_u32(head + 4, kind);
-    put_u32(head + 8, seq);
-    put_u32(head + 12, (uint32_t)len);
+    return t->late;
+}
+
+static void send_to(struct hvd__tcp *t, int i, const void *p, size_t len)
+{
+    struct tcp_conn *c = &t->conns[i];
+    struct tcp_head head = {TCP_HEAD_DATA, t->seq, len};
+
+    tcp_head_encode(&head, c->out_head);
+    c->out = p;
+    c->sent = 0;
+    c->to_send = TCP_HEAD_BYTES + len;
+    c->got = 0;
+    c->to_get = TCP_HEAD_BYTES;
+    c->is_gone = 0;
 }
 
 void hvd__tcp_exchange(struct hvd__tcp *t, const void *send, size_t len,
                        struct hvd__tcp_block *blocks)
 {
-    t->mode = TCP_EXCHANGE;
-    t->since_ns = 0;
-    t->seq++;
-    t->send = send;
-    t->send_len = len;
-    t->blocks = blocks;
-    make_head(t->send_head, TCP_HEAD_DATA, t->seq, len);
+    begin(t, blocks, len, 0);
     for (int i = 0; i < t->n; i++)
-        t->conns[i].sent = t->conns[i].got = 0;
+        send_to(t, i, send, len);
+}
+
+void hvd__tcp_alltoallv(struct hvd__tcp *t, const struct hvd__tcp_block *send,
+                        struct hvd__tcp_block *recv, int known)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < t->n; i++)
+        if (i != t->me && send[i].len > most)
+            most = send[i].len;
+    begin(t, recv, most, known);
+    for (int i = 0; i < t->n; i++) {
+        struct tcp_conn *c = &t->conns[i];
+
+        send_to(t, i, send[i].p, send[i].len);
+        if (known && send[i].len == 0)
+            c->to_send = 0;
+        if (known && recv[i].len == 0)
+            c->to_get = 0;
+    }
 }
 
 /* ---- One connection -------------------------------------------------- */
 
-static int sent_all(const struct hvd__tcp *t, const struct tcp_conn *c)
+static int sent_all(const struct tcp_conn *c)
 {
-    return c->sent == TCP_HEAD_BYTES + t->send_len;
+    return c->sent == c->to_send;
 }
 
 static int got_all(const struct tcp_conn *c)
 {
-    return c->got >= TCP_HEAD_BYTES && c->got == TCP_HEAD_BYTES + c->expected;
+    return c->got == c->to_get;
 }
 
 /* Head and bytes in one call.  A peer that takes no more may have said why
  * before. */
-static void send_block(struct hvd__tcp *t, int i)
+static void send_block(struct hvd__tcp *t, struct tcp_conn *c)
 {
-    struct tcp_conn *c = &t->conns[i];
-
-    while (!sent_all(t, c) && !c->send_errno) {
+    while (!sent_all(c) && !c->send_errno) {
         size_t head = c->sent < TCP_HEAD_BYTES ? TCP_HEAD_BYTES - c->sent : 0;
         size_t body = head ? 0 : c->sent - TCP_HEAD_BYTES;
-        struct iovec iov[2] = {
-            {t->send_head + TCP_HEAD_BYTES - head, head},
-            {(void *)(uintptr_t)(t->send + body), t->send_len - body}};
+        struct iovec iov[2] = {{c->out_head + TCP_HEAD_BYTES - head, head},
+                               {(void *)(uintptr_t)(c->out + body),
+                                c->to_send - TCP_HEAD_BYTES - body}};
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
         ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -81,14 +111,15 @@ static void send_block(struct hvd__tcp *t, int i)
     }
 }
 
-static int tell_gone(const struct hvd__tcp *t, const struct tcp_conn *c,
-                     struct hb_error *err)
+int tcp_tell_who_left(const struct hvd__tcp *t,
+                      const unsigned char gone[TCP_GONE_BYTES],
+                      struct hb_error *err)
 {
     struct hb_reader r;
     const char *host;
     uint32_t rank;
 
-    hb_reader_init(&r, c->gone, sizeof(c->gone));
+    hb_reader_init(&r, gone, TCP_GONE_BYTES);
     rank = hb_read_u32(&r);
     host = t->host_of ? t->host_of(t->arg, rank) : "?";
     if (err) {
@@ -99,29 +130,25 @@ static int tell_gone(const struct hvd__tcp *t, const struct tcp_conn *c,
                         rank, host);
 }
 
-/* 1, or negative for a head that is none of this exchange. */
+/* 0, or negative for a head that is none of this exchange. */
 static int read_head(struct hvd__tcp *t, int i, struct hb_error *err)
 {
     struct tcp_conn *c = &t->conns[i];
-    uint32_t magic, kind, seq;
-    struct hb_reader r;
+    size_t room = t->blocks[i].len;
+    struct tcp_head head;
+    int rc = tcp_head_decode(c->head, &head);
 
-    hb_reader_init(&r, c->head, sizeof(c->head));
-    magic = hb_read_u32(&r);
-    kind = hb_read_u32(&r);
-    seq = hb_read_u32(&r);
-    c->expected = hb_read_u32(&r);
-    c->is_gone = magic == TCP_HEAD_MAGIC && kind == TCP_HEAD_GONE &&
-                 c->expected == TCP_GONE_BYTES;
-    if (c->is_gone)
-        return 1;
-    if (magic != TCP_HEAD_MAGIC || kind != TCP_HEAD_DATA || seq != t->seq ||
-        c->expected > t->blocks[i].len)
-        return hb_error_set(err, HVD_EPROTO,
-                            "rank %u on host %s: its message is out of step",
-                            c->rank, c->host);
-    t->blocks[i].len = c->expected;
-    return 1;
+    if (rc == 0 && head.kind == TCP_HEAD_DATA &&
+        (head.seq != t->seq || head.len > room ||
+         (t->known && head.len < room)))
+        rc = -HVD_EPROTO;
+    if (rc < 0)
+        return tcp_blame(t, i, HVD_EPROTO, "its message is out of step", err);
+    c->is_gone = head.kind == TCP_HEAD_GONE;
+    c->to_get = TCP_HEAD_BYTES + (size_t)head.len;
+    if (!c->is_gone)
+        t->blocks[i].len = (size_t)head.len;
+    return 0;
 }
 
 static int recv_block(struct hvd__tcp *t, int i, struct hb_error *err)
@@ -131,21 +158,18 @@ static int recv_block(struct hvd__tcp *t, int i, struct hb_error *err)
     while (!got_all(c)) {
         int in_head = c->got < TCP_HEAD_BYTES;
         unsigned char *body = c->is_gone ? c->gone : t->blocks[i].p;
-        size_t left = in_head ? TCP_HEAD_BYTES - c->got
-                              : TCP_HEAD_BYTES + c->expected - c->got;
-        ssize_t n = tcp_recv(
-            t, i, in_head ? c->head + c->got : body + c->got - TCP_HEAD_BYTES,
-            left);
-        int rc;
+        unsigned char *at =
+            in_head ? c->head + c->got : body + (c->got - TCP_HEAD_BYTES);
+        ssize_t n =
+            tcp_recv(t, i, at, (in_head ? TCP_HEAD_BYTES : c->to_get) - c->got);
 
         if (n <= 0)
             return 0;
         c->got += (size_t)n;
-        rc = c->got == TCP_HEAD_BYTES ? read_head(t, i, err) : 1;
-        if (rc < 0)
-            return rc;
+        if (c->got == TCP_HEAD_BYTES && read_head(t, i, err) < 0)
+            return -HVD_EPROTO;
     }
-    return c->is_gone ? tell_gone(t, c, err) : 1;
+    return c->is_gone ? tcp_tell_who_left(t, c->gone, err) : 1;
 }
 
 /* ---- All of them ----------------------------------------------------- */
@@ -154,21 +178,24 @@ int tcp_exchange_advance(struct hvd__tcp *t, struct hb_error *err)
 {
     int open = 0;
 
+    t->turns++;
     for (int i = 0; i < t->n; i++)
         if (i != t->me)
-            send_block(t, i);
+            send_block(t, &t->conns[i]);
     for (int i = 0; i < t->n; i++) {
         struct tcp_conn *c = &t->conns[i];
-        int rc;
+        int rc, was_there = got_all(c);
 
         if (i == t->me)
             continue;
         rc = recv_block(t, i, err);
         if (rc < 0)
             return rc;
+        if (rc == 1 && !was_there && t->turns > 1)
+            t->late = i;
         if (rc == 1 && c->send_errno)
             tcp_set_lost(t, i, c->send_errno);
-        open += rc == 0 || !sent_all(t, c);
+        open += rc == 0 || !sent_all(c);
     }
     return open == 0;
 }
@@ -177,7 +204,7 @@ uint32_t tcp_exchange_events(const struct hvd__tcp *t, int i)
 {
     const struct tcp_conn *c = &t->conns[i];
     uint32_t in = got_all(c) ? 0 : EPOLLIN;
-    uint32_t out = sent_all(t, c) || c->send_errno ? 0 : EPOLLOUT;
+    uint32_t out = sent_all(c) || c->send_errno ? 0 : EPOLLOUT;
 
     return in | out;
 }
@@ -185,9 +212,11 @@ uint32_t tcp_exchange_events(const struct hvd__tcp *t, int i)
 void hvd__tcp_tell_gone(struct hvd__tcp *t, uint32_t rank)
 {
     unsigned char bytes[TCP_HEAD_BYTES + TCP_GONE_BYTES];
+    struct tcp_head head = {TCP_HEAD_GONE, t->seq + 1, TCP_GONE_BYTES};
 
-    make_head(bytes, TCP_HEAD_GONE, t->seq + 1, TCP_GONE_BYTES);
-    put_u32(bytes + TCP_HEAD_BYTES, rank);
+    tcp_head_encode(&head, bytes);
+    for (int i = 0; i < TCP_GONE_BYTES; i++)
+        bytes[TCP_HEAD_BYTES + i] = (unsigned char)(rank >> (24 - 8 * i));
     /* A peer that does not take it at once hears it from the agent or sees
      * the connection end. */
     for (int i = 0; i < t->n; i++)

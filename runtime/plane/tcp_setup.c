@@ -35,12 +35,14 @@ enum {
     BACKLOG = 1024,
     AGAIN_MS = 50, /* between two calls of a peer */
     NOBODY_MS = 2000,
-    TURN_MS = 1000,
-    /* The kernel tells when a peer's machine is gone and the agents do not. */
+    /* How often the agent is asked, as the driver of another process set may
+     * have read its word. */
+    TURN_MS = 250,
+    /* The kernel tells when a peer's machine is gone and the agents do not;
+     * where there is something to send, see tcp.c. */
     KEEP_IDLE_S = 15,
     KEEP_INTERVAL_S = 5,
     KEEP_COUNT = 4,
-    USER_TIMEOUT_MS = 30000,
 };
 
 #define MS UINT64_C(1000000)
@@ -74,7 +76,7 @@ struct setup {
     struct greeting *strangers; /* [STRANGERS_MAX] */
     struct pollfd *polled;      /* [2 + n + STRANGERS_MAX] */
     int missing_calls, missing_callers;
-    uint64_t now_ns;
+    uint64_t now_ns, asked_ns; /* the agent */
 };
 
 /* ---- Addresses and sockets ------------------------------------------- */
@@ -149,7 +151,6 @@ static void tune(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
 }
 
 /* Reads until g->in has `want` bytes: 1, 0 when there is no more yet, or a
@@ -474,13 +475,22 @@ static int nobody_there(const struct setup *s)
     return 0;
 }
 
+static int ask_agent(struct setup *s, struct hb_error *err)
+{
+    if (!s->polled[1].revents && s->now_ns - s->asked_ns < TURN_MS * MS)
+        return 0;
+    s->asked_ns = s->now_ns;
+    return s->config->agent_lost ? s->config->agent_lost(s->config->arg, err)
+                                 : 0;
+}
+
 static int connect_all(struct setup *s, struct hb_error *err)
 {
     while (s->missing_calls || s->missing_callers) {
         int rc = wait_some(s, err);
 
-        if (rc == 0 && s->polled[1].revents && s->config->agent_lost)
-            rc = s->config->agent_lost(s->config->arg, err);
+        if (rc == 0)
+            rc = ask_agent(s, err);
         if (rc < 0)
             return rc;
         for (int i = s->t->me + 1; i < s->t->n; i++)
@@ -505,6 +515,7 @@ int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
     struct setup s = {.t = t, .config = config, .now_ns = hb_now_ns()};
     int rc;
 
+    s.asked_ns = s.now_ns;
     s.missing_callers = t->me;
     s.missing_calls = t->n - 1 - t->me;
     s.calls = hb_calloc((size_t)t->n, sizeof(*s.calls));

@@ -247,6 +247,63 @@ static void fuzz_route(const char *p, size_t len)
     fuzz_route_result(p, len);
 }
 
+/* Ranks that wait: what workers and agents say of them. */
+static void fuzz_stall(const char *p, size_t len)
+{
+    struct control_stall_ranks ranks;
+    struct control_stall_stack stack;
+    struct control_stalled stalled;
+    struct control_stall_ask ask;
+    struct worker_stalled worker;
+    unsigned char bytes[WORKER_STALLED_BYTES];
+    struct hb_buf b = HB_BUF_INIT;
+
+    if (worker_decode_stalled(p, len, &worker) == 0) {
+        worker_write_stalled(bytes, &worker);
+        FUZZ_CHECK(hb_buf_append(&b, bytes, sizeof(bytes)) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_stalled(p, len, &stalled, NULL) == 0) {
+        FUZZ_CHECK(control_encode_stalled(&b, &stalled) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_stall_ask(p, len, &ask, NULL) == 0) {
+        FUZZ_CHECK(control_encode_stall_ask(&b, &ask) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_stall_ranks(p, len, &ranks, NULL) == 0) {
+        FUZZ_CHECK(control_encode_stall_ranks(&b, &ranks) == 0);
+        check_same_payload(&b, p, len);
+        control_stall_ranks_fini(&ranks);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_stall_stack(p, len, &stack, NULL) == 0) {
+        FUZZ_CHECK(control_encode_stall_stack(&b, &stack) == 0);
+        check_same_payload(&b, p, len);
+        control_stall_stack_fini(&stack);
+    }
+    hb_buf_free(&b);
+}
+
+/* A rank's memory, as its agent reads it. */
+static void fuzz_status(const char *p, size_t len)
+{
+    static struct segment_status status;
+    struct status_view v;
+
+    memset(&status, 0, sizeof(status));
+    memcpy(&status, p, len < sizeof(status) ? len : sizeof(status));
+    status_read(&status, &v);
+    FUZZ_CHECK(v.count >= 0 && v.count <= STATUS_WAITS_MAX);
+    for (int i = 0; i < v.count; i++)
+        FUZZ_CHECK(v.waits[i].kind < STATUS_KINDS && v.waits[i].set >= 0 &&
+                   v.waits[i].set < STATUS_SETS_MAX &&
+                   memchr(v.waits[i].name, '\0', STATUS_NAME_BYTES));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct {
@@ -256,7 +313,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {'w', fuzz_welcome}, {'k', fuzz_worker},     {'o', fuzz_output},
         {'n', fuzz_numbers}, {'h', fuzz_hello},      {'l', fuzz_launch},
         {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
-        {'r', fuzz_route},   {'v', fuzz_worker_rdv},
+        {'r', fuzz_route},   {'v', fuzz_worker_rdv}, {'t', fuzz_stall},
+        {'u', fuzz_status},
     };
     char *p;
     size_t i;

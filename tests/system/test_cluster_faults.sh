@@ -461,3 +461,25 @@ test_faults_suspended() {
     [ "$(grep -c 'done' job.out)" -eq 2 ]
     cluster_down
 }
+
+# A rank of another host keeps the others waiting: one report, made where
+# hvdrun runs of what the agents there see; then the end, everywhere.
+test_faults_stall() {
+    local verb pid
+    for verb in never stop spin; do
+        cluster_up 2
+        expect_exit 124 login "$HVDRUN" --grace $GRACE --log-level DEBUG \
+            --stall-check-warning-time-seconds 1 \
+            --stall-check-shutdown-time-seconds 3 --no-tag-output \
+            -H n2:1,n1:2 "$PROG/stall" $verb
+        pid=$(sed -n 's/.*rank 1 is pid \([0-9]*\).*/\1/p' err)
+        tells '^hvdrun: stall: 2 of 3 ranks wait for others'
+        tells '^  allreduce "grad.7": ranks 0, 2 wait for .*; missing: rank 1$'
+        tells "^  rank 1 on host n1 .pid $pid. "
+        [ $verb != stop ] || tells 'is stopped by a signal'
+        [ $verb != spin ] || tells 'runs, at [0-9]* % of a core'
+        [ "$(grep -c "rank [02]: timed out: rank 1 .pid $pid. on host n1" \
+            out)" -eq 2 ] || fail "$(cat out)"
+        cluster_down
+    done
+}

@@ -35,11 +35,29 @@ test_libhvd_hosts_allreduce() {
 test_libhvd_hosts_bench_checks_results() {
     local kind
     cluster_up 2
-    for kind in allreduce broadcast allgather barrier; do
+    for kind in allreduce broadcast allgather barrier alltoall \
+        reducescatter; do
         expect_exit 0 login "$HVDRUN" -H n1:2,n2:1 --no-tag-output \
             "$HVD_BENCH" $kind --iters 3 --sizes 8,4096,1000000 --json
         [ -s out ]
     done
+    cluster_down
+}
+
+# Every kind, dtype, op and process set, in random orders.
+test_libhvd_hosts_properties() {
+    local hosts
+    cluster_up 4
+    for hosts in n1,n2 n1:2,n2:2 n1:1,n2:3 n1:3,n2:2,n3:1 n1,n2,n3,n4; do
+        login "$HVDRUN" -H $hosts "$PROG/prop" 11 2 4
+    done
+    cluster_down
+}
+
+test_libhvd_hosts_ipv6() {
+    cluster_up 2 --ipv6
+    login "$HVDRUN" -H n1:2,n2:1 "$PROG/coll" sum 300007 2
+    login "$HVDRUN" -H n1:2,n2:2 "$PROG/prop" 13 1 4
     cluster_down
 }
 

@@ -283,7 +283,10 @@ test_every_tunable_flag() {
         AUTOTUNE_BAYES_OPT_MAX_SAMPLES 6
     knob '--autotune --autotune-gaussian-process-noise 0.25' \
         AUTOTUNE_GAUSSIAN_PROCESS_NOISE 0.25
-    knob '--timeline-filename /x/t.json' TIMELINE /x/t.json
+    # libhvd's variable names a file of each rank, which hvdrun collects.
+    environ_of -np 1 --timeline-filename t.json
+    [ "$(var env.0 HOROVOD_TIMELINE)" = t.json ]
+    var env.0 HVD_TIMELINE | grep -q '^/.*/trace.json$'
     knob '--timeline-filename t --timeline-mark-cycles' TIMELINE_MARK_CYCLES 1
     knob '--timeline-filename t --no-timeline-mark-cycles' \
         TIMELINE_MARK_CYCLES 0
@@ -385,4 +388,14 @@ test_bind_to_core() {
     [ "$(cat free.1)" = "$list" ]
     [ "$(cat cpus.0)" != "$list" ]
     "$HVDRUN" -np 2 --bind-to numa true
+}
+
+# Knobs that have nothing to tune: a line each, of rank 0, and only at info.
+test_knobs_without_effect() {
+    export HOROVOD_LOG_HIDE_TIME=1 HVD_CYCLE_TIME=3
+    expect_exit 0 "$HVDRUN" -np 2 -x HVD_LOG_LEVEL=info "$PROG/coll" sum 1 1
+    [ "$(grep -c 'HVD_LOG_HIDE_TIME changes nothing' err)" -eq 1 ]
+    [ "$(grep -c 'HVD_CYCLE_TIME changes nothing' err)" -eq 1 ]
+    expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" sum 1 1
+    absent 'changes nothing' err
 }

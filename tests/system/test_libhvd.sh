@@ -96,6 +96,14 @@ test_rank_killed_inside_each_collective() {
     done
 }
 
+test_rank_killed_inside_each_collective_over_tcp() {
+    local kind
+    export HVD_FORCE_TCP=1
+    for kind in allreduce small broadcast allgather barrier async; do
+        lose $kind kill 137
+    done
+}
+
 # On a machine that is not busy; so one of a few tries must do.
 test_death_is_told_within_100_ms() {
     local worst

@@ -36,6 +36,53 @@ test_multihost_allreduce() {
     expect_exit 0 many x1:2,x2:2,x3:2 --map-by node "$PROG/coll" sum 20011 5
 }
 
+# Every kind, dtype, op and process set, in random orders.
+test_multihost_properties() {
+    local hosts
+    for hosts in x1,x2 x1:2,x2:2 x1:1,x2:3 x1:4,x2:1,x3:1 x1,x2,x3,x4; do
+        expect_exit 0 many $hosts "$PROG/prop" 7 2 5
+    done
+}
+
+# One host, and every rank as if it had its own.
+test_multihost_forced_tcp() {
+    local n what
+    export HVD_FORCE_TCP=1
+    expect_exit 0 "$HVDRUN" -np 3 --no-tag-output "$PROG/coll" topo
+    sort out | diff - <(
+        cat <<'END'
+rank 0/3 local 0/3 cross 0/1
+rank 1/3 local 1/3 cross 0/1
+rank 2/3 local 2/3 cross 0/1
+END
+    )
+    for n in 1 2 3 5; do
+        expect_exit 0 "$HVDRUN" -np $n "$PROG/coll" sum 0 2
+        expect_exit 0 "$HVDRUN" -np $n "$PROG/coll" sum 1000003 2
+        expect_exit 0 "$HVDRUN" -np $n "$PROG/coll" again 3
+        expect_exit 0 "$HVDRUN" -np $n "$PROG/prop" 5 2 4
+    done
+    for what in allreduce broadcast allgather alltoall reducescatter; do
+        expect_exit 0 "$HVDRUN" -np 2 --no-tag-output "$HVD_BENCH" $what \
+            --sizes 8,100000,1M --iters 3
+        grep -q ', plane tcp' out
+    done
+    expect_exit 1 many x1,x2 "$PROG/coll" sum 1 1
+    grep -q 'HVD_FORCE_TCP is for jobs on one host' err
+}
+
+test_multihost_forced_tcp_rank_killed() {
+    local kind
+    export HVD_FORCE_TCP=1
+    for kind in allreduce small broadcast allgather barrier async; do
+        rm -f when
+        expect_exit 137 "$HVDRUN" -np 4 --no-tag-output --grace 20 \
+            "$PROG/coll" lose $kind kill 2 20 when
+        [ "$(grep -c '^rank [013]: .*rank 2' out)" -eq 3 ] ||
+            fail "$kind: $(cat out)"
+    done
+}
+
 test_multihost_init_again() {
     expect_exit 0 many x1:2,x2 "$PROG/coll" again 5
     expect_exit 0 many x1,x2 sh -c '"$PROG/coll" sum 100 5 &&
@@ -45,7 +92,7 @@ test_multihost_init_again() {
 test_multihost_bench() {
     local hosts what
     for hosts in x1,x2,x3 x1:2,x2:1; do
-        for what in allreduce broadcast allgather; do
+        for what in allreduce broadcast allgather alltoall reducescatter; do
             expect_exit 0 many $hosts "$HVD_BENCH" $what \
                 --sizes 8,4K,100000,1M --iters 3
         done

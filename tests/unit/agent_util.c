@@ -272,6 +272,23 @@ static void take_routes(struct peer *p, const struct frame *f)
     control_route_result_fini(&m);
 }
 
+static void take_stall(struct peer *p, const struct frame *f)
+{
+    int rc;
+
+    if (f->type == CONTROL_STALLED) {
+        rc = control_decode_stalled(f->payload, f->len, &p->stalled, NULL);
+    } else if (f->type == CONTROL_STALL_RANKS) {
+        control_stall_ranks_fini(&p->stall_ranks);
+        rc = control_decode_stall_ranks(f->payload, f->len, &p->stall_ranks,
+                                        NULL);
+    } else {
+        control_stall_stack_fini(&p->stack);
+        rc = control_decode_stall_stack(f->payload, f->len, &p->stack, NULL);
+    }
+    ck_assert_int_eq(rc, 0);
+}
+
 static void take(struct peer *p, const struct frame *f)
 {
     struct control_hello hello;
@@ -333,6 +350,11 @@ static void take(struct peer *p, const struct frame *f)
         break;
     case CONTROL_ROUTE_RESULT:
         take_routes(p, f);
+        break;
+    case CONTROL_STALLED:
+    case CONTROL_STALL_RANKS:
+    case CONTROL_STALL_STACK:
+        take_stall(p, f);
         break;
     default:
         ck_abort_msg("frame of type %d", f->type);

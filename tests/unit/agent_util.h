@@ -54,7 +54,10 @@ struct peer {
     char quitting[256];
     uint64_t pong_ping_ns, pong_now_ns; /* the last PONG */
     struct control_route_port route_port;
-    int route_answers; /* in the last ROUTE_RESULT */
+    int route_answers;                      /* in the last ROUTE_RESULT */
+    struct control_stalled stalled;         /* the last one */
+    struct control_stall_ranks stall_ranks; /* likewise; the test's to free */
+    struct control_stall_stack stack;       /* likewise */
 };
 
 /* Starts bin/hvd-agent of this build and takes its HELLO. */

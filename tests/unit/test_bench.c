@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd-bench: its command line, and the data that it checks results with. */
 #include "cmd/hvd-bench/data.h"
+#include "cmd/hvd-bench/measure.h"
 #include "cmd/hvd-bench/options.h"
+#include "cmd/hvd-bench/resnet50.h"
+#include "cmd/hvd-bench/work.h"
 #include "runtime/plane/reduce.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +59,9 @@ START_TEST(test_defaults)
     ck_assert_uint_eq(o.nsizes, 10);
     ck_assert_uint_eq(o.sizes[0], 8);
     ck_assert_uint_eq(o.sizes[9], 64u << 20);
-    ck_assert(o.check && !o.in_place && !o.json && !o.pin && !o.async);
+    ck_assert(o.check && !o.in_place && !o.json && !o.pin && !o.alloc);
+    ck_assert(o.mode == BENCH_BLOCKING && o.tensors == 1 && o.nsets == 0);
+    ck_assert_int_eq(o.wire, HVD_WIRE_FULL);
     ck_assert(o.iters == 0 && o.warmup == -1);
 }
 END_TEST
@@ -69,16 +75,65 @@ START_TEST(test_every_option)
 
     ck_assert(o.dtype == HVD_FLOAT64 && o.op == HVD_MAX);
     ck_assert(o.iters == 7 && o.warmup == 0 && o.measure_ms == 1500);
-    ck_assert(o.in_place && o.async == 3 && o.json && !o.check && o.pin);
+    ck_assert(o.in_place && o.json && !o.check && o.pin);
+    ck_assert(o.mode == BENCH_ASYNC && o.tensors == 3);
     ck_assert_int_eq(o.plane, BENCH_PLANE_SHM);
     ck_assert_int_eq(good("barrier --plane tcp").plane, BENCH_PLANE_TCP);
     ck_assert_int_eq(good("barrier").plane, BENCH_PLANE_AUTO);
     ck_assert(o.nsizes == 1 && o.sizes[0] == 64);
     ck_assert_int_eq(good("broadcast --in-place").what, BENCH_BROADCAST);
     ck_assert_int_eq(good("allgather").what, BENCH_ALLGATHER);
+    ck_assert_int_eq(good("allgather --in-place").in_place, 1);
+    ck_assert_int_eq(good("alltoall").what, BENCH_ALLTOALL);
+    ck_assert_int_eq(good("reducescatter").what, BENCH_REDUCESCATTER);
     ck_assert_int_eq(good("barrier").what, BENCH_BARRIER);
+    ck_assert_int_eq(good("allreduce --alloc").alloc, 1);
+    ck_assert_int_eq(good("allreduce --wire bfloat16").wire, HVD_WIRE_BFLOAT16);
+    ck_assert_int_eq(good("allreduce --op adasum").op, HVD_ADASUM);
     ck_assert_int_eq(good("idle 250ms").idle_ms, 250);
     ck_assert(good("--help").help && good("--version").version);
+}
+END_TEST
+
+START_TEST(test_modes)
+{
+    struct bench_options o = good("alltoall --burst 64");
+
+    ck_assert(o.mode == BENCH_BURST && o.tensors == 64);
+    o = good("reducescatter --group 5 --group 7");
+    ck_assert(o.mode == BENCH_GROUP && o.tensors == 7);
+    o = good("allreduce --resnet50");
+    ck_assert(o.mode == BENCH_RESNET50 && o.tensors == RESNET50_TENSORS);
+    bad("allreduce --burst 0", "--burst:");
+    bad("allreduce --burst 1025", "--burst:");
+    bad("allreduce --group x", "--group:");
+    bad("allreduce --burst 2 --group 2", "only one of");
+    bad("allreduce --async 2 --resnet50", "only one of");
+    bad("alltoall --group 2", "alltoall has no --group");
+    bad("broadcast --group 2", "broadcast has no --group");
+    bad("allgather --resnet50", "allgather has no --resnet50");
+}
+END_TEST
+
+START_TEST(test_process_sets)
+{
+    struct bench_options o = good("allreduce --process-set 0-2,5/4");
+    static const int want[] = {1, 1, 1, 0, 2, 1, 0};
+
+    ck_assert_int_eq(o.nsets, 2);
+    for (int r = 0; r < 7; r++)
+        ck_assert_int_eq(o.set_of[r], want[r]);
+    o = good("allreduce --process-set 0 --process-set 1023");
+    ck_assert(o.nsets == 1 && o.set_of[0] == 0 && o.set_of[1023] == 1);
+    bad("allreduce --process-set x", "--process-set: 'x'");
+    bad("allreduce --process-set 0,,1", "--process-set: ''");
+    bad("allreduce --process-set 0/", "--process-set: ''");
+    bad("allreduce --process-set 3-1", "--process-set:");
+    bad("allreduce --process-set 1024", "--process-set:");
+    bad("allreduce --process-set 0-3/3", "rank 3 is there twice");
+    bad("allreduce --process-set 0/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/"
+        "18/19/20/21/22/23/24/25/26/27/28/29/30/31",
+        "more than 31 sets");
 }
 END_TEST
 
@@ -125,7 +180,11 @@ START_TEST(test_bad_lines)
     bad("allreduce --iters 3x", "--iters:");
     bad("allreduce --json=1", "takes no value");
     bad("allreduce --dtype float31", "did you mean float32?");
-    bad("allreduce --op adasum", "no op");
+    bad("allreduce --op adasum --dtype int32", "not defined for int32");
+    bad("reducescatter --op adasum", "reducescatter has no op adasum");
+    bad("reducescatter --op bor", "not defined for float32");
+    bad("allreduce --wire int8", "no wire");
+    bad("allgather --wire float16", "allgather has no --wire");
     bad("allreduce --op ?", "no op");
     bad("allreduce --op band", "not defined for float32");
     bad("allreduce --op average --dtype bool", "not defined for bool");
@@ -133,7 +192,8 @@ START_TEST(test_bad_lines)
     bad("allreduce --async 0", "--async:");
     bad("allreduce --async 1025", "--async:");
     bad("allreduce --seconds -1", "--seconds:");
-    bad("allgather --in-place", "no --in-place");
+    bad("alltoall --in-place", "no --in-place");
+    bad("reducescatter --in-place", "no --in-place");
     bad("idle", "needs SECONDS");
     bad("idle x", "not a duration");
 }
@@ -165,20 +225,18 @@ static void check_data(enum hvd_dtype dtype, enum hvd_op op, int size)
     hvd__reduce_fn *fn = hvd__reduce_get(dtype, op);
     void *bufs[MAX_RANKS], *out = malloc(COUNT * 8);
     const void *srcs[MAX_RANKS];
-    uint64_t got, want;
+    struct bench_wrong wrong = {0, 0, 0};
 
     for (int r = 0; r < size; r++) {
         srcs[r] = bufs[r] = malloc(COUNT * 8);
         ck_assert_ptr_nonnull(bufs[r]);
         bench_data_fill(&d, r, bufs[r], COUNT);
-        ck_assert_uint_eq(
-            bench_data_compare(&d, r, bufs[r], COUNT, &got, &want), COUNT);
+        ck_assert(bench_data_equal(&d, r, 0, bufs[r], COUNT, &wrong));
     }
     fn(out, srcs, size, COUNT, &args);
-    ck_assert_msg(
-        bench_data_compare(&d, BENCH_REDUCED, out, COUNT, &got, &want) == COUNT,
-        "dtype %d op %d size %d: %#jx, not %#jx", (int)dtype, (int)op, size,
-        (uintmax_t)got, (uintmax_t)want);
+    ck_assert_msg(bench_data_equal(&d, BENCH_REDUCED, 0, out, COUNT, &wrong),
+                  "dtype %d op %d size %d: %#jx, not %#jx", (int)dtype, (int)op,
+                  size, (uintmax_t)wrong.got, (uintmax_t)wrong.want);
     for (int r = 0; r < size; r++)
         free(bufs[r]);
     free(out);
@@ -201,16 +259,200 @@ START_TEST(test_data_tells)
 {
     struct bench_data d = {HVD_FLOAT32, HVD_SUM, 2, 7};
     float buf[COUNT];
-    uint64_t got, want;
+    struct bench_wrong wrong = {0, 0, 0};
 
     bench_data_fill(&d, 1, buf, COUNT);
+    ck_assert(bench_data_equal(&d, 1, 100, buf + 100, 50, &wrong));
+    ck_assert(!bench_data_equal(&d, 1, 99, buf + 100, 50, &wrong));
     buf[1234] += 1;
-    ck_assert_uint_eq(bench_data_compare(&d, 1, buf, COUNT, &got, &want), 1234);
-    ck_assert_uint_ne(got, want);
-    ck_assert_uint_lt(
-        bench_data_compare(&d, BENCH_REDUCED, buf, COUNT, &got, &want), COUNT);
-    ck_assert_uint_lt(bench_data_compare(&d, 0, buf, COUNT, &got, &want),
-                      COUNT);
+    ck_assert(!bench_data_equal(&d, 1, 0, buf, COUNT, &wrong));
+    ck_assert_uint_eq(wrong.at, 1234);
+    ck_assert_uint_ne(wrong.got, wrong.want);
+    ck_assert(!bench_data_equal(&d, 1, 1000, buf + 1000, 500, &wrong));
+    ck_assert_uint_eq(wrong.at, 234);
+    ck_assert(!bench_data_equal(&d, BENCH_REDUCED, 0, buf, COUNT, &wrong));
+    ck_assert(!bench_data_equal(&d, 0, 0, buf, COUNT, &wrong));
+}
+END_TEST
+
+/* With Adasum all ranks have the same vector, without zeros. */
+START_TEST(test_data_of_adasum)
+{
+    struct bench_data d = {HVD_FLOAT32, HVD_ADASUM, 3, 11};
+    float one[COUNT], two[COUNT];
+    struct bench_wrong wrong = {0, 0, 0};
+
+    bench_data_fill(&d, 0, one, COUNT);
+    bench_data_fill(&d, 2, two, COUNT);
+    ck_assert_mem_eq(one, two, sizeof(one));
+    ck_assert(bench_data_equal(&d, BENCH_REDUCED, 0, one, COUNT, &wrong));
+    for (int i = 0; i < COUNT; i++)
+        ck_assert(one[i] >= 1 && one[i] <= 128);
+}
+END_TEST
+
+/* ---- Work ------------------------------------------------------------ */
+
+enum { RANKS = 3, WORK_BYTES = 400000 };
+
+static struct bench_options options_of(enum bench_what what)
+{
+    char line[64];
+
+    snprintf(line, sizeof(line), "%s --burst 2", bench_what_name(what));
+    return good(line);
+}
+
+/* What rank `rank` must receive in tensor i, from what all of them send. */
+static void deliver(struct bench_work *works, int rank, int i)
+{
+    struct bench_tensor *to = &works[rank].tensors[i];
+    const struct bench_tensor *from;
+    float *recv = to->recv;
+    size_t part = to->recv_count / RANKS;
+
+    for (size_t k = 0; k < to->recv_count; k++) {
+        switch (works[rank].o->what) {
+        case BENCH_BROADCAST:
+            recv[k] = ((float *)works[0].tensors[i].send)[k];
+            break;
+        case BENCH_ALLGATHER:
+            from = &works[k / part].tensors[i];
+            recv[k] = ((float *)from->send)[k % part];
+            break;
+        case BENCH_ALLTOALL:
+            from = &works[k / part].tensors[i];
+            recv[k] = ((float *)from->send)[(size_t)rank * part + k % part];
+            break;
+        case BENCH_REDUCESCATTER:
+            recv[k] = 0;
+            for (int r = 0; r < RANKS; r++)
+                recv[k] += ((float *)works[r]
+                                .tensors[i]
+                                .send)[(size_t)rank * to->recv_count + k];
+            break;
+        default:
+            recv[k] = 0;
+            for (int r = 0; r < RANKS; r++)
+                recv[k] += ((float *)works[r].tensors[i].send)[k];
+        }
+    }
+}
+
+static void open_works(struct bench_work *works, const struct bench_options *o)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    for (int r = 0; r < RANKS; r++) {
+        struct bench_set set = {0, r, RANKS, 0};
+
+        ck_assert_int_eq(bench_work_open(&works[r], o, &set, WORK_BYTES, &err),
+                         0);
+    }
+}
+
+/* The right result of each collective passes, and one wrong element in it
+ * does not, wherever the windows get to. */
+START_TEST(test_work_is_checked)
+{
+    struct bench_options o = options_of((enum bench_what)_i);
+    struct bench_work works[RANKS];
+    struct hb_error err = HB_ERROR_INIT;
+    struct bench_work *w = &works[1];
+    float *last;
+    int wrong = 0;
+
+    open_works(works, &o);
+    ck_assert_int_eq(w->ntensors, 2);
+    ck_assert_uint_ge(w->bytes, WORK_BYTES);
+    ck_assert_uint_eq(w->total_bytes, 2 * w->bytes);
+    ck_assert_int_eq(bench_work_verify(w, &err), -HVD_EPROTO);
+    for (int i = 0; i < 2; i++)
+        deliver(works, 1, i);
+    hb_error_clear(&err);
+    ck_assert_msg(bench_work_verify(w, &err) == 0, "%s", err.text);
+    for (int turn = 0; turn < 20; turn++)
+        ck_assert_int_eq(bench_work_check(w, turn, &err), 0);
+    last = (float *)w->tensors[1].recv + w->tensors[1].recv_count - 1;
+    *last += 1;
+    ck_assert_int_eq(bench_work_verify(w, &err), -HVD_EPROTO);
+    for (int turn = 0; turn < 20; turn++)
+        wrong += bench_work_check(w, turn, &err) == -HVD_EPROTO;
+    ck_assert_int_gt(wrong, 0);
+    *last -= 1;
+    bench_work_spoil(w, 5);
+    ck_assert_int_eq(bench_work_check(w, 5, &err), -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(err.text, "wrong result"));
+    for (int r = 0; r < RANKS; r++)
+        bench_work_close(&works[r]);
+}
+END_TEST
+
+/* In place, what is input stays. */
+START_TEST(test_work_in_place)
+{
+    struct bench_options o = good("broadcast --in-place");
+    struct bench_work works[RANKS];
+    struct hb_error err = HB_ERROR_INIT;
+
+    open_works(works, &o);
+    bench_work_spoil(&works[0], 0);
+    ck_assert_int_eq(bench_work_check(&works[0], 0, &err), 0);
+    ck_assert_int_eq(bench_work_check(&works[1], 0, &err), -HVD_EPROTO);
+    ck_assert(bench_work_repeats(&works[0]));
+    for (int r = 0; r < RANKS; r++)
+        bench_work_close(&works[r]);
+    o = good("allgather --in-place");
+    open_works(works, &o);
+    ck_assert_ptr_eq(works[2].tensors[0].send,
+                     (char *)works[2].tensors[0].recv +
+                         2 * works[2].tensors[0].send_count * sizeof(float));
+    for (int r = 0; r < RANKS; r++)
+        bench_work_close(&works[r]);
+    o = good("allreduce --in-place");
+    open_works(works, &o);
+    ck_assert(!bench_work_repeats(&works[0]));
+    bench_work_zero(&works[0]);
+    ck_assert(((float *)works[0].tensors[0].recv)[77] == 0);
+    for (int r = 0; r < RANKS; r++)
+        bench_work_close(&works[r]);
+}
+END_TEST
+
+START_TEST(test_resnet50)
+{
+    size_t counts[RESNET50_TENSORS], sum = 0;
+    struct bench_options o = good("allreduce --resnet50");
+    struct bench_set set = {0, 0, 1, 0};
+    struct hb_error err = HB_ERROR_INIT;
+    struct bench_work w;
+
+    bench_resnet50(counts);
+    for (int i = 0; i < RESNET50_TENSORS; i++) {
+        ck_assert_uint_gt(counts[i], 0);
+        sum += counts[i];
+    }
+    ck_assert_uint_eq(sum, RESNET50_ELEMENTS);
+    ck_assert_uint_eq(counts[0], 1000);        /* last bias */
+    ck_assert_uint_eq(counts[1], 2048 * 1000); /* last layer */
+    ck_assert_uint_eq(counts[RESNET50_TENSORS - 1], 64 * 3 * 7 * 7);
+    ck_assert_int_eq(bench_work_open(&w, &o, &set, 8, &err), 0);
+    ck_assert_uint_eq(w.count, RESNET50_ELEMENTS);
+    ck_assert_uint_eq(w.bytes, w.total_bytes);
+    ck_assert_str_eq(w.tensors[160].name, "resnet50.160");
+    bench_work_close(&w);
+}
+END_TEST
+
+/* The table of nccl-tests' doc/PERFORMANCE.md. */
+START_TEST(test_bus_factors)
+{
+    ck_assert(bench_bus_factor(BENCH_ALLREDUCE, 4) == 1.5);
+    ck_assert(bench_bus_factor(BENCH_REDUCESCATTER, 4) == 0.75);
+    ck_assert(bench_bus_factor(BENCH_ALLGATHER, 4) == 0.75);
+    ck_assert(bench_bus_factor(BENCH_ALLTOALL, 4) == 0.75);
+    ck_assert(bench_bus_factor(BENCH_BROADCAST, 4) == 1);
+    ck_assert(bench_bus_factor(BENCH_ALLREDUCE, 1) == 0);
 }
 END_TEST
 
@@ -219,9 +461,12 @@ static Suite *bench_suite(void)
     Suite *s = suite_create("bench");
     TCase *options = tcase_create("options");
     TCase *data = tcase_create("data");
+    TCase *work = tcase_create("work");
 
     tcase_add_test(options, test_defaults);
     tcase_add_test(options, test_every_option);
+    tcase_add_test(options, test_modes);
+    tcase_add_test(options, test_process_sets);
     tcase_add_test(options, test_sizes);
     tcase_add_test(options, test_bad_sizes);
     tcase_add_test(options, test_bad_lines);
@@ -229,7 +474,14 @@ static Suite *bench_suite(void)
     suite_add_tcase(s, options);
     tcase_add_loop_test(data, test_data_reduces, 0, HVD_BFLOAT16 + 1);
     tcase_add_test(data, test_data_tells);
+    tcase_add_test(data, test_data_of_adasum);
     suite_add_tcase(s, data);
+    tcase_add_loop_test(work, test_work_is_checked, BENCH_ALLREDUCE,
+                        BENCH_BARRIER);
+    tcase_add_test(work, test_work_in_place);
+    tcase_add_test(work, test_resnet50);
+    tcase_add_test(work, test_bus_factors);
+    suite_add_tcase(s, work);
     return s;
 }
 

@@ -53,6 +53,7 @@ static void make_launch(struct control_launch *m, int rank_count)
     m->bind_gpu = 1;
     m->grace_ms = 5000;
     m->output_window = CONTROL_OUTPUT_WINDOW_MIN;
+    m->trace = 1;
     m->limits[CONTROL_LIMIT_NOFILE] = (struct control_soft_limit){1, 777};
     m->limits[CONTROL_LIMIT_CORE] =
         (struct control_soft_limit){1, RLIM_INFINITY};
@@ -108,6 +109,7 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_int_eq(got.bind_gpu, m->bind_gpu);
     ck_assert_int_eq(got.grace_ms, m->grace_ms);
     ck_assert_int_eq(got.output_window, m->output_window);
+    ck_assert_int_eq(got.trace, m->trace);
     for (i = 0; i < CONTROL_LIMIT_COUNT; i++) {
         ck_assert_int_eq(got.limits[i].given, m->limits[i].given);
         ck_assert_uint_eq(got.limits[i].value, m->limits[i].value);
@@ -256,6 +258,7 @@ static const struct change launch_changes[] = {
     {"grace_ms", "-1",
      "launch: field 'grace_ms' is -1, not from 0 to 86400000"},
     {"grace_ms", NULL, "launch: field 'grace_ms' is missing"},
+    {"trace", "1", "launch: field 'trace' is not true or false"},
     {"output_window", NULL, "launch: field 'output_window' is missing"},
     {"output_window", "16383", "launch: field 'output_window' is too small"},
     {"output_window", "524289",

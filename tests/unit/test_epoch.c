@@ -213,8 +213,8 @@ START_TEST(test_death_on_another_host)
     struct client c[RANKS];
 
     join_all(c, heads);
-    endpoint_abort(&endpoint, 3, "rank 3 on host there: killed");
-    endpoint_abort(&endpoint, 4, "rank 4 on host there: killed");
+    endpoint_abort(&endpoint, 3, HVD_EPEER, "rank 3 on host there: killed");
+    endpoint_abort(&endpoint, 4, HVD_EPEER, "rank 4 on host there: killed");
     ck_assert_uint_eq(atomic_load(&heads[1]->abort_word),
                       (uint64_t)HVD_EPEER << 32 | 4);
     for (int i = 0; i < RANKS; i++) {

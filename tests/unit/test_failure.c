@@ -68,6 +68,7 @@ static int survivor(int rc)
 {
     int32_t v = 1;
     hvd_request *req = NULL;
+    struct hvd_stats stats = {.size = sizeof(stats)};
 
     want(rc == -HVD_EPEER);
     want(strcmp(hvd_error_message(),
@@ -77,6 +78,7 @@ static int survivor(int rc)
     want(hvd_barrier_async("x", NULL, &req) == 0);
     want(hvd_wait(req) == -HVD_EPEER);
     want(strstr(hvd_error_message(), "rank 2 on host testhost"));
+    want(hvd_stats(&stats) == 0 && stats.errors >= 3);
     want(hvd_shutdown() == 0);
     return 0;
 }

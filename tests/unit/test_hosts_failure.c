@@ -36,14 +36,14 @@ enum { LARGE = 300000 };
 /* Collectives without end, until one fails. */
 static int until_failure(int trial)
 {
-    static int32_t buf[LARGE], all[1000];
+    static int32_t buf[LARGE], all[1000], other[LARGE];
     size_t some[] = {1, 1000, LARGE};
     int rc = 0;
 
     for (int i = 0; rc == 0; i++) {
         size_t count = some[(trial + i / 4) % 3];
 
-        switch ((i + trial) % 4) {
+        switch ((i + trial) % 6) {
         case 0:
             rc = hvd_barrier(NULL);
             break;
@@ -53,6 +53,15 @@ static int until_failure(int trial)
             break;
         case 2:
             rc = hvd_allgather(buf, 100, all, 1000, NULL, HVD_INT32, NULL);
+            break;
+        case 3:
+            count -= count % (size_t)hvd_size();
+            rc = hvd_alltoall(buf, NULL, count, other, LARGE, NULL, HVD_INT32,
+                              NULL);
+            break;
+        case 4:
+            rc = hvd_reducescatter(buf, other, count, 1, HVD_INT32, HVD_SUM,
+                                   NULL);
             break;
         default:
             rc = hvd_allreduce(buf, buf, count, HVD_INT32, HVD_SUM, NULL);
@@ -305,12 +314,12 @@ END_TEST
 
 START_TEST(test_no_memory_for_the_plane)
 {
-    static const uint32_t host_of[] = {0, 1}, ranks[] = {0};
-    uint64_t bytes = hvd__shm_segment_bytes(1);
+    static const uint32_t host_of[] = {0, 0, 1}, ranks[] = {0, 1};
+    uint64_t bytes = hvd__shm_segment_bytes(2);
     struct segment_head *head = aligned_alloc(4096, bytes);
     struct hvd__map map;
     struct hvd__shm_config shm = {.head = head,
-                                  .local_size = 1,
+                                  .local_size = 2,
                                   .world_ranks = ranks,
                                   .host = "a",
                                   .cpus = 1};
@@ -320,8 +329,8 @@ START_TEST(test_no_memory_for_the_plane)
 
     ck_assert_ptr_nonnull(head);
     memset(head, 0, bytes);
-    segment_head_init(head, 1, 1, bytes);
-    ck_assert_int_eq(hvd__map_init(&map, 2, 2, host_of, 64, NULL), 0);
+    segment_head_init(head, 1, 2, bytes);
+    ck_assert_int_eq(hvd__map_init(&map, 3, 2, host_of, 64, NULL), 0);
     config.shm = hvd__shm_new(&shm);
     ck_assert_ptr_nonnull(config.shm);
     for (n = 0; !plane; n++) {

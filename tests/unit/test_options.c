@@ -79,6 +79,8 @@ static const struct {
     {"--autotune-gaussian-process-noise 0.8", "AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
      "0.8"},
     {"--timeline-filename t.json", "TIMELINE", "t.json"},
+    {"--timeline t.json", "TIMELINE", "t.json"},
+    {"--stats", "STATS", "1"},
     {"--timeline-filename DYNAMIC", "TIMELINE", "DYNAMIC"},
     {"--timeline-mark-cycles", "TIMELINE_MARK_CYCLES", "1"},
     {"--no-timeline-mark-cycles", "TIMELINE_MARK_CYCLES", "0"},
@@ -355,6 +357,12 @@ static const struct {
     {"hvdrun -np 99999999999999999999 cmd",
      "-np: 99999999999999999999 is out of range; "
      "give a number from 1 to 65536" NP_LIMITS},
+    {"hvdrun --autotune-steps-per-sample 0 cmd",
+     "--autotune-steps-per-sample: 0 is out of range; "
+     "give a number from 1 to 10000"},
+    {"hvdrun --stall-check-warning-time-seconds 2147484 cmd",
+     "--stall-check-warning-time-seconds: 2147484 is out of range; "
+     "give a number from 0 to 2147483"},
     {"hvdrun --num-proc two cmd", "--num-proc: 'two' is not a whole number; "
                                   "give one from 1 to 65536" NP_LIMITS},
     {"hvdrun --num-porc 2 cmd",
@@ -483,11 +491,17 @@ END_TEST
 START_TEST(tunables_without_effect_are_told)
 {
     ok("hvdrun -np 2 --cycle-time-ms 2 --autotune --timeline-filename t cmd");
-    ck_assert_uint_eq(o.notes.count, 3);
+    ck_assert_uint_eq(o.notes.count, 1);
     ck_assert_str_eq(o.notes.items[0],
-                     "--cycle-time-ms: passed to the ranks; libhvd 0.1 does "
-                     "not use it yet");
+                     "--cycle-time-ms: passed to the ranks; libhvd has no use "
+                     "for it");
+    ok("hvdrun -np 2 --fusion-threshold-mb 9 --thread-affinity 0,1 cmd");
+    ck_assert_uint_eq(o.notes.count, 0);
     ok("hvdrun -np 2 --tcp --start-timeout 9 --log-level INFO cmd");
+    ck_assert_uint_eq(o.notes.count, 0);
+    ok("hvdrun -np 2 --no-stall-check --stall-check "
+       "--stall-check-warning-time-seconds 5 "
+       "--stall-check-shutdown-time-seconds 9 cmd");
     ck_assert_uint_eq(o.notes.count, 0);
 }
 END_TEST

@@ -34,7 +34,7 @@ START_TEST(help_is_short_and_help_all_is_whole)
 
     for (char *p = brief; *p; p++)
         lines += *p == '\n';
-    ck_assert_int_le(lines, 64);
+    ck_assert_int_le(lines, 66);
     ck_assert_ptr_null(strstr(brief, "--min-num-proc"));
     for (size_t i = 0; i < options_table_count; i++)
         ck_assert_ptr_nonnull(strstr(all, options_table[i].names[0]));
@@ -127,15 +127,16 @@ START_TEST(hvd_env_has_every_knob)
 
     for (size_t i = 0; i < options_table_count; i++) {
         const struct option *p = &options_table[i];
-        char *macro;
+        char *item, *mention;
 
         if (!p->env)
             continue;
-        macro =
-            hb_xasprintf(p->target == TO_MS ? "Ev HVD_%s\n" : "Ev %s ", p->env);
-        ck_assert_msg(strstr(manual, macro) != NULL, "%s is not in hvd-env(7)",
-                      p->env);
-        hb_free(macro);
+        item = hb_xasprintf(".It Ev HVD_%s\n", p->env);
+        mention = hb_xasprintf("Ev %s ", p->env);
+        ck_assert_msg(strstr(manual, item) || strstr(manual, mention),
+                      "%s is not in hvd-env(7)", p->env);
+        hb_free(item);
+        hb_free(mention);
     }
     hb_free(manual);
 }

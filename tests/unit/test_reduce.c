@@ -408,9 +408,19 @@ START_TEST(test_knob_unknown)
 }
 END_TEST
 
+/* Plain, past the cache, and to shared memory. */
+static void copy(int how, void *dst, const void *src, size_t bytes)
+{
+    if (how == 2)
+        hvd__copy_shared(dst, src, bytes);
+    else
+        hvd__copy(dst, src, bytes, how);
+}
+
 START_TEST(test_copy)
 {
-    static const size_t sizes[] = {0, 1, 63, 4095, 4096, 4097, 100003};
+    static const size_t sizes[] = {0,    1,    63,   1023,  1024,
+                                   4095, 4096, 4097, 100003};
     char *src = malloc(100200), *dst = malloc(100200);
 
     ck_assert(src && dst);
@@ -418,11 +428,11 @@ START_TEST(test_copy)
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
         for (size_t skew = 0; skew < 80; skew += 13) {
             memset(dst, 0x5a, 100200);
-            hvd__copy(dst + 1 + skew, src + 80 - skew, sizes[s], _i);
+            copy(_i, dst + 1 + skew, src + 80 - skew, sizes[s]);
             ck_assert_mem_eq(dst + 1 + skew, src + 80 - skew, sizes[s]);
             ck_assert(dst[skew] == 0x5a && dst[1 + skew + sizes[s]] == 0x5a);
         }
-    hvd__copy(NULL, NULL, 0, _i);
+    copy(_i, NULL, NULL, 0);
     free(src);
     free(dst);
 }
@@ -446,7 +456,7 @@ static Suite *reduce_suite(void)
     tcase_add_loop_test(kernels, test_halves_exhaustive, HVD_BFLOAT16,
                         HVD_BFLOAT16 + 1);
     tcase_add_test(kernels, test_half_rounds_once);
-    tcase_add_loop_test(kernels, test_copy, 0, 2);
+    tcase_add_loop_test(kernels, test_copy, 0, 3);
     suite_add_tcase(s, kernels);
     tcase_add_test(choice, test_undefined_pairs);
     tcase_add_test(choice, test_knob_portable);

@@ -7,7 +7,10 @@
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/values.h"
 
+#include "lib/base/clock.h"
+
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -119,7 +122,7 @@ static int ring_once(struct tcp_group *g, struct hvd__tcp *t, int me,
                      enum hvd_dtype dtype, enum hvd_op op, size_t count)
 {
     static _Alignas(64) unsigned char buf[8 << 20], chunk[CHUNK];
-    struct hvd__tcp_ring ring = {
+    struct hvd__tcp_reduction ring = {
         .buf = buf,
         .count = count,
         .elem_bytes = hvd_dtype_size(dtype),
@@ -130,7 +133,7 @@ static int ring_once(struct tcp_group *g, struct hvd__tcp *t, int me,
     };
 
     values_fill(dtype, op, g->n, me, buf, count);
-    hvd__tcp_ring(t, &ring);
+    hvd__tcp_allreduce(t, &ring, HVD__TCP_RING);
     must(tcp_group_finish(t, NULL) == 1);
     must(values_check(dtype, op, g->n, 1.0, buf, count) == count);
     return 0;
@@ -177,7 +180,7 @@ static int chain_body(struct tcp_group *g, int me)
         for (int b = 0; b < 4; b++) {
             for (size_t i = 0; i < bytes[b]; i++)
                 buf[i] = me == root ? mark(root, i) : 0;
-            hvd__tcp_chain(t, buf, bytes[b], root);
+            hvd__tcp_broadcast(t, buf, bytes[b], root, HVD__TCP_CHAIN);
             must(tcp_group_finish(t, NULL) == 1);
             for (size_t i = 0; i < bytes[b]; i++)
                 must(buf[i] == mark(root, i));
@@ -223,7 +226,7 @@ static int gone_body(struct tcp_group *g, int me)
                                      .host_of = host_of};
 
     must(buf && hvd__tcp_open(&config, &t, &err) == 0);
-    hvd__tcp_chain(t, buf, BYTES_MAX, 0);
+    hvd__tcp_broadcast(t, buf, BYTES_MAX, 0, HVD__TCP_CHAIN);
     if (me == 2)
         usleep(50000); /* the others are through, or stuck, by now */
     must(tcp_group_finish(t, &err) == 1);
@@ -252,20 +255,33 @@ START_TEST(test_gone)
 }
 END_TEST
 
-/* Without an agent's word a connection that ends is told as that. */
+static int knows_nothing(void *arg, struct hb_error *err)
+{
+    (void)arg;
+    (void)err;
+    return 0;
+}
+
+/* Without the agent's word a connection that ends is told as that. */
 static int death_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__tcp_block blocks[3];
     unsigned char all[3][8], mine = 0;
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns = UINT64_MAX,
+                                     .agent_fd = -1,
+                                     .agent_lost = knows_nothing};
     struct hvd__tcp *t = NULL;
     int rc;
 
-    must(open_well(g, me, &t) == 0);
+    must(hvd__tcp_open(&config, &t, &err) == 0);
     if (me == 1)
         raise(SIGKILL);
-    /* In a ring the member before the dead one may have sent all it has to
-     * send, and hear only from the one after it, which stays. */
     for (int i = 0; i < g->n; i++)
         blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
     hvd__tcp_exchange(t, &mine, 1, blocks);
@@ -287,6 +303,191 @@ START_TEST(test_death)
 
     ck_assert_int_eq(tcp_group_run(&g), 1);
     ck_assert(WIFSIGNALED(g.wait_status[1]));
+}
+END_TEST
+
+/* In the middle of each operation: who notices hangs up on the others, so
+ * that all get to know, if not of whom. */
+enum { MIDDLES = 7, MIDDLE_MEMBERS = 4, VICTIM = 2 };
+
+static void begin_middle(struct hvd__tcp *t, int which, unsigned char *buf)
+{
+    static unsigned char chunk[CHUNK];
+    static const size_t first[] = {0, 500000, 900000, 900001, BYTES_MAX / 4};
+    static struct hvd__tcp_block send[MIDDLE_MEMBERS], recv[MIDDLE_MEMBERS];
+    struct hvd__tcp_reduction r = {.buf = buf,
+                                   .count = BYTES_MAX / 4,
+                                   .elem_bytes = 4,
+                                   .reduce =
+                                       hvd__reduce_get(HVD_FLOAT32, HVD_SUM),
+                                   .args = {1.0, 1.0, 1, 0},
+                                   .chunk = chunk,
+                                   .chunk_bytes = CHUNK};
+
+    for (int i = 0; i < MIDDLE_MEMBERS; i++) {
+        send[i] = (struct hvd__tcp_block){buf, BYTES_MAX / 4};
+        recv[i] = (struct hvd__tcp_block){buf + (size_t)i * (BYTES_MAX / 4),
+                                          BYTES_MAX / 4};
+    }
+    if (which < 3)
+        hvd__tcp_allreduce(t, &r,
+                           (enum hvd__tcp_algorithm)(HVD__TCP_RD + which));
+    else if (which == 3)
+        hvd__tcp_reduce_scatter(t, &r, first);
+    else if (which == 4)
+        hvd__tcp_allgather(t, buf, first);
+    else if (which == 5)
+        hvd__tcp_alltoallv(t, send, recv, 1);
+    else
+        hvd__tcp_broadcast(t, buf, BYTES_MAX, 0, HVD__TCP_CHAIN);
+}
+
+/* Operations go on until the victim is gone. */
+static int middle_body(struct tcp_group *g, int me)
+{
+    unsigned char *buf = calloc(1, BYTES_MAX);
+    struct hb_error err = HB_ERROR_INIT;
+    int which = *(int *)g->arg, rc = 1;
+    struct hvd__tcp *t = NULL;
+
+    must(buf && open_well(g, me, &t) == 0);
+    for (int turn = 0; rc == 1; turn++) {
+        begin_middle(t, which, buf);
+        if (me == VICTIM && turn == 2) {
+            hvd__tcp_progress(t, &err);
+            raise(SIGKILL);
+        }
+        rc = tcp_group_finish(t, &err);
+    }
+    must(rc == -HVD_EPEER);
+    must(err.rank >= 100 && err.rank < 100 + g->n && err.rank != 100 + me);
+    must(strstr(err.text, "connection lost"));
+    hvd__tcp_hang_up(t);
+    hvd__tcp_free(t);
+    free(buf);
+    return 0;
+}
+
+START_TEST(test_death_in_the_middle)
+{
+    struct tcp_group g = {.n = MIDDLE_MEMBERS, .body = middle_body, .arg = &_i};
+
+    ck_assert_int_eq(tcp_group_run(&g), 1);
+    ck_assert(WIFSIGNALED(g.wait_status[VICTIM]));
+}
+END_TEST
+
+/* began: nothing, then a peer's operation, however it begins; then the end,
+ * of which it tells without another operation. */
+static int began_wait(struct hvd__tcp *t, struct hb_error *err)
+{
+    int rc;
+
+    while ((rc = hvd__tcp_began(t, err)) == 0)
+        hvd__tcp_pause(t);
+    return rc;
+}
+
+static int began_body(struct tcp_group *g, int me)
+{
+    struct hvd__tcp_block blocks[4];
+    struct hb_error err = HB_ERROR_INIT;
+    unsigned char all[4][8], mine = 0;
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns = UINT64_MAX,
+                                     .agent_fd = -1,
+                                     .host_of = host_of};
+    struct hvd__tcp *t = NULL;
+
+    must(hvd__tcp_open(&config, &t, &err) == 0);
+    must(me == 0 || hvd__tcp_began(t, &err) == 0);
+    atomic_fetch_add(&g->flags[0], 1);
+    while (me == 0 && atomic_load(&g->flags[0]) < g->n)
+        usleep(1000);
+    if (me == 0)
+        usleep(20000); /* the others are asleep */
+    else
+        must(began_wait(t, &err) == 1);
+    for (int i = 0; i < g->n; i++)
+        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+    hvd__tcp_exchange(t, &mine, 1, blocks);
+    must(tcp_group_finish(t, &err) == 1);
+    if (me == 0) {
+        hvd__tcp_tell_gone(t, 777);
+    } else {
+        must(began_wait(t, &err) == -HVD_ESHUTDOWN);
+        must(strcmp(err.text, "rank 777 on host far has shut down") == 0);
+    }
+    atomic_fetch_add(&g->flags[1], 1);
+    while (atomic_load(&g->flags[1]) < g->n)
+        usleep(1000);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_began)
+{
+    struct tcp_group g = {.n = _i, .body = began_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* Between operations a peer that dies is noticed, and so is an interrupt. */
+static int idle_death_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+
+    must(open_well(g, me, &t) == 0);
+    if (me == 1)
+        raise(SIGKILL);
+    must(began_wait(t, &err) == -HVD_EPEER);
+    must(strncmp(err.text, "rank 101 on host h1: connection lost", 36) == 0);
+    atomic_fetch_add(&g->flags[0], 1);
+    while (atomic_load(&g->flags[0]) < g->n - 1)
+        usleep(1000);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_idle_death)
+{
+    struct tcp_group g = {.n = _i, .body = idle_death_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 1);
+    ck_assert(WIFSIGNALED(g.wait_status[1]));
+}
+END_TEST
+
+static int interrupt_body(struct tcp_group *g, int me)
+{
+    struct hvd__tcp *t = NULL;
+
+    must(open_well(g, me, &t) == 0);
+    hvd__tcp_pause(t);
+    usleep(1000); /* from now on it sleeps */
+    for (int i = 0; i < 3; i++) {
+        must(hvd__tcp_began(t, NULL) == 0);
+        hvd__tcp_interrupt(t);
+        hvd__tcp_pause(t);
+    }
+    atomic_fetch_add(&g->flags[0], 1);
+    while (atomic_load(&g->flags[0]) < g->n)
+        usleep(1000);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_interrupt)
+{
+    struct tcp_group g = {.n = 2, .body = interrupt_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
 }
 END_TEST
 
@@ -341,6 +542,79 @@ START_TEST(test_agents_word)
 }
 END_TEST
 
+/* Even when somebody else has taken it off the agent's socket, and however
+ * often the wait is interrupted. */
+static _Atomic int *told;
+static int word_if_told(void *arg, struct hb_error *err)
+{
+    return atomic_load(told) ? word(arg, err) : 0;
+}
+
+static void *interrupt_often(void *arg)
+{
+    while (!atomic_load(told + 1)) {
+        hvd__tcp_interrupt(arg);
+        usleep(20000);
+    }
+    return NULL;
+}
+
+static int wait_for_word(struct hvd__tcp *t, int interrupted)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp_block blocks[2];
+    unsigned char all[2][8], mine = 0;
+    pthread_t thread;
+    uint64_t began_ns;
+
+    must(!interrupted ||
+         pthread_create(&thread, NULL, interrupt_often, t) == 0);
+    for (int i = 0; i < 2; i++)
+        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+    hvd__tcp_exchange(t, &mine, 1, blocks);
+    for (int i = 0; i < 3; i++) {
+        must(hvd__tcp_progress(t, &err) == 0);
+        hvd__tcp_pause(t);
+    }
+    atomic_store(told, 1);
+    began_ns = hb_now_ns();
+    must(tcp_group_finish(t, &err) == -HVD_EPEER);
+    must(hb_now_ns() - began_ns < 700000000);
+    must(strcmp(err.text, "rank 9 on host x: killed") == 0);
+    atomic_store(told + 1, 1);
+    return interrupted ? pthread_join(thread, NULL) : 0;
+}
+
+static int taken_word_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns = UINT64_MAX,
+                                     .agent_fd = -1,
+                                     .agent_lost = word_if_told};
+
+    told = g->flags;
+    must(hvd__tcp_open(&config, &t, &err) == 0);
+    while (me == 1 && !atomic_load(told + 1))
+        usleep(1000);
+    must(me == 1 || wait_for_word(t, *(int *)g->arg) == 0);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_taken_word)
+{
+    struct tcp_group g = {.n = 2, .body = taken_word_body, .arg = &_i};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
 static Suite *tcp_suite(void)
 {
     Suite *s = suite_create("tcp");
@@ -353,7 +627,12 @@ static Suite *tcp_suite(void)
     tcase_add_loop_test(t, test_chain, 0, 3);
     tcase_add_test(t, test_gone);
     tcase_add_test(t, test_death);
+    tcase_add_loop_test(t, test_death_in_the_middle, 0, MIDDLES);
+    tcase_add_loop_test(t, test_began, 2, 5);
+    tcase_add_loop_test(t, test_idle_death, 2, 4);
+    tcase_add_test(t, test_interrupt);
     tcase_add_test(t, test_agents_word);
+    tcase_add_loop_test(t, test_taken_word, 0, 2);
     suite_add_tcase(s, t);
     return s;
 }

@@ -87,11 +87,14 @@ START_TEST(test_every_byte_counts)
 }
 END_TEST
 
-START_TEST(test_other_job_epoch_secret_callee)
+START_TEST(test_other_job_epoch_group_secret_callee)
 {
     struct talk t = new_talk();
 
     t.b.epoch++;
+    ck_assert_int_eq(answer(&t), -HVD_EPERM);
+    t = new_talk();
+    t.b.group++;
     ck_assert_int_eq(answer(&t), -HVD_EPERM);
     t = new_talk();
     t.b.job_id[0] = 'x';
@@ -159,7 +162,7 @@ static Suite *tcp_auth_suite(void)
 
     tcase_add_test(t, test_good);
     tcase_add_test(t, test_every_byte_counts);
-    tcase_add_test(t, test_other_job_epoch_secret_callee);
+    tcase_add_test(t, test_other_job_epoch_group_secret_callee);
     tcase_add_test(t, test_replayed_answer);
     tcase_add_test(t, test_replayed_call);
     tcase_add_test(t, test_reflection);

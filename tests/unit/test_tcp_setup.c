@@ -13,6 +13,7 @@
 #include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -345,6 +346,69 @@ START_TEST(test_nobody)
 }
 END_TEST
 
+/* The agent's word that nobody will call, when somebody else has taken it off
+ * the agent's socket. */
+static int word(void *arg, struct hb_error *err)
+{
+    (void)arg;
+    return hb_error_set(err, HVD_EPEER, "rank 9 on host x: killed");
+}
+
+static int taken_word_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = {.peers = g->peers,
+                                     .count = g->n,
+                                     .me = me,
+                                     .auth = &g->auth,
+                                     .listener = g->listeners[me],
+                                     .deadline_ns =
+                                         hb_now_ns() + 1000000ull * OPEN_MS,
+                                     .agent_fd = -1,
+                                     .agent_lost = word};
+    uint64_t began_ns = hb_now_ns();
+
+    if (me == 0)
+        return 0;
+    must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
+    must(hb_now_ns() - began_ns < 700000000);
+    must(strcmp(err.text, "rank 9 on host x: killed") == 0);
+    return 0;
+}
+
+START_TEST(test_taken_word)
+{
+    struct tcp_group g = {.n = 2, .body = taken_word_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* A process that is stopped takes nothing, which TCP_USER_TIMEOUT holds
+ * against it. */
+static int patience_body(struct tcp_group *g, int me)
+{
+    struct hvd__tcp *t = NULL;
+    int limit_ms = -1;
+    socklen_t len = sizeof(limit_ms);
+
+    must(tcp_group_open(g, me, OPEN_MS, &t, NULL) == 0);
+    must(getsockopt(hvd__tcp_fd(t, !me), IPPROTO_TCP, TCP_USER_TIMEOUT,
+                    &limit_ms, &len) == 0);
+    must(limit_ms == 0);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_patience)
+{
+    struct tcp_group g = {.n = 2, .body = patience_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
 /* A group of one has nobody to connect, but memory to ask for. */
 START_TEST(test_no_memory)
 {
@@ -401,6 +465,8 @@ static Suite *tcp_setup_suite(void)
     tcase_add_test(t, test_impostor);
     tcase_add_test(t, test_wrong_secret);
     tcase_add_test(t, test_nobody);
+    tcase_add_test(t, test_taken_word);
+    tcase_add_test(t, test_patience);
     tcase_add_test(t, test_no_memory);
     tcase_add_test(t, test_listen_addresses);
     suite_add_tcase(s, t);

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an iteration does: tensors, and the check of their results. */
+#include "cmd/hvd-bench/work.h"
+
+#include "cmd/hvd-bench/resnet50.h"
+#include "lib/base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096, WINDOW_BYTES = 65536, SPOILED = 0xee };
+
+int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err)
+{
+    return hb_error_set(err, (enum hvd_status) - rc, "rank %d: %s: %s",
+                        hvd_rank(), bench_what_name(w->o->what),
+                        hvd_error_message());
+}
+
+/* ---- Buffers --------------------------------------------------------- */
+
+static int get_pages(const struct bench_work *w, size_t bytes, void **p,
+                     struct hb_error *err)
+{
+    size_t room = (bytes + PAGE) / PAGE * PAGE;
+    int rc;
+
+    if (w->o->alloc) {
+        rc = hvd_alloc(room, p);
+        return rc < 0 ? bench_work_failed(w, rc, err) : 0;
+    }
+    *p = aligned_alloc(PAGE, room);
+    if (!*p)
+        return hb_error_set(err, HVD_ENOMEM,
+                            "no memory for a buffer of %zu bytes", bytes);
+    memset(*p, 0, room);
+    return 0;
+}
+
+static void free_pages(const struct bench_work *w, void *p)
+{
+    if (w->o->alloc)
+        hvd_free(p);
+    else
+        free(p);
+}
+
+/* Whole elements; the same number for every rank where ranks have parts. */
+static void set_counts(const struct bench_work *w, struct bench_tensor *t,
+                       size_t count)
+{
+    size_t ranks = (size_t)w->set.size, part = (count + ranks - 1) / ranks;
+
+    t->send_count = t->recv_count = count;
+    switch (w->o->what) {
+    case BENCH_ALLTOALL:
+        t->send_count = t->recv_count = part * ranks;
+        break;
+    case BENCH_ALLGATHER:
+        t->send_count = part;
+        t->recv_count = part * ranks;
+        break;
+    case BENCH_REDUCESCATTER:
+        t->send_count = part * ranks;
+        t->recv_count = part;
+        break;
+    default:
+        break;
+    }
+}
+
+static int open_tensor(struct bench_work *w, struct bench_tensor *t, int i,
+                       size_t count, struct hb_error *err)
+{
+    const struct bench_options *o = w->o;
+    size_t elem = hvd_dtype_size(o->dtype), at = 0;
+    int rc;
+
+    t->data = (struct bench_data){o->dtype, o->op, w->set.size,
+                                  UINT64_C(88172645463325252) + count * elem +
+                                      (unsigned)i};
+    snprintf(t->name, sizeof(t->name), "%s.%d",
+             o->mode == BENCH_RESNET50 ? "resnet50" : "bench", i);
+    set_counts(w, t, count);
+    rc = get_pages(w, t->recv_count * elem, &t->recv, err);
+    if (rc < 0)
+        return rc;
+    if (!o->in_place)
+        return get_pages(w, t->send_count * elem, &t->send, err);
+    if (o->what == BENCH_ALLGATHER)
+        at = (size_t)w->set.rank * t->send_count * elem;
+    t->send = (char *)t->recv + at;
+    return 0;
+}
+
+/* The larger of what a rank sends and receives, as nccl-tests counts. */
+static size_t larger(const struct bench_tensor *t)
+{
+    return t->send_count > t->recv_count ? t->send_count : t->recv_count;
+}
+
+static void sum_up(struct bench_work *w)
+{
+    size_t elem = hvd_dtype_size(w->o->dtype), total = 0;
+
+    for (int i = 0; i < w->ntensors; i++)
+        total += larger(&w->tensors[i]);
+    w->total_bytes = total * elem;
+    w->count = w->o->mode == BENCH_RESNET50 ? total : larger(w->tensors);
+    w->bytes = w->count * elem;
+}
+
+/* All tensors of a group in the form that the calls want. */
+static int open_group(struct bench_work *w, struct hb_error *err)
+{
+    struct bench_group *g = &w->group;
+    size_t n = (size_t)w->ntensors;
+
+    g->sends = hb_calloc(n, sizeof(*g->sends));
+    g->recvs = hb_calloc(n, sizeof(*g->recvs));
+    g->send_counts = hb_calloc(n, sizeof(size_t));
+    g->recv_caps = hb_calloc(n, sizeof(size_t));
+    g->ones = hb_calloc(n, sizeof(size_t));
+    if (!g->sends || !g->recvs || !g->send_counts || !g->recv_caps || !g->ones)
+        return hb_error_set(err, HVD_ENOMEM, "no memory");
+    for (size_t i = 0; i < n; i++) {
+        g->sends[i] = w->tensors[i].send;
+        g->recvs[i] = w->tensors[i].recv;
+        g->send_counts[i] = w->tensors[i].send_count;
+        g->recv_caps[i] = w->tensors[i].recv_count;
+        g->ones[i] = 1;
+    }
+    return 0;
+}
+
+static void fill(struct bench_work *w)
+{
+    int sends = w->o->what != BENCH_BROADCAST || w->set.rank == 0;
+
+    for (int i = 0; i < w->ntensors; i++) {
+        struct bench_tensor *t = &w->tensors[i];
+
+        memset(t->recv, SPOILED, t->recv_count * hvd_dtype_size(w->o->dtype));
+        if (sends)
+            bench_data_fill(&t->data, w->set.rank, t->send, t->send_count);
+    }
+}
+
+int bench_work_open(struct bench_work *w, const struct bench_options *o,
+                    const struct bench_set *set, size_t bytes,
+                    struct hb_error *err)
+{
+    size_t counts[RESNET50_TENSORS];
+    size_t elem = hvd_dtype_size(o->dtype);
+    size_t count = o->what == BENCH_BARRIER ? 0 : bytes / elem;
+    struct hvd_options plain = HVD_OPTIONS_INIT;
+    int rc = 0;
+
+    plain.process_set = set->number;
+    *w = (struct bench_work){.o = o, .set = *set, .plain = plain};
+    w->opts = plain;
+    w->opts.wire = (int)o->wire;
+    w->tensors = hb_calloc((size_t)o->tensors, sizeof(*w->tensors));
+    if (!w->tensors)
+        return hb_error_set(err, HVD_ENOMEM, "no memory");
+    w->ntensors = o->tensors;
+    bench_resnet50(counts);
+    for (int i = 0; i < w->ntensors && rc == 0; i++)
+        rc = open_tensor(w, &w->tensors[i], i,
+                         o->mode == BENCH_RESNET50 ? counts[i] : count, err);
+    if (rc == 0)
+        rc = open_group(w, err);
+    if (rc < 0)
+        return rc;
+    sum_up(w);
+    fill(w);
+    return 0;
+}
+
+void bench_work_close(struct bench_work *w)
+{
+    for (int i = 0; i < w->ntensors; i++) {
+        if (!w->o->in_place)
+            free_pages(w, w->tensors[i].send);
+        free_pages(w, w->tensors[i].recv);
+    }
+    hb_free(w->tensors);
+    hb_free(w->group.sends);
+    hb_free(w->group.recvs);
+    hb_free(w->group.send_counts);
+    hb_free(w->group.recv_caps);
+    hb_free(w->group.ones);
+}
+
+/* ---- Results --------------------------------------------------------- */
+
+struct range {
+    size_t begin, end; /* elements of a receive buffer */
+};
+
+static int equal(const struct bench_work *w, const struct bench_tensor *t,
+                 int source, size_t first, struct range r, struct hb_error *err)
+{
+    const struct bench_data *d = &t->data;
+    size_t elem = hvd_dtype_size(d->dtype);
+    const char *recv = (const char *)t->recv + r.begin * elem;
+    struct bench_wrong wrong;
+
+    if (bench_data_equal(d, source, first, recv, r.end - r.begin, &wrong))
+        return 0;
+    return hb_error_set(err, HVD_EPROTO,
+                        "rank %d: wrong result: %s of %zu %s: element %zu has "
+                        "the bits %#llx, not %#llx",
+                        hvd_rank(), bench_what_name(w->o->what), t->recv_count,
+                        hvd_dtype_name(d->dtype), r.begin + wrong.at,
+                        (unsigned long long)wrong.got,
+                        (unsigned long long)wrong.want);
+}
+
+/* What lies where: rank r's part is at r * part, and begins with element
+ * `first` of what r sent. */
+static int equal_parts(const struct bench_work *w, const struct bench_tensor *t,
+                       size_t first, struct range all, struct hb_error *err)
+{
+    size_t part = t->recv_count / (size_t)w->set.size;
+    int rc = 0;
+
+    while (all.begin < all.end && rc == 0) {
+        size_t source = all.begin / part, at = all.begin % part;
+        struct range r = {all.begin, (source + 1) * part};
+
+        r.end = r.end < all.end ? r.end : all.end;
+        rc = equal(w, t, (int)source, first + at, r, err);
+        all.begin = r.end;
+    }
+    return rc;
+}
+
+static int compare(const struct bench_work *w, const struct bench_tensor *t,
+                   struct range r, struct hb_error *err)
+{
+    size_t own = (size_t)w->set.rank;
+
+    switch (w->o->what) {
+    case BENCH_ALLREDUCE:
+        return equal(w, t, BENCH_REDUCED, r.begin, r, err);
+    case BENCH_REDUCESCATTER:
+        return equal(w, t, BENCH_REDUCED, own * t->recv_count + r.begin, r,
+                     err);
+    case BENCH_BROADCAST:
+        return equal(w, t, 0, r.begin, r, err);
+    case BENCH_ALLGATHER:
+        return equal_parts(w, t, 0, r, err);
+    case BENCH_ALLTOALL:
+        return equal_parts(w, t, own * (t->recv_count / (size_t)w->set.size), r,
+                           err);
+    default:
+        return 0;
+    }
+}
+
+int bench_work_verify(const struct bench_work *w, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < w->ntensors && rc == 0; i++)
+        rc = compare(w, &w->tensors[i],
+                     (struct range){0, w->tensors[i].recv_count}, err);
+    return rc;
+}
+
+/* Each turn has another tensor, and each round another place in it. */
+static struct bench_tensor *window(const struct bench_work *w, int64_t turn,
+                                   struct range *r)
+{
+    struct bench_tensor *t = &w->tensors[turn % w->ntensors];
+    size_t round = (size_t)(turn / w->ntensors);
+    size_t most = WINDOW_BYTES / hvd_dtype_size(w->o->dtype);
+    size_t places = (t->recv_count + most - 1) / most;
+
+    r->begin = places ? round % places * most : 0;
+    r->end = r->begin + most;
+    if (r->end > t->recv_count)
+        r->end = t->recv_count;
+    return t;
+}
+
+/* What the next iterations read must stay. */
+static int is_input(const struct bench_work *w)
+{
+    return w->o->in_place &&
+           (w->o->what != BENCH_BROADCAST || w->set.rank == 0);
+}
+
+void bench_work_spoil(struct bench_work *w, int64_t turn)
+{
+    size_t elem = hvd_dtype_size(w->o->dtype);
+    struct range r;
+    struct bench_tensor *t = window(w, turn, &r);
+
+    if (!is_input(w))
+        memset((char *)t->recv + r.begin * elem, SPOILED,
+               (r.end - r.begin) * elem);
+}
+
+int bench_work_check(const struct bench_work *w, int64_t turn,
+                     struct hb_error *err)
+{
+    struct range r;
+    const struct bench_tensor *t = window(w, turn, &r);
+
+    return compare(w, t, r, err);
+}
+
+int bench_work_repeats(const struct bench_work *w)
+{
+    return !w->o->in_place || w->o->what != BENCH_ALLREDUCE;
+}
+
+void bench_work_zero(struct bench_work *w)
+{
+    size_t elem = hvd_dtype_size(w->o->dtype);
+
+    for (int i = 0; i < w->ntensors; i++) {
+        struct bench_tensor *t = &w->tensors[i];
+
+        memset(t->recv, 0, t->recv_count * elem);
+        memset(t->send, 0, t->send_count * elem);
+    }
+}

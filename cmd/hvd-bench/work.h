@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an iteration of a measurement does: the tensors with their buffers,
+ * the calls, and the check of their results.
+ *
+ * A result is checked whole, or by windows: before some iterations a small
+ * part of the receive buffer is spoiled, and compared after them, a part
+ * that moves from turn to turn.  That keeps checking cheap beside what is
+ * measured.
+ */
+#ifndef HVD_BENCH_WORK_H
+#define HVD_BENCH_WORK_H
+
+#include "cmd/hvd-bench/data.h"
+#include "cmd/hvd-bench/options.h"
+
+/* The ranks that measure together. */
+struct bench_set {
+    int number; /* of the process set; 0: the world */
+    int rank;   /* the caller's place in it */
+    int size;
+    int root; /* its first member's rank in the world */
+};
+
+struct bench_tensor {
+    char name[24];
+    size_t send_count, recv_count; /* elements */
+    void *send, *recv;             /* in place: recv, or within it */
+    hvd_request *req;
+    struct bench_data data;
+};
+
+/* The arguments of a grouped call; all empty otherwise. */
+struct bench_group {
+    const void **sends;
+    void **recvs;
+    size_t *send_counts, *recv_caps, *ones;
+};
+
+struct bench_work {
+    const struct bench_options *o;
+    struct bench_set set;
+    struct hvd_options plain, opts; /* the set; the wire as well */
+    struct bench_tensor *tensors;
+    int ntensors;
+    struct bench_group group;
+    size_t bytes, count; /* of one tensor, of all for BENCH_RESNET50 */
+    size_t total_bytes;  /* of all */
+};
+
+/* Buffers of the given size, touched and filled.  On failure, too, there is
+ * something to close. */
+int bench_work_open(struct bench_work *w, const struct bench_options *o,
+                    const struct bench_set *set, size_t bytes,
+                    struct hb_error *err);
+void bench_work_close(struct bench_work *w);
+
+/* Every tensor once.  Returns a status of the library. */
+int bench_work_iterate(struct bench_work *w);
+
+/* Says which collective failed on which rank; returns rc. */
+int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err);
+
+/* Compares all results: 0, or -HVD_EPROTO. */
+int bench_work_verify(const struct bench_work *w, struct hb_error *err);
+
+/* Whether another iteration has the same result: not where a reduction
+ * replaces its input. */
+int bench_work_repeats(const struct bench_work *w);
+
+/* Sets all buffers to zero: what such a reduction leaves as it is, where
+ * other numbers would grow without end. */
+void bench_work_zero(struct bench_work *w);
+
+/* Where iterations repeat: spoils, and compares, the window of a turn (from
+ * 0 on).  What is input as well is not spoiled. */
+void bench_work_spoil(struct bench_work *w, int64_t turn);
+int bench_work_check(const struct bench_work *w, int64_t turn,
+                     struct hb_error *err);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank does, written by itself into the head of the shared segment
+ * (segment.h), where its agent can read it without the rank's help: it may
+ * be stopped, or spin.  For the report about stalls (trace/stall.h).
+ *
+ * Two parts.  The last call is written by every operation with plain stores
+ * and the coarse clock, a few nanoseconds; threads that call at the same
+ * moment may mix their records.  The list of what it waits for is written
+ * only when it has waited for a while, or was asked (`asked`), by one thread
+ * at a time.  Both are guarded by two counters: the writer sets `begun`,
+ * writes, and sets `done`; a reader that finds them different looks again.
+ *
+ * Whoever reads this trusts none of it: status_read checks and cleans.
+ * Times are CLOCK_MONOTONIC, by its coarse reading.
+ */
+#ifndef HVD_PROTOCOL_STATUS_H
+#define HVD_PROTOCOL_STATUS_H
+
+#include <endian.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    STATUS_NAME_BYTES = 64, /* of an operation's name, with a final 0 */
+    STATUS_NAME_WORDS = STATUS_NAME_BYTES / 8,
+    STATUS_WAITS_MAX = 16,
+    STATUS_SETS_MAX = 32, /* process sets */
+    STATUS_BYTES = 2048,  /* of one rank's */
+};
+
+/* As enum hvd__kind. */
+enum status_kind {
+    STATUS_ALLREDUCE,
+    STATUS_BROADCAST,
+    STATUS_ALLGATHER,
+    STATUS_BARRIER,
+    STATUS_ALLTOALL,
+    STATUS_REDUCESCATTER,
+    STATUS_JOIN,
+    STATUS_KINDS
+};
+
+/* An operation in shared memory. */
+struct status_op {
+    _Atomic uint64_t when_ns; /* it was issued */
+    _Atomic uint64_t key;     /* the same on all ranks; waits only */
+    _Atomic uint32_t kind, set;
+    _Atomic uint64_t name[STATUS_NAME_WORDS];
+};
+
+struct segment_status {
+    _Alignas(128) _Atomic uint64_t begun, done; /* calls */
+    _Atomic uint64_t returned; /* the last that has; < done: inside it */
+    _Atomic uint64_t returned_ns;
+    struct status_op call;
+    _Alignas(128) _Atomic uint64_t waits_begun, waits_done;
+    _Atomic uint32_t sets;   /* bit n: a member of process set n */
+    _Atomic uint32_t total;  /* operations it waits for */
+    _Atomic uint32_t listed; /* of those, in waits */
+    _Atomic uint32_t asked;  /* the agent's: publish the list again */
+    _Atomic uint32_t answered;
+    struct status_op waits[STATUS_WAITS_MAX];
+};
+
+_Static_assert(sizeof(struct segment_status) <= STATUS_BYTES,
+               "the rooms in the segment have a fixed size");
+
+/* ---- The rank -------------------------------------------------------- */
+
+static inline uint64_t status_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline void status_put(_Atomic uint64_t *word, uint64_t v)
+{
+    /* Release: pairs with status_read's acquire, so that who sees this sees
+     * that the record was begun.  A plain store on x86. */
+    atomic_store_explicit(word, v, memory_order_release);
+}
+
+static inline void status_put_name(struct status_op *op, const char *name)
+{
+    size_t len = name[0] ? strnlen(name, STATUS_NAME_BYTES - 1) : 0;
+    size_t whole = len / 8;
+    uint64_t word = 0;
+
+    for (size_t i = 0; i < whole; i++) {
+        uint64_t eight;
+
+        memcpy(&eight, name + 8 * i, 8);
+        status_put(&op->name[i], eight);
+    }
+    /* In a register: bytes stored and then loaded as a word would stall. */
+    for (size_t i = 8 * whole; i < len; i++)
+        word |= (uint64_t)(unsigned char)name[i] << 8 * (i % 8);
+    status_put(&op->name[whole], htole64(word));
+}
+
+static inline void status_put_op(struct status_op *op, uint32_t kind,
+                                 uint32_t set, const char *name)
+{
+    atomic_store_explicit(&op->kind, kind, memory_order_release);
+    atomic_store_explicit(&op->set, set, memory_order_release);
+    status_put_name(op, name);
+}
+
+/* An operation is issued.  Returns its number, for status_returned. */
+static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
+                                   uint32_t kind, uint32_t set,
+                                   const char *name)
+{
+    uint64_t n = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
+
+    status_put(&s->begun, n);
+    status_put(&s->call.when_ns, now_ns);
+    status_put_op(&s->call, kind, set, name);
+    status_put(&s->done, n);
+    return n;
+}
+
+/* That call has given control back to the program. */
+static inline void status_returned(struct segment_status *s, uint64_t n)
+{
+    atomic_store_explicit(&s->returned, n, memory_order_relaxed);
+}
+
+/* ---- The agent ------------------------------------------------------- */
+
+struct status_view_op {
+    uint64_t when_ns, key;
+    enum status_kind kind;
+    int set;
+    char name[STATUS_NAME_BYTES]; /* printable */
+};
+
+struct status_view {
+    uint64_t calls; /* issued so far; 0: no last call */
+    int inside;     /* the last has not returned */
+    int torn;       /* what follows may be a mixture */
+    struct status_view_op call;
+    uint32_t sets;
+    uint32_t total;
+    int fresh; /* the list was published after it was last asked for */
+    int count;
+    struct status_view_op waits[STATUS_WAITS_MAX];
+};
+
+/* A consistent view, or, of a rank that died while it wrote or writes all
+ * the time, one of a torn record; every field is within its limits. */
+void status_read(const struct segment_status *s, struct status_view *v);
+
+/* "allreduce"; "?" for what is none. */
+const char *status_kind_name(unsigned kind);
+
+#endif

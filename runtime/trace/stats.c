@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counters of a process set; see stats.h. */
+#include "runtime/trace/stats.h"
+
+#include "lib/base/alloc.h"
+
+#include <string.h>
+
+_Static_assert(HVD_STATS_KINDS == (int)WORKER_STATS_KINDS &&
+                   HVD_STATS_CLASSES == (int)WORKER_STATS_CLASSES,
+               "hvdrun prints what hvd_stats tells");
+
+/* By rank of the world: what was waited for it, here, in all sets. */
+static struct {
+    _Atomic uint64_t *ns; /* NULL: nobody wants to know */
+    int n;
+} waited;
+
+/* ---- Counting ------------------------------------------------------- */
+
+void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n)
+{
+    memset(s, 0, sizeof(*s));
+    s->ranks = ranks;
+    s->n = n;
+}
+
+int hvd__stats_class(uint64_t bytes)
+{
+    int class = 0;
+
+    for (uint64_t limit = 64; class < HVD_STATS_CLASSES - 1 && bytes >= limit;
+         limit *= 16)
+        class ++;
+    return class;
+}
+
+static void add_waited(int rank, uint64_t ns)
+{
+    /* Several drivers may do so, of several sets; a number is all there is
+     * to order. */
+    if (rank < waited.n)
+        atomic_fetch_add_explicit(&waited.ns[rank], ns, memory_order_relaxed);
+}
+
+void hvd__stats_request(struct hvd__stats *s,
+                        const struct hvd__stats_sample *sample)
+{
+    struct hvd__stats_row *row;
+    uint64_t wait = 0;
+
+    if ((unsigned)sample->kind >= HVD_STATS_KINDS)
+        return;
+    row = &s->rows[sample->kind][hvd__stats_class(sample->bytes)];
+    hvd__stats_count(&row->count, 1);
+    hvd__stats_count(&row->bytes, sample->bytes);
+    if (!sample->issued_ns || sample->done_ns < sample->issued_ns)
+        return;
+    if (sample->agreed_ns > sample->issued_ns)
+        wait = (sample->agreed_ns < sample->done_ns ? sample->agreed_ns
+                                                    : sample->done_ns) -
+               sample->issued_ns;
+    hvd__stats_count(&row->timed, 1);
+    hvd__stats_count(&row->time_ns, sample->done_ns - sample->issued_ns);
+    hvd__stats_count(&row->wait_ns, wait);
+    if (wait > 0 && sample->late_rank >= 0 && sample->late_rank < s->n)
+        add_waited(s->ranks[sample->late_rank], wait);
+}
+
+/* ---- Telling -------------------------------------------------------- */
+
+static uint64_t get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* What the timed ones took, for all. */
+static uint64_t scale(uint64_t ns, uint64_t count, uint64_t timed)
+{
+    if (timed == 0 || timed >= count)
+        return ns;
+    return (uint64_t)((double)ns * ((double)count / (double)timed));
+}
+
+static void sum_row(const struct hvd__stats_row *row, struct hvd_stats_row *to)
+{
+    uint64_t count = get(&row->count), timed = get(&row->timed);
+
+    to->count += count;
+    to->bytes += get(&row->bytes);
+    to->time_ns += scale(get(&row->time_ns), count, timed);
+    to->wait_ns += scale(get(&row->wait_ns), count, timed);
+}
+
+void hvd__stats_sum(const struct hvd__stats *s, struct hvd_stats *sum)
+{
+    for (int k = 0; k < HVD_STATS_KINDS; k++)
+        for (int c = 0; c < HVD_STATS_CLASSES; c++)
+            sum_row(&s->rows[k][c], &sum->rows[k][c]);
+    sum->operations += get(&s->operations);
+    sum->fused += get(&s->fused);
+    sum->learned += get(&s->learned);
+    sum->guessed += get(&s->guessed);
+    sum->cuts += get(&s->cuts);
+    sum->negotiations += get(&s->negotiations);
+    sum->errors += get(&s->errors);
+}
+
+static void move(_Atomic uint64_t *to, _Atomic uint64_t *from)
+{
+    hvd__stats_count(to, get(from));
+    atomic_store_explicit(from, 0, memory_order_relaxed);
+}
+
+void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from)
+{
+    for (int k = 0; k < HVD_STATS_KINDS; k++)
+        for (int c = 0; c < HVD_STATS_CLASSES; c++) {
+            struct hvd__stats_row *t = &to->rows[k][c], *f = &from->rows[k][c];
+
+            move(&t->count, &f->count);
+            move(&t->bytes, &f->bytes);
+            move(&t->timed, &f->timed);
+            move(&t->time_ns, &f->time_ns);
+            move(&t->wait_ns, &f->wait_ns);
+        }
+    move(&to->operations, &from->operations);
+    move(&to->fused, &from->fused);
+    move(&to->learned, &from->learned);
+    move(&to->guessed, &from->guessed);
+    move(&to->cuts, &from->cuts);
+    move(&to->negotiations, &from->negotiations);
+    move(&to->errors, &from->errors);
+}
+
+/* ---- For hvdrun ----------------------------------------------------- */
+
+int hvd__stats_open(int n)
+{
+    hvd__stats_close();
+    waited.ns = hb_calloc((size_t)n, sizeof(*waited.ns));
+    if (!waited.ns)
+        return -HVD_ENOMEM;
+    waited.n = n;
+    return 0;
+}
+
+void hvd__stats_close(void)
+{
+    hb_free((void *)waited.ns);
+    waited.ns = NULL;
+    waited.n = 0;
+}
+
+int hvd__stats_wanted(void)
+{
+    return waited.ns != NULL;
+}
+
+void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (int k = 0; k < HVD_STATS_KINDS; k++)
+        for (int c = 0; c < HVD_STATS_CLASSES; c++) {
+            const struct hvd_stats_row *row = &sum->rows[k][c];
+
+            out->rows[k][c] = (struct worker_stats_row){
+                row->count, row->bytes, row->time_ns, row->wait_ns};
+        }
+    out->operations = sum->operations;
+    out->fused = sum->fused;
+    out->learned = sum->learned;
+    out->guessed = sum->guessed;
+    out->cuts = sum->cuts;
+    out->negotiations = sum->negotiations;
+    out->errors = sum->errors;
+    for (int r = 0; r < waited.n; r++)
+        worker_stats_blame(out, (uint32_t)r, get(&waited.ns[r]));
+}

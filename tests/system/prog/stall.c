@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that keep others waiting: `stall VERB`.  All ranks but rank 1 do an
+ * allreduce of "grad.7" after one that all do ("grad.6"); what rank 1 does
+ * instead is the verb's name.
+ *
+ *     never   nothing, in a function of that name
+ *     stop    stops itself
+ *     spin    uses its core
+ *     late    joins in once it finds the file "go", then all leave
+ *
+ * Exit: 0 when all went well, 7 when hvd said HVD_ETIMEOUT, else 1.
+ */
+#include "runtime/hvd.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank;
+
+static int reduce(const char *name)
+{
+    float x = 1;
+    hvd_request *req = NULL;
+    int rc =
+        hvd_allreduce_async(name, &x, &x, 1, HVD_FLOAT32, HVD_SUM, NULL, &req);
+
+    if (rc == 0)
+        rc = hvd_wait(req);
+    if (rc == 0)
+        return 0;
+    printf("rank %d: %s: %s\n", rank, hvd_status_text(rc), hvd_error_message());
+    fflush(stdout);
+    return rc == -HVD_ETIMEOUT ? 7 : 1;
+}
+
+static int never(void)
+{
+    while (pause() < 0)
+        ;
+    return 1;
+}
+
+static int stop(void)
+{
+    raise(SIGSTOP);
+    return never();
+}
+
+static int spin(void)
+{
+    volatile int on = 1;
+
+    while (on)
+        ;
+    return 1;
+}
+
+static int late(void)
+{
+    while (access("go", F_OK) != 0)
+        usleep(20000);
+    return reduce("grad.7");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*act)(void);
+    } verbs[] = {
+        {"never", never}, {"stop", stop}, {"spin", spin}, {"late", late}};
+    int rc;
+
+    if (argc != 2 || hvd_init() < 0)
+        return 1;
+    rank = hvd_rank();
+    rc = reduce("grad.6");
+    for (size_t i = 0; rank == 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].act();
+    if (rc == 0)
+        rc = reduce("grad.7");
+    hvd_shutdown();
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hierarchical planes for tests: forks the ranks, each with its segment and
+ * its lane, and runs a body on the plane; without agents and engine.
+ */
+#ifndef TESTS_UNIT_HIER_WORLD_H
+#define TESTS_UNIT_HIER_WORLD_H
+
+#include "runtime/plane/hier.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { HIER_WORLD_MAX = 16 };
+
+struct hier_world {
+    /* One letter per rank: the host it is on, "a" for the first. */
+    const char *place;
+    /* Runs in each rank; 0 is well. */
+    int (*body)(struct hier_world *w, struct hvd__plane *p, int rank);
+    void *arg;
+    int size;
+    struct hvd__map map;
+    _Atomic int *flags; /* shared memory of HIER_WORLD_MAX numbers */
+    int listeners[HIER_WORLD_MAX];
+    uint16_t ports[HIER_WORLD_MAX];
+    struct segment_head *heads[HIER_WORLD_MAX]; /* by host */
+    int wait_status[HIER_WORLD_MAX];
+};
+
+/* The number of ranks that did not end with 0. */
+int hier_world_run(struct hier_world *w);
+
+/* Prepares an operation that stands on its own: its signature is that
+ * number. */
+struct hvd__op hier_world_op(enum hvd__kind kind, enum hvd_dtype dtype,
+                             uint64_t signature, struct hb_error *err);
+/* Carries it out: what progress gave at last. */
+int hier_world_do(struct hvd__plane *p, struct hvd__op *op);
+
+#define must(cond)                                                             \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+            return 1;                                                          \
+        }                                                                      \
+    } while (0)
+
+#endif

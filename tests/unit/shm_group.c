@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks on one host for tests; see shm_group.h. */
+#include "tests/unit/shm_group.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 300, EPOCH = 1, MET = SHM_GROUP_MAX, FLAGS };
+
+static void need(int ok, const char *what)
+{
+    if (ok)
+        return;
+    perror(what);
+    abort();
+}
+
+static uint64_t segment_bytes(const struct shm_group *g)
+{
+    return hvd__shm_segment_bytes(g->n) + (uint64_t)g->n * g->arena_bytes;
+}
+
+static void *map_shared(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    need(p != MAP_FAILED, "mmap");
+    return p;
+}
+
+static void member(struct shm_group *g, int me)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(LIMIT_S);
+    exit(g->body(g, me));
+}
+
+static int index_of(const pid_t *pids, int n, pid_t pid)
+{
+    int i = 0;
+
+    while (i < n && pids[i] != pid)
+        i++;
+    return i;
+}
+
+/* The others must not wait for one that is gone. */
+static void reap(struct shm_group *g, const pid_t *pids)
+{
+    int status, i;
+    pid_t pid = wait(&status);
+
+    need(pid > 0, "wait");
+    i = index_of(pids, g->n, pid);
+    need(i < g->n, "whose child");
+    g->wait_status[i] = status;
+    if (status)
+        segment_abort(g->head, (uint32_t)g->n, (uint32_t)(100 + i), HVD_EPEER,
+                      "it was killed");
+}
+
+int shm_group_run(struct shm_group *g)
+{
+    pid_t pids[SHM_GROUP_MAX];
+    int failed = 0;
+
+    need(g->n <= SHM_GROUP_MAX, "ranks");
+    g->head = map_shared(segment_bytes(g));
+    segment_head_init(g->head, EPOCH, (uint32_t)g->n, segment_bytes(g));
+    g->flags = map_shared(FLAGS * sizeof(*g->flags));
+    fflush(NULL);
+    for (int i = 0; i < g->n; i++) {
+        pids[i] = fork();
+        need(pids[i] >= 0, "fork");
+        if (pids[i] == 0)
+            member(g, i);
+    }
+    for (int i = 0; i < g->n; i++)
+        reap(g, pids);
+    for (int i = 0; i < g->n; i++)
+        failed += g->wait_status[i] != 0;
+    munmap((void *)g->flags, FLAGS * sizeof(*g->flags));
+    munmap(g->head, segment_bytes(g));
+    return failed;
+}
+
+struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
+                                 const int *members, int count, int me)
+{
+    uint32_t world[SHM_GROUP_MAX];
+    int index[SHM_GROUP_MAX];
+    const struct hvd__shm_config config = {
+        .head = g->head,
+        .segment_ranks = g->n,
+        .slot = slot,
+        .local_rank = me,
+        .local_size = count,
+        .world_ranks = world,
+        .local_index = index,
+        .host = "testhost",
+        .cpus = 2,
+        .arena_bytes = g->arena_bytes,
+    };
+
+    for (int i = 0; i < count; i++) {
+        index[i] = members ? members[i] : i;
+        world[i] = (uint32_t)(100 + index[i]);
+    }
+    return hvd__shm_new(&config);
+}
+
+struct hvd__plane *shm_group_plane(const struct shm_group *g, int me)
+{
+    return shm_group_set(g, 0, NULL, g->n, me);
+}
+
+void shm_group_arena(const struct shm_group *g, int me, struct hvd__arena *a)
+{
+    unsigned char *at = (unsigned char *)g->head;
+
+    hvd__arena_init(a, at + hvd__shm_arena_at(g->n, me, g->arena_bytes),
+                    g->arena_bytes);
+}
+
+int shm_group_do(struct hvd__plane *plane, struct hvd__op *op)
+{
+    int rc = plane->ops->start(plane, op);
+
+    if (rc < 0)
+        return rc;
+    while ((rc = plane->ops->progress(plane, op)) == 0)
+        plane->ops->pause(plane);
+    return rc;
+}
+
+void shm_group_meet(struct shm_group *g)
+{
+    int round = atomic_fetch_add(&g->flags[MET], 1) / g->n;
+
+    while (atomic_load(&g->flags[MET]) < (round + 1) * g->n)
+        sched_yield();
+}

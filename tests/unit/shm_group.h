@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks on one host for tests: forks them over a segment and runs a body in
+ * each, which makes planes there; without agent and engine.  The parent
+ * plays the part of the agent in one respect: a rank that is killed is told
+ * to the others through the segment.
+ */
+#ifndef TESTS_UNIT_SHM_GROUP_H
+#define TESTS_UNIT_SHM_GROUP_H
+
+#include "runtime/plane/arena.h"
+#include "runtime/plane/shm.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { SHM_GROUP_MAX = HVD__SHM_LOCAL_MAX };
+
+struct shm_group {
+    int n;
+    /* Runs in rank `me`; 0 is well. */
+    int (*body)(struct shm_group *g, int me);
+    void *arg;
+    uint64_t arena_bytes;      /* of each rank */
+    struct segment_head *head; /* world rank of rank i: 100 + i */
+    _Atomic int *flags;        /* SHM_GROUP_MAX numbers, shared */
+    int wait_status[SHM_GROUP_MAX];
+};
+
+/* The number of ranks that did not end with 0. */
+int shm_group_run(struct shm_group *g);
+
+/* In a rank: the plane of all, and of some ranks in a slot: members[me]. */
+struct hvd__plane *shm_group_plane(const struct shm_group *g, int me);
+struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
+                                 const int *members, int count, int me);
+void shm_group_arena(const struct shm_group *g, int me, struct hvd__arena *a);
+
+/* Carries an operation out: what progress returns in the end. */
+int shm_group_do(struct hvd__plane *plane, struct hvd__op *op);
+
+/* All ranks meet here; without the plane. */
+void shm_group_meet(struct shm_group *g);
+
+#define must(cond)                                                             \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+            return 1;                                                          \
+        }                                                                      \
+    } while (0)
+
+#endif

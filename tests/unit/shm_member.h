@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank of a shm_group for tests: its plane, its arena, buffers of each sort
+ * and operations whose results it checks.
+ */
+#ifndef TESTS_UNIT_SHM_MEMBER_H
+#define TESTS_UNIT_SHM_MEMBER_H
+
+#include "tests/unit/shm_group.h"
+
+enum { SHM_TEST_ARENA_BYTES = 64 << 20, SHM_GUARD = 0x5a };
+
+/* Where the buffers of an operation lie. */
+enum shm_sort {
+    SHM_PRIVATE,
+    SHM_IN_ARENA,
+    SHM_SEND_IN_ARENA,
+    SHM_SOME_IN_ARENA,
+    SHM_SORTS
+};
+
+struct shm_member {
+    struct shm_group *g;
+    int n, me;
+    struct hvd__plane *plane;
+    struct hvd__arena arena;
+    enum shm_sort sort;
+    uint64_t step; /* operations so far */
+    struct hb_error err;
+    struct hvd__op op;
+};
+
+void shm_member_open(struct shm_member *k, struct shm_group *g, int me);
+void shm_member_close(struct shm_member *k);
+
+/* A buffer of the present sort, full of SHM_GUARD, also 64 bytes behind its
+ * end. */
+unsigned char *shm_member_get(struct shm_member *k, size_t bytes, int is_send);
+void shm_member_give(struct shm_member *k, void *p, int is_send);
+
+/* Prepares the next operation, which all agree on, */
+struct hvd__op *shm_member_op(struct shm_member *k, enum hvd__kind kind,
+                              enum hvd_dtype dtype);
+/* and carries it out: 0 when it succeeds. */
+int shm_member_do(struct shm_member *k);
+
+/* Nothing was written behind the end. */
+int shm_guarded(const unsigned char *buf, size_t bytes);
+/* Whether `count` elements from `first` of a reduction are right. */
+int shm_reduced(enum hvd_dtype dtype, enum hvd_op op, int n,
+                const unsigned char *buf, size_t first, size_t count);
+unsigned char shm_byte(int from, int to, size_t i);
+
+/* Whole operations: 0 when the result is right. */
+int shm_do_allreduce(struct shm_member *k, enum hvd_dtype dtype,
+                     enum hvd_op rop, size_t count, int in_place);
+int shm_do_broadcast(struct shm_member *k, size_t bytes, int root);
+int shm_do_alltoall(struct shm_member *k, size_t count);
+int shm_do_barrier(struct shm_member *k);
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The real hvd-agent and ranks that wait: what it passes on, where it says
+ * they are, their stacks, and what they hear at the end.  The ranks are
+ * shells; this program speaks for them to their agent.
+ */
+#include "lib/base/clock.h"
+#include "lib/protocol/segment.h"
+#include "lib/protocol/worker.h"
+#include "tests/unit/agent_util.h"
+#include "tests/unit/unit.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { RANKS = 2, SEGMENT = 1 << 20 };
+
+static int worker[RANKS];
+static struct hb_buf from_agent[RANKS];
+static struct segment_head *head;
+static struct fixture tools; /* a PATH with nothing but what a test puts */
+
+/* ---- Workers --------------------------------------------------------------
+ */
+
+static int connect_to(const char *rendezvous)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    const char *name = strchr(rendezvous, '@');
+    size_t len;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_ptr_nonnull(name);
+    len = strcspn(++name, "\n");
+    ck_assert_uint_lt(len, sizeof(addr.sun_path));
+
+    memcpy(addr.sun_path + 1, name, len);
+    ck_assert_int_eq(
+        connect(fd, (struct sockaddr *)&addr,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)),
+        0);
+    return fd;
+}
+
+static void say(int rank, struct hb_buf *b)
+{
+    ck_assert_int_eq(send(worker[rank], hb_buf_data(b), hb_buf_len(b), 0),
+                     (ssize_t)hb_buf_len(b));
+    hb_buf_free(b);
+}
+
+/* The next frame of that type; a descriptor that comes is *fd. */
+static struct frame hear(int rank, int type, int *fd)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct hb_buf *in = &from_agent[rank];
+    struct frame f;
+
+    while (frame_decode(in, WORKER_PAYLOAD_MAX, &f, NULL) == 0) {
+        char bytes[4096];
+        struct iovec iov = {bytes, sizeof(bytes)};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = sizeof(control.space)};
+        struct pollfd ready = {worker[rank], POLLIN, 0};
+        ssize_t n;
+
+        ck_assert_int_eq(poll(&ready, 1, PEER_WAIT_MS), 1);
+        n = recvmsg(worker[rank], &msg, MSG_CMSG_CLOEXEC);
+        ck_assert_int_gt(n, 0);
+        if (fd && CMSG_FIRSTHDR(&msg))
+            memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(*fd));
+        hb_buf_append(in, bytes, (size_t)n);
+    }
+    ck_assert_int_eq(f.type, type);
+    return f;
+}
+
+static void forget(int rank, struct frame f)
+{
+    frame_done(&from_agent[rank], &f);
+}
+
+static void greet(int rank, const char *rendezvous)
+{
+    struct worker_hello hello = {WORKER_ABI, (uint32_t)rank, 1};
+    struct worker_join join = {1, SEGMENT};
+    struct hb_buf out = HB_BUF_INIT;
+
+    worker[rank] = connect_to(rendezvous);
+    worker_encode_hello(&out, &hello);
+    say(rank, &out);
+    forget(rank, hear(rank, WORKER_WELCOME, NULL));
+    worker_encode_join(&out, &join);
+    say(rank, &out);
+}
+
+/* Shells that run `script`, with our PATH, which join the first epoch. */
+static void launch(const char *script)
+{
+    struct control_launch m;
+    char *text = hb_xasprintf("echo $HVD_RENDEZVOUS; %s", script);
+    int fd = -1;
+
+    peer_launch_init(&m, text, RANKS);
+    hb_free(m.env.items[0]);
+    m.env.items[0] = hb_xasprintf("PATH=%s/bin:/no/such", tools.root);
+    hb_free(m.argv.items[0]);
+    m.argv.items[0] = hb_xstrdup("/bin/sh");
+    peer_launch(&peer, &m);
+    hb_free(text);
+    peer_until_output(&peer, 0, "\n");
+    for (int i = 0; i < RANKS; i++)
+        greet(i, hb_buf_data(&peer.output[0][0]));
+    for (int i = 0; i < RANKS; i++)
+        forget(i, hear(i, WORKER_SEGMENT, i == 0 ? &fd : NULL));
+    head = mmap(NULL, segment_head_bytes(RANKS), PROT_READ | PROT_WRITE,
+                MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(head, MAP_FAILED);
+    close(fd);
+}
+
+static void make_tool(const char *name, const char *script)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "bin/%s", name);
+    fixture_file(&tools, path, script);
+    snprintf(path, sizeof(path), "%.40s/bin/%s", tools.root, name);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+}
+
+static void setup(void)
+{
+    fixture_open(&tools);
+    fixture_file(&tools, "bin/empty", "");
+    peer_setup();
+}
+
+static void teardown(void)
+{
+    control_stall_ranks_fini(&peer.stall_ranks);
+    control_stall_stack_fini(&peer.stack);
+    for (int i = 0; i < RANKS; i++) {
+        if (worker[i] > 0)
+            close(worker[i]);
+        hb_buf_free(&from_agent[i]);
+    }
+    if (head)
+        munmap(head, segment_head_bytes(RANKS));
+    fixture_close(&tools);
+    peer_teardown();
+}
+
+static void end_job(void)
+{
+    peer_send_u32(&peer, CONTROL_KILL, 0);
+    peer_until(&peer, CONTROL_DONE);
+    peer_finish(0);
+}
+
+static void ask(int id, int rank)
+{
+    const struct control_stall_ask m = {
+        .id = id, .ranks = {rank}, .count = rank >= 0};
+    struct hb_buf out = HB_BUF_INIT;
+
+    control_encode_stall_ask(&out, &m);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    peer_until(&peer, rank >= 0 ? CONTROL_STALL_STACK : CONTROL_STALL_RANKS);
+}
+
+/* ---- Where ranks are
+ * ---------------------------------------------------------- */
+
+START_TEST(passed_on)
+{
+    const struct worker_stalled m = {60001, 60000, 0};
+    unsigned char bytes[WORKER_STALLED_BYTES];
+
+    launch("exec /bin/sleep 1000");
+    worker_write_stalled(bytes, &m);
+    ck_assert_int_eq(send(worker[1], bytes, sizeof(bytes), 0), sizeof(bytes));
+    peer_until(&peer, CONTROL_STALLED);
+    ck_assert_int_eq(peer.stalled.rank, 1);
+    ck_assert_uint_eq(peer.stalled.waited_ms, 60001);
+    ck_assert_uint_eq(peer.stalled.warning_ms, 60000);
+    end_job();
+}
+END_TEST
+
+START_TEST(where_ranks_are)
+{
+    struct segment_status *status;
+    struct control_stall_rank *r;
+    char name[STATUS_NAME_BYTES];
+
+    launch("[ $HVD_RANK = 0 ] || kill -STOP $$; while :; do :; done");
+    status = segment_status(head, RANKS, 1);
+    snprintf(name, sizeof(name), "b");
+    status_call(status, status_now_ns() - 5000000000u, STATUS_BARRIER, 2, name);
+    atomic_store(&status->sets, 5);
+    do /* until it has got so far */
+        ask(7, -1);
+    while (peer.stall_ranks.ranks[1].state != 'T');
+    ck_assert_int_eq(peer.stall_ranks.id, 7);
+    ck_assert_int_eq(peer.stall_ranks.count, RANKS);
+    r = &peer.stall_ranks.ranks[0];
+    ck_assert_int_eq(r->pid, peer.pids[0]);
+    ck_assert_int_eq(r->known, 1);
+    ck_assert_int_eq(r->calls, 0);
+    ck_assert_int_eq(r->fresh, 0);
+    r = &peer.stall_ranks.ranks[1];
+    ck_assert_int_eq(r->pid, peer.pids[1]);
+    ck_assert_int_eq(r->cpu_percent, 0);
+    ck_assert_int_eq(r->inside, 1);
+    ck_assert_int_eq(r->calls, 1);
+    ck_assert_int_eq(r->last.kind, STATUS_BARRIER);
+    ck_assert_int_eq(r->last.set, 2);
+    ck_assert_str_eq(r->last.name, "b");
+    ck_assert_int_ge(r->last.age_ms, 5000);
+    ck_assert_uint_eq(r->sets, 5);
+    end_job();
+}
+END_TEST
+
+/* What a rank may write into its memory does not matter to the agent. */
+START_TEST(hostile_status)
+{
+    launch("exec /bin/sleep 1000");
+    memset(segment_status(head, RANKS, 0), 0xff, STATUS_BYTES);
+    memset(segment_status(head, RANKS, 1), 0x80, STATUS_BYTES);
+    ask(1, -1);
+    ck_assert_int_eq(peer.stall_ranks.count, RANKS);
+    end_job();
+}
+END_TEST
+
+START_TEST(ranks_that_left_or_ended)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    launch("exec /bin/sleep 1000");
+    worker_encode_leave(&out, 1);
+    say(1, &out);
+    close(worker[1]);
+    worker[1] = -1;
+    ck_assert_int_eq(kill(peer.pids[1], SIGTERM), 0);
+    peer_until(&peer, CONTROL_EXITED);
+    ask(1, -1);
+    ck_assert_int_eq(peer.stall_ranks.ranks[0].known, 1);
+    ck_assert_int_eq(peer.stall_ranks.ranks[1].known, 0);
+    ck_assert_int_eq(peer.stall_ranks.ranks[1].state, 0);
+    ask(1, 1);
+    ck_assert_int_eq(peer.stack.found, 0);
+    ck_assert_str_eq(peer.stack.text, "it has ended");
+    end_job();
+}
+END_TEST
+
+START_TEST(asked_too_early)
+{
+    const struct control_stall_ask m = {.id = 1};
+    struct hb_buf out = HB_BUF_INIT;
+
+    control_encode_stall_ask(&out, &m);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    while (peer_next(&peer))
+        ;
+    peer_finish(1);
+}
+END_TEST
+
+/* ---- Stacks ----------------------------------------------------------------
+ */
+
+START_TEST(no_tool)
+{
+    launch("exec /bin/sleep 1000");
+    ask(1, 0);
+    ck_assert_int_eq(peer.stack.found, 0);
+    ck_assert_ptr_nonnull(strstr(peer.stack.text, "neither eu-stack nor gdb"));
+    end_job();
+}
+END_TEST
+
+START_TEST(stack_of_a_rank)
+{
+    char *want;
+
+    make_tool("gdb", "#!/bin/sh\nexit 1\n"); /* eu-stack comes first */
+    make_tool("eu-stack", "#!/bin/sh\necho PID $4\necho TID $4:\n"
+                          "echo \"#0  0x1 read\"; echo '#1 \033[1mmain'\n"
+                          "echo \"$DEBUGINFOD_URLS\" >&2\n");
+    launch("exec /bin/sleep 1000");
+    ask(4, 1);
+    ck_assert_int_eq(peer.stack.id, 4);
+    ck_assert_int_eq(peer.stack.rank, 1);
+    ck_assert_int_eq(peer.stack.found, 1);
+    want =
+        hb_xasprintf("TID %d:\n#0  0x1 read\n#1 ?[1mmain\n", (int)peer.pids[1]);
+    ck_assert_str_eq(peer.stack.text, want);
+    hb_free(want);
+    end_job();
+}
+END_TEST
+
+START_TEST(tool_that_fails)
+{
+    make_tool("gdb", "#!/bin/sh\necho ptrace: Operation not permitted >&2\n");
+    launch("exec /bin/sleep 1000");
+    ask(1, 0);
+    ck_assert_int_eq(peer.stack.found, 0);
+    ck_assert_str_eq(peer.stack.text, "ptrace: Operation not permitted\n");
+    end_job();
+}
+END_TEST
+
+START_TEST(tool_that_floods)
+{
+    make_tool("gdb", "#!/bin/sh\nwhile :; do echo '#0  0x1 deep'; done\n");
+    launch("exec /bin/sleep 1000");
+    ask(1, 0);
+    ck_assert_int_eq(peer.stack.found, 1);
+    ck_assert_uint_lt(strlen(peer.stack.text), CONTROL_STACK_BYTES);
+    end_job();
+}
+END_TEST
+
+/* A debugger that is killed leaves its process stopped: it goes on. */
+START_TEST(tool_that_hangs)
+{
+    struct pollfd quiet = {-1, 0, 0};
+
+    make_tool("gdb", "#!/bin/sh\nfor pid; do :; done\nkill -STOP $pid\n"
+                     "while :; do /bin/sleep 1; done\n");
+    launch("exec /bin/sleep 1000");
+    ask(1, 0); /* which takes as long as the agent allows */
+    ck_assert_int_eq(peer.stack.found, 0);
+    ck_assert_ptr_nonnull(strstr(peer.stack.text, "too long"));
+    do {
+        poll(&quiet, 0, 10);
+        ask(2, -1);
+    } while (peer.stall_ranks.ranks[0].state == 'T');
+    end_job();
+}
+END_TEST
+
+/* Who asks again does not want the first answer. */
+START_TEST(another_question)
+{
+    const struct control_stall_ask m = {.id = 1, .ranks = {0}, .count = 1};
+    struct hb_buf out = HB_BUF_INIT;
+
+    make_tool("gdb", "#!/bin/sh\nfor pid; do :; done\n"
+                     "[ -e $0.$pid ] && echo '#0 second' && exit\n"
+                     ": >$0.$pid\nwhile :; do /bin/sleep 1; done\n");
+    launch("exec /bin/sleep 1000");
+    control_encode_stall_ask(&out, &m);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    for (int id = 2; !peer.stack.text || !peer.stack.found; id++)
+        ask(id, 0);
+    ck_assert_int_gt(peer.stack.id, 1);
+    ck_assert_str_eq(peer.stack.text, "#0 second\n");
+    end_job();
+}
+END_TEST
+
+/* The end of the job does not wait for a debugger. */
+START_TEST(end_during_a_stack)
+{
+    const struct control_stall_ask m = {.id = 1, .ranks = {0}, .count = 1};
+    struct hb_buf out = HB_BUF_INIT;
+    uint64_t before;
+
+    make_tool("gdb", "#!/bin/sh\nwhile :; do /bin/sleep 1; done\n");
+    launch("exec /bin/sleep 1000");
+    control_encode_stall_ask(&out, &m);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    before = hb_now_ns();
+    end_job();
+    ck_assert_uint_lt((hb_now_ns() - before) / 1000000, 4900);
+}
+END_TEST
+
+/* ---- The end ----------------------------------------------------------------
+ */
+
+START_TEST(workers_hear_the_end)
+{
+    static const char why[] = "rank 9 on host x: kept the others waiting";
+    struct hb_buf out = HB_BUF_INIT;
+    struct worker_abort m;
+    struct frame f;
+
+    launch("exec /bin/sleep 1000");
+    control_encode_stall_end(&out, 9, why);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    for (int i = 0; i < RANKS; i++) {
+        f = hear(i, WORKER_TIMEOUT, NULL);
+        ck_assert_int_eq(worker_decode_abort(f.payload, f.len, &m), 0);
+        ck_assert_uint_eq(m.rank, 9);
+        ck_assert_str_eq(m.text, why);
+        forget(i, f);
+    }
+    ck_assert_uint_eq(atomic_load(&head->abort_word),
+                      (uint64_t)HVD_ETIMEOUT << 32 | 10);
+    ck_assert_str_eq(head->abort_text, why);
+    end_job();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("agent_stall");
+    TCase *tc = tcase_create("agent_stall");
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_unchecked_fixture(tc, fixtures_setup, fixtures_teardown);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, passed_on);
+    tcase_add_test(tc, where_ranks_are);
+    tcase_add_test(tc, hostile_status);
+    tcase_add_test(tc, ranks_that_left_or_ended);
+    tcase_add_test(tc, asked_too_early);
+    tcase_add_test(tc, no_tool);
+    tcase_add_test(tc, stack_of_a_rank);
+    tcase_add_test(tc, tool_that_fails);
+    tcase_add_test(tc, tool_that_floods);
+    tcase_add_test(tc, tool_that_hangs);
+    tcase_add_test(tc, another_question);
+    tcase_add_test(tc, end_during_a_stack);
+    tcase_add_test(tc, workers_hear_the_end);
+    suite_add_tcase(s, tc);
+    return unit_run(s);
+}

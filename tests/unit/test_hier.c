@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hierarchical plane by itself, over every shape of group: what it
+ * carries out, operations in parts, ragged ones, rounds, ranks that propose
+ * different things, and waiting for nothing in particular.
+ */
+#include "tests/unit/hier_world.h"
+#include "tests/unit/values.h"
+
+#include <check.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const places[] = {"ab",   "aabb",    "abbb",  "aaabbc",
+                                     "abcd", "abcabca", "aaaaab"};
+enum { PLACES = sizeof(places) / sizeof(places[0]) };
+
+static int run(const char *place,
+               int (*body)(struct hier_world *, struct hvd__plane *, int))
+{
+    struct hier_world w = {.place = place, .body = body};
+
+    return hier_world_run(&w);
+}
+
+static void reduces(struct hvd__op *op, enum hvd_op how)
+{
+    op->op = how;
+    op->reduce = hvd__reduce_get(op->dtype, how);
+}
+
+/* ---- Allreduce ----------------------------------------------------------- */
+
+static int reduce_direct(struct hvd__plane *p, int n, int rank, size_t count,
+                         int in_place)
+{
+    float *send = malloc((count + 1) * 4), *recv = malloc((count + 1) * 4);
+    struct hb_error err;
+    struct hvd__op op =
+        hier_world_op(HVD__ALLREDUCE, HVD_FLOAT32, count + 7, &err);
+
+    must(send && recv);
+    reduces(&op, HVD_SUM);
+    op.args = (struct hvd__reduce_args){2.0, 0.25, 1, 0};
+    values_fill(HVD_FLOAT32, HVD_SUM, n, rank, in_place ? recv : send, count);
+    op.sendbuf = in_place ? recv : send;
+    op.recvbuf = recv;
+    op.count = count;
+    must(hier_world_do(p, &op) == 1);
+    must(values_check(HVD_FLOAT32, HVD_SUM, n, 0.5, recv, count) == count);
+    must(op.algorithm);
+    free(send);
+    free(recv);
+    return 0;
+}
+
+static int direct_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    static const size_t counts[] = {0, 1, 7, 1000, 20011, 700001};
+
+    for (int i = 0; i < 6; i++)
+        for (int in_place = 0; in_place < 2; in_place++)
+            must(reduce_direct(p, w->size, rank, counts[i], in_place) == 0);
+    return 0;
+}
+
+START_TEST(test_allreduce)
+{
+    ck_assert_int_eq(run(places[_i], direct_body), 0);
+}
+END_TEST
+
+enum { PARTS = 9 };
+
+/* Parts of a sum of float32, as they travel. */
+static int reduce_parts(struct hvd__plane *p, int n, int rank, size_t each,
+                        enum hvd_dtype wire)
+{
+    struct hvd__part parts[PARTS];
+    float *bufs[PARTS];
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__ALLREDUCE, wire, each, &err);
+    size_t first = 0;
+
+    reduces(&op, HVD_SUM);
+    op.part_dtype = HVD_FLOAT32;
+    for (size_t k = 0; k < PARTS; k++) {
+        size_t count = each + 13 * k;
+
+        bufs[k] = malloc(count * 4);
+        must(bufs[k]);
+        values_fill(HVD_FLOAT32, HVD_SUM, n, rank, bufs[k], count);
+        parts[k] = (struct hvd__part){bufs[k], bufs[k], first, count};
+        first += count;
+    }
+    op.parts = parts;
+    op.nparts = PARTS;
+    op.count = first;
+    op.entries = PARTS;
+    must(hier_world_do(p, &op) == 1);
+    for (int k = 0; k < PARTS; k++) {
+        must(values_check(HVD_FLOAT32, HVD_SUM, n, 1.0, bufs[k],
+                          parts[k].count) == parts[k].count);
+        free(bufs[k]);
+    }
+    return 0;
+}
+
+/* The largest takes more than one round. */
+static int parts_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    static const size_t each[] = {1, 100, 5003, 300007};
+
+    for (int i = 0; i < 4; i++) {
+        must(reduce_parts(p, w->size, rank, each[i], HVD_FLOAT32) == 0);
+        must(reduce_parts(p, w->size, rank, each[i], HVD_FLOAT16) == 0);
+    }
+    return 0;
+}
+
+START_TEST(test_parts)
+{
+    ck_assert_int_eq(run(places[_i], parts_body), 0);
+}
+END_TEST
+
+/* ---- Reducescatter ------------------------------------------------------- */
+
+static int scatter_rows(struct hvd__plane *p, int n, int rank, size_t rows,
+                        size_t row_elems)
+{
+    size_t count = rows * row_elems;
+    int32_t *send = malloc((count + 1) * 4), *recv, *want;
+    struct hb_error err;
+    struct hvd__op op =
+        hier_world_op(HVD__REDUCESCATTER, HVD_INT32, count + 1, &err);
+    struct hvd__share s;
+
+    reduces(&op, HVD_SUM);
+    op.args.divisor = n;
+    op.row_elems = row_elems;
+    op.count = count;
+    s = hvd__op_share(&op, rank, n);
+    recv = malloc((s.count + 1) * 4);
+    want = malloc((s.count + 1) * 4);
+    must(send && recv && want);
+    for (size_t i = 0; i < count; i++)
+        send[i] = (int32_t)(i * 3) + rank;
+    for (size_t i = 0; i < s.count; i++)
+        want[i] = (n * (int32_t)((s.first + i) * 3) + n * (n - 1) / 2) / n;
+    want[s.count] = recv[s.count] = 4711;
+    op.sendbuf = send;
+    op.recvbuf = recv;
+    must(hier_world_do(p, &op) == 1);
+    must(memcmp(recv, want, (s.count + 1) * 4) == 0);
+    must(op.algorithm);
+    free(send);
+    free(recv);
+    free(want);
+    return 0;
+}
+
+static int rows_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    must(scatter_rows(p, w->size, rank, 0, 3) == 0);
+    must(scatter_rows(p, w->size, rank, 3, 5) == 0);
+    must(scatter_rows(p, w->size, rank, 1, 200003) == 0);
+    must(scatter_rows(p, w->size, rank, 1009, 77) == 0);
+    return scatter_rows(p, w->size, rank, 30011, 101);
+}
+
+START_TEST(test_reducescatter)
+{
+    ck_assert_int_eq(run(places[_i], rows_body), 0);
+}
+END_TEST
+
+/* ---- Alltoall ------------------------------------------------------------ */
+
+static size_t split(int from, int to, size_t scale)
+{
+    return (size_t)((from * 5 + to * 3) % 7) * scale;
+}
+
+static uint16_t element(int from, int to, size_t i)
+{
+    return (uint16_t)((size_t)from * 1009 + (size_t)to * 31 + i);
+}
+
+static uint16_t *make_splits(const struct hvd__op *op, int n, int rank)
+{
+    uint16_t *send = malloc((op->count + 1) * 2), *at = send;
+
+    for (int r = 0; send && r < n; r++)
+        for (size_t i = 0; i < op->sendcounts[r]; i++)
+            *at++ = element(rank, r, i);
+    return send;
+}
+
+/* room: of what is gathered; less than all is too little. */
+static int trade(struct hvd__plane *p, int n, int rank, size_t scale, int room)
+{
+    size_t counts[HIER_WORLD_MAX], got[HIER_WORLD_MAX], sum = 0;
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__ALLTOALL, HVD_UINT16, scale, &err);
+    uint16_t *send, *recv, *at;
+
+    for (int r = 0; r < n; r++) {
+        counts[r] = split(rank, r, scale);
+        op.count += counts[r];
+        sum += split(r, rank, scale);
+    }
+    op.sendcounts = counts;
+    op.recvcounts = got;
+    send = make_splits(&op, n, rank);
+    recv = calloc(sum + 1, 2);
+    must(send && recv);
+    op.sendbuf = send;
+    op.recvbuf = room ? recv : NULL;
+    op.recvcap = room ? sum - (size_t)(room - 1) : 0;
+    must(hier_world_do(p, &op) == (room < 2 || !sum ? 1 : -HVD_EINVAL));
+    at = recv;
+    for (int r = 0; r < n; r++) {
+        must(got[r] == split(r, rank, scale));
+        for (size_t i = 0; i < got[r]; i++, at++)
+            must(*at == (room == 1 ? element(r, rank, i) : 0));
+    }
+    must(*at == 0);
+    free(send);
+    free(recv);
+    return 0;
+}
+
+static int alltoall_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    static const size_t scales[] = {0, 1, 100, 3001, 40009, 900001};
+
+    for (int i = 0; i < 6; i++)
+        must(trade(p, w->size, rank, scales[i], 1) == 0);
+    /* Some have no room, and some only ask; the others get theirs. */
+    for (int i = 1; i < 5; i++)
+        must(trade(p, w->size, rank, scales[i], rank % 3) == 0);
+    return trade(p, w->size, rank, 10, 1);
+}
+
+START_TEST(test_alltoall)
+{
+    ck_assert_int_eq(run(places[_i], alltoall_body), 0);
+}
+END_TEST
+
+/* Lanes that carry more than others on many hosts: rounded up to the longest,
+ * they hold more than one share of each rank. */
+static int uneven_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    must(rows_body(w, p, rank) == 0);
+    must(trade(p, w->size, rank, 3001, 1) == 0);
+    return trade(p, w->size, rank, 40009, 1);
+}
+
+START_TEST(test_uneven_lanes)
+{
+    ck_assert_int_eq(run("abcdeabcdeabcd", uneven_body), 0);
+}
+END_TEST
+
+/* ---- Broadcast, allgather, barrier --------------------------------------- */
+
+static int copy_out(struct hvd__plane *p, int root, int rank, size_t count)
+{
+    int32_t *buf = malloc((count + 1) * 4);
+    struct hb_error err;
+    struct hvd__op op =
+        hier_world_op(HVD__BROADCAST, HVD_INT32, count + 5, &err);
+
+    must(buf);
+    for (size_t i = 0; i < count; i++)
+        buf[i] = rank == root ? (int32_t)i * root : -1;
+    op.root = root;
+    op.sendbuf = op.recvbuf = buf;
+    op.count = count;
+    must(hier_world_do(p, &op) == 1);
+    for (size_t i = 0; i < count; i++)
+        must(buf[i] == (int32_t)i * root);
+    free(buf);
+    return 0;
+}
+
+static int gather(struct hvd__plane *p, int n, int rank, size_t scale)
+{
+    size_t got[HIER_WORLD_MAX], sum = 0;
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__ALLGATHER, HVD_UINT16, scale, &err);
+    uint16_t *recv, *at;
+
+    for (int r = 0; r < n; r++)
+        sum += split(r, 0, scale);
+    recv = malloc((sum + 1) * 2);
+    must(recv);
+    at = recv;
+    for (size_t i = 0; i < split(rank, 0, scale); i++)
+        recv[i] = element(rank, 0, i);
+    op.sendbuf = op.recvbuf = recv;
+    op.count = split(rank, 0, scale);
+    op.recvcap = sum;
+    op.recvcounts = got;
+    must(hier_world_do(p, &op) == 1);
+    for (int r = 0; r < n; r++) {
+        must(got[r] == split(r, 0, scale));
+        for (size_t i = 0; i < got[r]; i++)
+            must(*at++ == element(r, 0, i));
+    }
+    free(recv);
+    return 0;
+}
+
+static int barrier(struct hvd__plane *p, uint64_t signature)
+{
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, signature, &err);
+
+    return hier_world_do(p, &op);
+}
+
+static int others_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    static const size_t counts[] = {0, 1, 4000, 300007};
+
+    for (int i = 0; i < 4; i++) {
+        for (int root = 0; root < w->size; root += 2)
+            must(copy_out(p, root, rank, counts[i]) == 0);
+        must(gather(p, w->size, rank, counts[i]) == 0);
+        must(barrier(p, 3) == 1);
+    }
+    return 0;
+}
+
+START_TEST(test_others)
+{
+    ck_assert_int_eq(run(places[_i], others_body), 0);
+}
+END_TEST
+
+/* ---- Proposals ----------------------------------------------------------- */
+
+/* Ranks fused differently many: the fewest is told to all, whoever it is. */
+static int cut_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    for (int odd = 0; odd < w->size; odd++) {
+        float buf[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+        struct hvd__part part = {buf, buf, 0, 9};
+        struct hb_error err;
+        struct hvd__op op =
+            hier_world_op(HVD__ALLREDUCE, HVD_FLOAT32, 100, &err);
+
+        reduces(&op, HVD_SUM);
+        op.parts = &part;
+        op.nparts = 1;
+        op.count = rank == odd ? 3 : 9;
+        op.signature = rank == odd ? 103 : 109;
+        op.entries = rank == odd ? 3 : 9;
+        must(hier_world_do(p, &op) == HVD__CUT);
+        must(op.agreed_entries == 3);
+        for (int i = 0; i < 9; i++)
+            must(buf[i] == 1);
+        must(barrier(p, 5) == 1);
+    }
+    return 0;
+}
+
+/* One of a kind, of all kinds and sizes. */
+static int propose(struct hvd__plane *p, int n, int rank, int kind,
+                   uint64_t signature, unsigned char *buf)
+{
+    size_t counts[HIER_WORLD_MAX];
+    struct hb_error err;
+    struct hvd__op op =
+        hier_world_op((enum hvd__kind)kind, HVD_UINT8, signature, &err);
+
+    for (int r = 0; r < n; r++)
+        counts[r] = (size_t)1000 * (size_t)(rank + 1);
+    reduces(&op, HVD_SUM);
+    op.sendbuf = buf;
+    op.recvbuf = buf + 200000;
+    op.count = 100000;
+    op.recvcap = 100000;
+    op.sendcounts = counts;
+    if (kind == HVD__ALLTOALL)
+        op.count = (size_t)n * counts[0];
+    op.entries = 2;
+    return hier_world_do(p, &op);
+}
+
+static int mismatch_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    static const int kinds[] = {HVD__ALLREDUCE, HVD__BROADCAST,
+                                HVD__ALLGATHER, HVD__BARRIER,
+                                HVD__ALLTOALL,  HVD__REDUCESCATTER};
+    unsigned char *buf = calloc(1, 400000);
+
+    must(buf);
+    for (int a = 0; a < 6; a++)
+        for (int b = 0; b < 6; b++)
+            for (int odd = 0; a != b && odd < w->size; odd += 3) {
+                int kind = kinds[rank == odd ? b : a];
+
+                must(propose(p, w->size, rank, kind, (uint64_t)kind + 50,
+                             buf) == -HVD_EMISMATCH);
+                must(barrier(p, 8) == 1);
+            }
+    for (int i = 0; i < 400000; i++)
+        must(buf[i] == 0);
+    free(buf);
+    return 0;
+}
+
+START_TEST(test_cut)
+{
+    ck_assert_int_eq(run(places[_i], cut_body), 0);
+}
+END_TEST
+
+START_TEST(test_mismatch)
+{
+    ck_assert_int_eq(run(places[_i], mismatch_body), 0);
+}
+END_TEST
+
+/* ---- Waiting for anything ------------------------------------------------ */
+
+/* All but one host wait for somebody to begin, and go to sleep over it. */
+static int parked_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    for (int round = 0; round < 2 * w->map.hosts; round++) {
+        int host = round % w->map.hosts, rc = 0;
+        int others = w->size - hvd__map_local_size(&w->map, host);
+        int parks = (int)w->map.host_of[rank] != host;
+        struct hb_error err = HB_ERROR_INIT;
+
+        atomic_fetch_add(&w->flags[round], parks);
+        while (!parks && atomic_load(&w->flags[round]) < others)
+            sched_yield();
+        while (parks && rc == 0) {
+            rc = p->ops->began(p, &err);
+            if (rc == 0)
+                p->ops->pause(p);
+        }
+        must(rc >= 0);
+        must(barrier(p, (uint64_t)round) == 1);
+        must(reduce_direct(p, w->size, rank, 30000, 1) == 0);
+    }
+    return 0;
+}
+
+START_TEST(test_parked)
+{
+    ck_assert_int_eq(run(places[_i], parked_body), 0);
+}
+END_TEST
+
+/* ---- Who was waited for -------------------------------------------------- */
+
+static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    int late = w->size - 1;
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, 9, &err);
+    int rc = 0;
+
+    /* The last rank begins when all others wait for it. */
+    if (rank == late)
+        while (atomic_load(&w->flags[0]) < late)
+            sched_yield();
+    hvd__op_time(&op);
+    must(p->ops->start(p, &op) == 0);
+    for (int turns = 0; rc == 0; turns++) {
+        rc = p->ops->progress(p, &op);
+        if (turns == 1)
+            atomic_fetch_add(&w->flags[0], 1);
+    }
+    must(rc == 1);
+    must(op.agreed_ns > HVD__OP_TIMED);
+    must(rank == late ? 1 : op.late_rank == late);
+    return 0;
+}
+
+/* It is the only one on the other host. */
+START_TEST(test_late)
+{
+    static const char *const lates[] = {"ab", "aaaaab"};
+
+    ck_assert_int_eq(run(lates[_i], late_body), 0);
+}
+END_TEST
+
+/* ---- Messages that do not belong here ------------------------------------ */
+
+/* Of another length than that of the same operation here: all local ranks
+ * learn it, and none waits for the leader to leave. */
+static int odd_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    float in[20] = {0}, out[20];
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__ALLREDUCE, HVD_FLOAT32, 7, &err);
+    int rc;
+
+    reduces(&op, HVD_SUM);
+    op.sendbuf = in;
+    op.recvbuf = out;
+    op.count = rank == 2 ? 20 : 10;
+    rc = hier_world_do(p, &op);
+    must(rc == (rank == 1 ? -HVD_EPEER : -HVD_EPROTO) || rank == 2);
+    must(err.rank == 2 || rank == 2);
+    atomic_fetch_add(&w->flags[0], 1);
+    for (int i = 0; i < 500 && atomic_load(&w->flags[0]) < 3; i++)
+        usleep(10000);
+    must(atomic_load(&w->flags[0]) == 3);
+    return 0;
+}
+
+START_TEST(test_odd)
+{
+    ck_assert_int_eq(run("aab", odd_body), 0);
+}
+END_TEST
+
+/* Counts whose sum does not fit into 64 bits leave all memory alone. */
+static int huge_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    unsigned char buf[400];
+    size_t own = rank ? SIZE_MAX - 99 : 200;
+    size_t got[2], split[2] = {own, 0};
+    struct hb_error err;
+
+    (void)w;
+    for (int kind = 0; kind < 2; kind++) {
+        struct hvd__op op = hier_world_op(kind ? HVD__ALLTOALL : HVD__ALLGATHER,
+                                          HVD_UINT8, 9, &err);
+
+        memset(buf, rank + 1, sizeof(buf));
+        op.sendbuf = buf + 200;
+        op.recvbuf = buf;
+        op.count = own;
+        op.sendcounts = split;
+        op.recvcap = 100;
+        op.recvcounts = got;
+        must(hier_world_do(p, &op) == (kind && rank ? 1 : -HVD_EINVAL));
+        for (size_t i = 0; i < sizeof(buf); i++)
+            must(buf[i] == rank + 1);
+    }
+    return 0;
+}
+
+START_TEST(test_huge)
+{
+    ck_assert_int_eq(run("ab", huge_body), 0);
+}
+END_TEST
+
+/* ---- Leaving ------------------------------------------------------------- */
+
+/* A rank leaves between operations: the others are told who, whether they
+ * wait in an operation or for one. */
+static int leave_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int gone = w->size - 1, rc = 0;
+
+    must(barrier(p, 1) == 1);
+    if (rank == gone)
+        return 0;
+    if (rank % 2)
+        while ((rc = p->ops->began(p, &err)) == 0)
+            p->ops->pause(p);
+    if (rc >= 0)
+        rc = barrier(p, 2);
+    must(rc == -HVD_ESHUTDOWN || rc == -HVD_EPEER);
+    must(barrier(p, 2) == rc);
+    return 0;
+}
+
+START_TEST(test_leave)
+{
+    ck_assert_int_eq(run(places[_i], leave_body), 0);
+}
+END_TEST
+
+static Suite *hier_suite(void)
+{
+    Suite *s = suite_create("hier");
+    TCase *t = tcase_create("hier");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, test_allreduce, 0, PLACES);
+    tcase_add_loop_test(t, test_parts, 0, PLACES);
+    tcase_add_loop_test(t, test_reducescatter, 0, PLACES);
+    tcase_add_test(t, test_uneven_lanes);
+    tcase_add_loop_test(t, test_alltoall, 0, PLACES);
+    tcase_add_loop_test(t, test_others, 0, PLACES);
+    tcase_add_loop_test(t, test_cut, 0, PLACES);
+    tcase_add_loop_test(t, test_mismatch, 0, PLACES);
+    tcase_add_loop_test(t, test_parked, 0, PLACES);
+    tcase_add_loop_test(t, test_late, 0, 2);
+    tcase_add_loop_test(t, test_leave, 0, PLACES);
+    tcase_add_test(t, test_odd);
+    tcase_add_test(t, test_huge);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *r = srunner_create(hier_suite());
+    int failed;
+
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

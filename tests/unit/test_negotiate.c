@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What follows of the ranks' tables: agreement, order, errors, joined ranks,
+ * tables that make no sense.
+ */
+#include "lib/base/alloc.h"
+#include "runtime/core/negotiate.h"
+#include "tests/unit/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 3, PENDING_MAX = 8, BYTES_MAX = 1 << 16 };
+
+static struct hvd_request requests[RANKS][PENDING_MAX];
+static int pending[RANKS];
+static const int ranks[RANKS] = {4, 7, 9};
+static unsigned char bytes[BYTES_MAX];
+static uint64_t lens[RANKS];
+static struct hvd__agreement agreed;
+static struct hb_error err;
+
+static void setup(void)
+{
+    memset(requests, 0, sizeof(requests));
+    memset(pending, 0, sizeof(pending));
+    memset(&agreed, 0, sizeof(agreed));
+    hb_error_clear(&err);
+}
+
+static void teardown(void)
+{
+    hvd__agreement_fini(&agreed);
+    hvd__agreement_fini(&agreed);
+}
+
+static struct hvd_request *add(int rank, const char *name, size_t count)
+{
+    struct hvd_request *req = &requests[rank][pending[rank]++];
+
+    req->op.kind = HVD__ALLREDUCE;
+    req->op.dtype = req->op.part_dtype = HVD_FLOAT32;
+    req->op.op = HVD_SUM;
+    req->op.name = name;
+    req->op.name_hash = name[0] ? hvd__name_hash(name) : 0;
+    req->op.count = count;
+    req->op.prescale = req->op.postscale = 1.0;
+    req->signature = hvd__op_signature(&req->op);
+    if (pending[rank] > 1)
+        requests[rank][pending[rank] - 2].next = req;
+    return req;
+}
+
+static void add_all(const char *name, size_t count)
+{
+    for (int r = 0; r < RANKS; r++)
+        add(r, name, count);
+}
+
+static void join(int rank)
+{
+    add(rank, "", 0)->op.kind = HVD__JOIN;
+}
+
+static size_t write_tables(uint64_t unnamed_done)
+{
+    struct hb_buf b = HB_BUF_INIT;
+    size_t at = 0;
+
+    for (int r = 0; r < RANKS; r++) {
+        struct hvd_request *head = pending[r] ? &requests[r][0] : NULL;
+
+        ck_assert_int_eq(hvd__table_write(&b, head, unnamed_done, PENDING_MAX),
+                         0);
+        lens[r] = hb_buf_len(&b);
+        memcpy(bytes + at, hb_buf_data(&b), hb_buf_len(&b));
+        at += hb_buf_len(&b);
+    }
+    hb_buf_free(&b);
+    return at;
+}
+
+static int agree(void)
+{
+    const struct hvd__tables t = {
+        .bytes = bytes, .lens = lens, .n = RANKS, .ranks = ranks};
+
+    return hvd__agree(&t, &agreed, &err);
+}
+
+static void expect(const char *const *names, size_t n)
+{
+    write_tables(0);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_uint_eq(agreed.count, n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_str_eq(agreed.records[i].d.name, names[i]);
+}
+
+START_TEST(what_all_wait_for_in_the_lowest_ones_order)
+{
+    static const char *const names[] = {"b", "a"};
+
+    add(0, "b", 1);
+    add(0, "a", 2);
+    add(0, "only here", 3);
+    add(1, "a", 2);
+    add(1, "b", 1);
+    add(2, "not there", 1);
+    add(2, "b", 1);
+    add(2, "a", 2);
+    expect(names, 2);
+    ck_assert_uint_eq(agreed.records[1].d.count, 2);
+    ck_assert_uint_eq(agreed.records[1].signature, requests[0][1].signature);
+    ck_assert_int_eq(agreed.joined, 0);
+}
+END_TEST
+
+START_TEST(nothing_in_common)
+{
+    add(0, "a", 1);
+    add(1, "b", 1);
+    add(2, "a", 1);
+    expect(NULL, 0);
+}
+END_TEST
+
+START_TEST(by_priority_then_by_order)
+{
+    static const char *const names[] = {"c", "a", "b"};
+
+    add_all("a", 1);
+    add_all("b", 1);
+    add_all("c", 1);
+    requests[0][2].priority = 5;
+    requests[1][0].priority = 9; /* the lowest rank's counts */
+    expect(names, 3);
+}
+END_TEST
+
+START_TEST(without_names_by_number)
+{
+    add_all("", 10);
+    add_all("", 20);
+    add(0, "", 30);
+    write_tables(1000);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_uint_eq(agreed.count, 2);
+    ck_assert_uint_eq(agreed.records[0].index, 1000);
+    ck_assert_uint_eq(agreed.records[1].index, 1001);
+    ck_assert_uint_eq(agreed.records[1].d.count, 20);
+}
+END_TEST
+
+START_TEST(a_name_that_means_two_things)
+{
+    add_all("a", 1);
+    add_all("b", 1);
+    requests[2][0].op.op = HVD_MAX;
+    write_tables(0);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_uint_eq(agreed.count, 2);
+    ck_assert_int_eq(agreed.records[0].err.status, -HVD_EMISMATCH);
+    ck_assert_str_eq(agreed.records[0].err.text,
+                     "allreduce \"a\": rank 4 has op sum, rank 9 has op max");
+    ck_assert_int_eq(agreed.records[1].err.status, 0);
+}
+END_TEST
+
+START_TEST(joined_ranks_wait_for_nothing)
+{
+    static const char *const names[] = {"a"};
+
+    join(0);
+    add(1, "a", 1);
+    add(2, "a", 1);
+    expect(names, 1);
+    ck_assert_int_eq(agreed.joined, 1);
+    ck_assert(agreed.is_joined[0] && !agreed.is_joined[1]);
+}
+END_TEST
+
+START_TEST(all_have_joined)
+{
+    for (int r = 0; r < RANKS; r++)
+        join(r);
+    expect(NULL, 0);
+    ck_assert_int_eq(agreed.joined, RANKS);
+}
+END_TEST
+
+START_TEST(a_joined_root)
+{
+    join(1);
+    for (int r = 0; r < RANKS; r += 2) {
+        struct hvd_request *req = add(r, "a", 1);
+
+        req->op.kind = HVD__BROADCAST;
+        req->op.root = 1;
+    }
+    write_tables(0);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_str_eq(agreed.records[0].err.text,
+                     "broadcast: root 7 has joined");
+}
+END_TEST
+
+/* Cut anywhere, and with each byte changed: refused or agreed on, never
+ * read beyond. */
+START_TEST(what_makes_no_sense)
+{
+    size_t len;
+
+    add_all("name", 1);
+    add_all("", 2);
+    len = write_tables(0);
+    for (size_t cut = 0; cut < lens[2]; cut++) {
+        unsigned char *copy = malloc(len - lens[2] + cut + 1);
+        const uint64_t shorter[RANKS] = {lens[0], lens[1], cut};
+        const struct hvd__tables t = {
+            .bytes = copy, .lens = shorter, .n = RANKS, .ranks = ranks};
+
+        ck_assert_ptr_nonnull(copy);
+        memcpy(copy, bytes, len - lens[2] + cut);
+        ck_assert_int_eq(hvd__agree(&t, &agreed, &err), -HVD_EPROTO);
+        ck_assert_ptr_nonnull(strstr(err.text, "what rank 9 says"));
+        hb_error_clear(&err);
+        free(copy);
+    }
+    for (size_t i = 0; i < len; i++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            bytes[i] ^= (unsigned char)(1u << bit);
+            agree();
+            hvd__agreement_fini(&agreed);
+            hb_error_clear(&err);
+            bytes[i] ^= (unsigned char)(1u << bit);
+        }
+}
+END_TEST
+
+START_TEST(without_memory)
+{
+    int rc = -1;
+
+    add_all("a", 1);
+    write_tables(0);
+    for (long n = 0; rc < 0; n++) {
+        ck_assert_int_lt(n, 100);
+        hb_alloc_fail_after(n);
+        rc = agree();
+        hb_alloc_fail_after(-1);
+        ck_assert(rc == 0 || rc == -HVD_ENOMEM);
+        hb_error_clear(&err);
+    }
+    ck_assert_uint_eq(agreed.count, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("negotiate");
+    TCase *t = tcase_create("all");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, what_all_wait_for_in_the_lowest_ones_order);
+    tcase_add_test(t, nothing_in_common);
+    tcase_add_test(t, by_priority_then_by_order);
+    tcase_add_test(t, without_names_by_number);
+    tcase_add_test(t, a_name_that_means_two_things);
+    tcase_add_test(t, joined_ranks_wait_for_nothing);
+    tcase_add_test(t, all_have_joined);
+    tcase_add_test(t, a_joined_root);
+    tcase_add_test(t, what_makes_no_sense);
+    tcase_add_test(t, without_memory);
+    suite_add_tcase(s, t);
+    return unit_run(s);
+}
