@@ -253,9 +253,9 @@ HVD_API int hvd_cross_size(void);
  *   HVD_ESYSTEM (no thread).  Then nothing was queued.
  *
  * Order: at the top of this file.
- * Threads: any.  The blocking form, but of a group or a join, allocates
- * nothing once what it does was done before; it spins briefly, then yields,
- * then sleeps.
+ * Threads: any.  The blocking form allocates nothing once what it does was
+ * done before, but of a group, a join, or an alltoall without sendcounts in a
+ * set of more than 64 ranks; it spins briefly, then yields, then sleeps.
  */
 
 /*
