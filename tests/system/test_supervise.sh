@@ -411,6 +411,8 @@ test_ctrl_c_during_start() {
     local i
     for i in 1 2 3 4 5 6 7 8; do
         start early "$HVDRUN" -np 16 --grace 1 sleep 1000
+        # before, the shell's background job ignores SIGINT
+        until [ "/proc/$pid/exe" -ef "$HVDRUN" ]; do :; done
         # at an arbitrary moment of the start, on purpose
         sleep "0.0$i"
         kill -INT "$pid" 2>/dev/null
