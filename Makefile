@@ -30,7 +30,7 @@ HOSTS_SRC := $(addprefix lib/hosts/, \
 	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
 	agent_hash.c control.c control_bytes.c control_json.c control_route.c \
-	frame.c query.c rendezvous.c segment.c worker.c worker_rdv.c \
+	frame.c query.c rendezvous.c segment.c segment_fd.c worker.c worker_rdv.c \
 	control_stall.c status.c worker_stats.c)
 RENDEZVOUS_SRC := $(addprefix lib/rendezvous/, fence.c store.c)
 TRANSPORT_SRC := $(addprefix lib/transport/, \
@@ -50,7 +50,7 @@ AGENT_SRC := $(addprefix lib/agent/, \
 	agent.c beat.c cause.c cgroup.c cpus.c death.c endpoint.c \
 	endpoint_rdv.c \
 	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
-	pump.c rendezvous.c segment_fd.c signals.c spawn.c state.c tree.c \
+	pump.c rendezvous.c signals.c spawn.c state.c tree.c \
 	stack.c stall.c trace.c)
 JOB_SRC := $(addprefix lib/job/, \
 	survey.c \
@@ -66,14 +66,15 @@ HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	doctor.c doctor_checks.c doctor_net.c findings.c jobs.c jobs_text.c \
 	table.c tool.c \
 	check_build.c config.c config_json.c config_tree.c config_yaml.c \
-	dryrun.c env_file.c main.c reach.c run.c options.c options_apply.c \
+	dryrun.c env_file.c main.c mpi.c mpi_command.c mpi_find.c mpi_mpich.c \
+	mpi_openmpi.c probe.c quote.c reach.c run.c options.c options_apply.c \
 	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
-		call.c collective.c context.c controller.c engine.c execute.c hosts.c \
-		join.c knobs.c memory.c message.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
+		call.c collective.c connect.c context.c controller.c engine.c execute.c hosts.c \
+		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
 		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c \
@@ -88,6 +89,13 @@ RUNTIME_SRC += $(addprefix runtime/trace/, timeline.c timeline_lanes.c \
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
 endif
+MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
+	alltoall.c call.c error.c gather.c header.c leave.c plane.c reduce.c \
+	types.c wait.c world.c)
+# It has its own copy of these.
+MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
+	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
+	runtime/plane/reduce%,$(RUNTIME_SRC))
 EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
@@ -97,7 +105,7 @@ UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
 	transport_local localname agent_image bootstrap command openssh remote rsh \
 	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
-	options options_table config env_file check_build dryrun \
+	options options_table config env_file check_build dryrun mpi_command probe \
 	allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order bench \
 	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
@@ -111,8 +119,10 @@ UNIT_TESTS += hier hosts_sets subset
 UNIT_TESTS += autotune tuner
 UNIT_TESTS += stall control_stall agent_stall trace_stall
 UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
-SYSTEM_PROGS := actor coll evil_agent poke prop pty rdv stall
+SYSTEM_PROGS := actor coll evil_agent mpi_plane poke prop pty rdv stall
 FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous tcp
+
+comma := ,
 
 # ---- Flags ------------------------------------------------------------
 
@@ -155,6 +165,17 @@ PLUGINS += $(BUILD)/lib/hvd/transport-ssh2.so
 SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts
 UNIT_TESTS += $(SSH2_TESTS)
 endif
+# Or WITH_MPI=/path, for /path/bin/mpicc; or MPICC names it.
+WITH_MPI ?= auto
+MPICC ?= $(if $(filter auto yes,$(WITH_MPI)),mpicc,$(WITH_MPI)/bin/mpicc)
+ifneq ($(WITH_MPI),no)
+MPI_SHOWN := $(shell $(MPICC) -show 2>/dev/null)
+endif
+mpi_cflags = $(patsubst -I%,-isystem %,$(filter -I%,$(1)))
+mpi_libs = $(filter -L% -l% -Wl$(comma)-rpath%,$(1))
+ifneq ($(MPI_SHOWN),)
+PLUGINS += $(BUILD)/lib/hvd/libhvd-mpi.so
+endif
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
@@ -181,13 +202,18 @@ all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
 ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS),$(SODIUM_A)),)
 $(BUILD)/flags: packages-missing
 endif
-.PHONY: packages-missing
+ifeq ($(and $(filter-out auto no,$(WITH_MPI)),$(if $(MPI_SHOWN),,1)),1)
+$(BUILD)/flags: mpi-missing
+endif
+.PHONY: packages-missing mpi-missing
+mpi-missing:
+	@echo 'there is no $(MPICC): WITH_MPI=no builds without MPI' >&2; exit 1
 packages-missing:
 	@echo 'libuv, jansson, libyaml or libsodium is not installed: try' \
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
 # Changing flags rebuilds: the stamp is rewritten only when they differ.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
@@ -243,6 +269,16 @@ $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ $^ \
 		$(UV_LIBS) $(SSH2_LIBS) -Wl,--exclude-libs,libsodium.a \
 		$(SODIUM_A)
+
+# The same; MPI cannot be unloaded.
+$(BUILD)/obj/runtime/plugins/mpi/%.o: FILE_CFLAGS = \
+	$(call mpi_cflags,$(MPI_SHOWN))
+link_mpi = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
+	-Wl,--version-script=runtime/plugins/mpi/libhvd-mpi.map
+$(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
+		$(call ar,base) runtime/plugins/mpi/libhvd-mpi.map
+	@mkdir -p $(@D)
+	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
 # Static, so that it runs on any host of the same CPU type.  The linker
 # warns about look-ups of users, which libuv has and the agent does not use.
@@ -319,12 +355,18 @@ $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_stall \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
+# It looks at the programs and libraries beside it.
+$(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
+
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
 $(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
 	prop_job.c prop_script.c prop_values.c))
+$(BUILD)/tests/prog/mpi_plane: $(call obj,tests/unit/values.c \
+	$(addprefix tests/system/prog/,mpi_plane_ops.c mpi_plane_world.c)) \
+		$(call ar,runtime)
 $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 		$(LIB)/libhvd.so $(call ar,protocol base)
 	@mkdir -p $(@D)
@@ -334,6 +376,30 @@ $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
+
+# The plug-in for each MPI, whichever the build's is.
+MPI_TESTS := $(if $(MPI_SHOWN),$(foreach mpi,openmpi mpich,$(if \
+	$(shell command -v mpicc.$(mpi)),$(BUILD)/tests/$(mpi)/libhvd-mpi.so)))
+$(BUILD)/tests/%/libhvd-mpi.so: $(MPI_PLUGIN_SRC) \
+		$(call obj,$(MPI_PLUGIN_OWN)) $(call ar,base) \
+		runtime/plugins/mpi/libhvd-mpi.map $(BUILD)/flags \
+		runtime/plugins/mpi/mpi_impl.h $(wildcard runtime/plane/*.h) \
+		runtime/plugins/plugin.h
+	@mkdir -p $(@D)
+	$(link_mpi) $(ALL_CFLAGS) -O3 \
+		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ \
+		$(filter %.c %.o %.a,$^) $(call mpi_libs,$(shell mpicc.$* -show))
+$(BUILD)/tests/prog/mpi_plane: | $(MPI_TESTS)
+
+# A user's program, by the compiler of each MPI.
+MPI_USERS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_user)
+$(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
+		$(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
+		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
+		$(call mpi_libs,$(shell mpicc.$* -show))
+system-progs: $(MPI_USERS)
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\

@@ -143,8 +143,8 @@ typedef struct hvd_request hvd_request;
 /* ---- Life ---------------------------------------------------------- */
 
 /*
- * Joins the world that hvdrun started this process in, or makes a world of
- * one when HVD_RENDEZVOUS is not set.
+ * Joins the world that hvdrun started this process in, or that an MPI
+ * launcher did; or makes a world of one.
  *
  * Returns 0, also when already initialised (and then does nothing); or the
  * negative of HVD_EINVAL (the HVD_ variables contradict each other or
@@ -155,14 +155,18 @@ typedef struct hvd_request hvd_request;
  * HVD_START_TIMEOUT, 30 s by default), HVD_EPEER (a rank died meanwhile),
  * HVD_ECLOSED, HVD_EPROTO (the agent, or another release of libhvd on
  * another host), HVD_EUNSUPPORTED (more than 64 ranks on one host, hosts of
- * different byte order, or a forked child), HVD_ENOMEM.  On failure nothing
- * is held and it may be called again.
- * Order: every rank calls it, the n-th call of one with the n-th of all.
- * Threads: any; blocks until all ranks have called.
- * Between hosts it opens TCP connections, at most one per other host; the
- * ranks prove to each other with the job's secret that they belong to it.
- * After hvd_shutdown it may be called again, any number of times.
- * Source: Horovod's init; unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
+ * different byte order, a forked child, or an MPI that cannot be used: no
+ * plug-in, finalised, its thread level below MPI_THREAD_SERIALIZED),
+ * HVD_EMISMATCH (HVD_CPU_PLANE is not the same on all ranks), HVD_ENOMEM.  On
+ * failure nothing is held and it may be called again. Order: every rank calls
+ * it, the n-th call of one with the n-th of all. Threads: any; blocks until all
+ * ranks have called. Between hosts it opens TCP connections, at most one per
+ * other host; the ranks prove to each other with the job's secret that they
+ * belong to it. Under an MPI launcher it initialises MPI, unless the program
+ * has done so, with MPI_THREAD_SERIALIZED; MPI is finalised when the process
+ * exits with status 0, unless the program does that. After hvd_shutdown it may
+ * be called again, any number of times. Source: Horovod's init; unlike MPI_Init
+ * (MPI 4.0, 11.2.1) not only once.
  */
 HVD_API int hvd_init(void);
 
@@ -554,6 +558,24 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 32 }; /* the world included */
  * Source: Horovod's add_process_set.
  */
 HVD_API int hvd_process_set_add(const int *ranks, size_t count, int *set);
+
+/*
+ * Adds a process set of the ranks in an MPI communicator, in a job that an
+ * MPI launcher started (mpirun, srun, hvdrun --mpi).
+ *
+ *   comm  points to an MPI_Comm; to MPI_COMM_NULL on ranks that are not in it
+ *   set   out: the number of the set
+ *
+ * The communicator only says who the members are: nothing is sent on it, and
+ * it may be freed afterwards.
+ * Returns as hvd_process_set_add, or the negative of HVD_EUNSUPPORTED (no MPI
+ * launcher started the job), HVD_EINVAL (no rank gave a communicator, or it
+ * has ranks that are not in the world), HVD_EMISMATCH (communicators of
+ * different ranks, or a member gave MPI_COMM_NULL).
+ * Order, threads: as hvd_process_set_add.
+ * Source: Horovod's ProcessSet(MPI.Comm).
+ */
+HVD_API int hvd_process_set_add_mpi(const void *comm, int *set);
 
 /*
  * Removes a process set.  Operations in flight in it complete with

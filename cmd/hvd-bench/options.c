@@ -26,8 +26,9 @@ const char bench_help[] =
     "  --iters N        timed iterations per size (default: by --seconds)\n"
     "  --warmup N       iterations before them (default: 2 blocks)\n"
     "  --seconds S      time to measure each size for (default 0.5)\n"
-    "  --plane PLANE    fail unless it is self, shm, tcp or hier; tcp sets\n"
-    "                   HVD_FORCE_TCP (default auto: what the library uses)\n"
+    "  --plane PLANE    fail unless it is self, shm, tcp, hier or mpi; tcp\n"
+    "                   sets HVD_FORCE_TCP, mpi sets HVD_CPU_PLANE (default\n"
+    "                   auto: what the library uses)\n"
     "  --process-set L  only these ranks: 0,2 or 0-3; sets with a / between\n"
     "                   them measure at the same time: 0-1/2-3\n"
     "  --in-place       sendbuf is recvbuf, or lies in it\n"
@@ -55,7 +56,7 @@ enum { NWHATS = sizeof(what_names) / sizeof(what_names[0]) };
 static const char *const plane_names[] = {
     [BENCH_PLANE_AUTO] = "auto", [BENCH_PLANE_SELF] = "self",
     [BENCH_PLANE_SHM] = "shm",   [BENCH_PLANE_TCP] = "tcp",
-    [BENCH_PLANE_HIER] = "hier",
+    [BENCH_PLANE_HIER] = "hier", [BENCH_PLANE_MPI] = "mpi",
 };
 enum { NPLANES = sizeof(plane_names) / sizeof(plane_names[0]) };
 

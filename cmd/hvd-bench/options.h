@@ -32,7 +32,8 @@ enum bench_plane {
     BENCH_PLANE_SELF,
     BENCH_PLANE_SHM,
     BENCH_PLANE_TCP,
-    BENCH_PLANE_HIER
+    BENCH_PLANE_HIER,
+    BENCH_PLANE_MPI
 };
 
 /* What an iteration consists of. */

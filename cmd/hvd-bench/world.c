@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 int bench_library_error(struct hb_error *err, const char *call, int rc)
 {
@@ -70,15 +73,21 @@ int bench_ask_plane(const struct bench_options *o, struct hb_error *err)
 {
     if (o->plane == BENCH_PLANE_TCP && setenv("HVD_FORCE_TCP", "1", 1) < 0)
         return hb_error_sys(err, errno, "set HVD_FORCE_TCP");
+    if (o->plane == BENCH_PLANE_MPI && setenv("HVD_CPU_PLANE", "mpi", 1) < 0)
+        return hb_error_sys(err, errno, "set HVD_CPU_PLANE");
     return 0;
 }
 
-/* A number for this rank's host, as hvdrun names it (FNV-1a). */
+/* A number for this rank's host, as hvdrun names it, or as it names itself
+ * (FNV-1a). */
 static int64_t host_id(void)
 {
+    char own[256] = "";
     const char *s = hb_knob("HOSTNAME");
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
+    if (!s && gethostname(own, sizeof(own) - 1) == 0)
+        s = own;
     for (; s && *s; s++)
         hash = (hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
     return (int64_t)hash;
@@ -107,6 +116,16 @@ static enum bench_plane plane_of(const int64_t *ids, int n)
                        : BENCH_PLANE_HIER;
 }
 
+/* Where an MPI launcher started the ranks, not hvdrun. */
+static enum bench_plane plane_under_mpi(const int64_t *ids, int n)
+{
+    const char *asked = hb_knob("CPU_PLANE"), *also = hb_knob("CPU_OPERATIONS");
+    int mpi = asked ? strcmp(asked, "mpi") == 0
+                    : also && strcasecmp(also, "mpi") == 0;
+
+    return mpi || count_same(ids, n, 0) < n ? BENCH_PLANE_MPI : BENCH_PLANE_SHM;
+}
+
 static int plane_in_use(const struct bench_set *set, enum bench_plane *plane,
                         struct hb_error *err)
 {
@@ -123,9 +142,10 @@ static int plane_in_use(const struct bench_set *set, enum bench_plane *plane,
     else
         rc = hb_knob_bool("FORCE_TCP", &force, err);
     if (rc == 0)
-        *plane = set->size == 1 ? BENCH_PLANE_SELF
-                 : force        ? BENCH_PLANE_TCP
-                                : plane_of(ids, set->size);
+        *plane = set->size == 1          ? BENCH_PLANE_SELF
+                 : force                 ? BENCH_PLANE_TCP
+                 : hb_knob("RENDEZVOUS") ? plane_of(ids, set->size)
+                                         : plane_under_mpi(ids, set->size);
     hb_free(ids);
     return rc;
 }

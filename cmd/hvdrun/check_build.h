@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --check-build: what this build is and what it can do. */
+/* --check-build: what this build is, what it can do, and why not. */
 #ifndef HVDRUN_CHECK_BUILD_H
 #define HVDRUN_CHECK_BUILD_H
 
-/* `program_dir` is the directory of the hvdrun program: libhvd.so and
- * hvd-agent are looked for beside it.  A heap string (hb_free). */
+/* `program_dir` is the directory of the hvdrun program: libhvd.so, its
+ * plug-ins and hvd-agent are looked for beside it, plug-ins first in
+ * HVD_PLUGIN_DIR.  Asks ssh and mpirun for their versions, and loads the
+ * plug-ins, each in a process of its own.  Heap strings (hb_free): for
+ * people, in horovodrun's brackets, and one JSON object. */
 char *check_build_text(const char *program_dir);
+char *check_build_json(const char *program_dir);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "cmd/hvdrun/dryrun.h"
 
+#include "cmd/hvdrun/quote.h"
 #include "lib/agent/program.h"
 #include "lib/base/alloc.h"
 
@@ -123,26 +124,6 @@ static int format_table(const struct dryrun *d, struct hb_buf *out)
     return rc;
 }
 
-static int is_plain(const char *s)
-{
-    return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz"
-                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                              "0123456789_@%+=:,./-")];
-}
-
-/* As a shell would have to be given it. */
-static int put_word(struct hb_buf *out, const char *s)
-{
-    int rc;
-
-    if (is_plain(s))
-        return hb_buf_puts(out, s);
-    rc = hb_buf_putc(out, '\'');
-    for (; !rc && *s; s++)
-        rc = *s == '\'' ? hb_buf_puts(out, "'\\''") : hb_buf_putc(out, *s);
-    return rc < 0 ? rc : hb_buf_putc(out, '\'');
-}
-
 static int format_command(const struct dryrun *d, struct hb_buf *out)
 {
     const struct hb_strv *command = &d->options->command;
@@ -151,7 +132,7 @@ static int format_command(const struct dryrun *d, struct hb_buf *out)
     for (size_t i = 0; !rc && i < command->count; i++) {
         rc = hb_buf_putc(out, ' ');
         if (!rc)
-            rc = put_word(out, command->items[i]);
+            rc = quote_word(command->items[i], out);
     }
     return rc < 0 ? rc : hb_buf_printf(out, "\ndirectory: %s\n", d->cwd);
 }

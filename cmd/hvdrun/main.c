@@ -9,6 +9,7 @@
 #include "cmd/hvdrun/check_build.h"
 #include "cmd/hvdrun/doctor.h"
 #include "cmd/hvdrun/jobs.h"
+#include "cmd/hvdrun/mpi.h"
 #include "cmd/hvdrun/run.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
@@ -58,10 +59,10 @@ static int print(char *text, const struct hb_log *log)
     return rc;
 }
 
-static int print_check_build(const struct hb_log *log)
+static int print_check_build(const struct options *o, const struct hb_log *log)
 {
     char *dir = run_program_dir();
-    char *text = check_build_text(dir);
+    char *text = o->json ? check_build_json(dir) : check_build_text(dir);
 
     hb_free(dir);
     return print(text, log);
@@ -85,9 +86,9 @@ static int dispatch(const struct options *o, const struct hb_log *log)
     case OPTIONS_VERSION:
         return print(hb_xstrdup("hvdrun " HVD_VERSION "\n"), log);
     case OPTIONS_CHECK_BUILD:
-        return print_check_build(log);
+        return print_check_build(o, log);
     case OPTIONS_DRY_RUN:
-        return run_dry(o, log);
+        return o->mpi ? mpi_dry(o, log) : run_dry(o, log);
     case OPTIONS_PS:
         return jobs_ps(o, log);
     case OPTIONS_KILL:
@@ -99,7 +100,7 @@ static int dispatch(const struct options *o, const struct hb_log *log)
     case OPTIONS_RUN:
         break;
     }
-    return run_job(o, log);
+    return o->mpi ? mpi_run(o, log) : run_job(o, log);
 }
 
 int main(int argc, char *argv[])

@@ -58,7 +58,9 @@ void options_fini(struct options *o)
                        o->ssh_identity,
                        o->ssh_config,
                        o->ssh_known_hosts,
-                       o->network_interfaces};
+                       o->network_interfaces,
+                       o->mpi_args,
+                       o->binding_args};
     struct hb_strv *vectors[] = {&o->set_env, &o->knobs, &o->command,
                                  &o->warnings, &o->notes};
 
@@ -248,13 +250,12 @@ static int scan_one(char *const **argv, const char *tool, struct settings *out,
         return hb_error_set(err, HVD_EINVAL, "%s is not for hvdrun %s", name,
                             tool);
     if (!tool && (o->flags & OPTION_TOOL_ONLY))
-        return hb_error_set(err, HVD_EINVAL,
-                            "%s is for hvdrun ps, kill and doctor", name);
+        return hb_error_set(err, HVD_EINVAL, "%s is for hvdrun kill", name);
     if (o->arg == ARG_NONE && w.value)
         return hb_error_set(err, HVD_EINVAL, "%s takes no value ('%s')", name,
                             w.value);
     if (o->arg != ARG_NONE && !w.value) {
-        if (!**argv || looks_like_option(**argv))
+        if (!**argv || (looks_like_option(**argv) && !(o->flags & OPTION_DASH)))
             return hb_error_set(err, HVD_EINVAL, "%s needs a value: %s %s",
                                 name, name, o->metavar);
         w.value = *(*argv)++;
@@ -342,8 +343,15 @@ static int check_whole(struct applier *a, struct hb_error *err)
         return err->status;
     if (o->action >= OPTIONS_PS)
         return check_tool(o, err);
+    if (o->json && o->action != OPTIONS_CHECK_BUILD)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--json is for hvdrun ps, doctor and "
+                            "--check-build");
     if (o->action != OPTIONS_RUN && o->action != OPTIONS_DRY_RUN)
         return 0;
+    if (!o->mpi && (o->mpi_args || o->binding_args))
+        return hb_error_set(err, HVD_EINVAL, "%s is for --mpi",
+                            o->mpi_args ? "--mpi-args" : "--binding-args");
     if (!o->command.count)
         return hb_error_set(err, HVD_EINVAL,
                             "no command given; see hvdrun --help");
@@ -355,6 +363,22 @@ static int check_whole(struct applier *a, struct hb_error *err)
     if (o->num_proc && o->stdin_rank >= o->num_proc)
         return hb_error_set(err, HVD_EINVAL, "--stdin %d: ranks are 0 to %d",
                             o->stdin_rank, o->num_proc - 1);
+    return 0;
+}
+
+/* What only hvdrun's agents do is not quietly left undone. */
+static int check_mpi(const struct options *o, const struct settings *settings,
+                     struct hb_error *err)
+{
+    for (size_t i = 0; o->mpi && i < settings->count; i++) {
+        const struct setting *s = &settings->items[i];
+
+        if (s->option->flags & OPTION_AGENT)
+            return hb_error_set(err, HVD_EINVAL,
+                                "%s cannot be used with --mpi: mpirun has "
+                                "nothing like it",
+                                s->where);
+    }
     return 0;
 }
 
@@ -420,6 +444,10 @@ int options_parse(struct options *o, int argc, char *const argv[],
         rc = settings_apply(&a, &flags, err);
     if (!rc)
         rc = check_whole(&a, err);
+    if (!rc)
+        rc = check_mpi(o, &file, err);
+    if (!rc)
+        rc = check_mpi(o, &flags, err);
 out:
     settings_free(&file);
     settings_free(&flags);

@@ -68,8 +68,11 @@ struct options {
     char *ssh_user, *ssh_identity, *ssh_config, *ssh_known_hosts;
     int max_startups;         /* default 16 */
     char *network_interfaces; /* names and CIDRs, comma-separated */
+    int mpi;                  /* mpirun starts the ranks */
+    char *mpi_args;           /* more arguments for mpirun */
+    char *binding_args;       /* instead of hvdrun's own for placement */
     char *config_file;
-    int json;               /* ps, doctor */
+    int json;               /* ps, doctor, --check-build */
     int all;                /* kill */
     int dry_run;            /* clean */
     struct hb_strv command; /* the ranks' argv; kill: job ids */

@@ -486,3 +486,20 @@ int apply_interfaces(struct applier *a, const struct setting *s,
     a->interfaces_from_file = !a->from_flags;
     return 0;
 }
+
+/* The flags' replaces the file's. */
+int apply_controller(struct applier *a, const struct setting *s,
+                     struct hb_error *err)
+{
+    if (a->controller && a->controller != s->option &&
+        a->controller_from_flags == a->from_flags)
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s: --gloo and --mpi exclude each other",
+                            s->where);
+    a->controller = s->option;
+    a->controller_from_flags = a->from_flags;
+    a->options->mpi = s->option->number;
+    if (!a->options->mpi)
+        return apply_nothing(a, s, err);
+    return 0;
+}

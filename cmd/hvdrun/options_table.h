@@ -67,6 +67,8 @@ enum {
     OPTION_TOOL = 1u << 5,    /* ps, kill, clean and doctor take it too */
     OPTION_READ = 1u << 7,    /* libhvd reads its knob */
     OPTION_TOOL_ONLY = 1u << 6,
+    OPTION_AGENT = 1u << 8, /* hvdrun's agents do it: not with --mpi */
+    OPTION_DASH = 1u << 9,  /* its value may begin with a dash */
 };
 
 struct setting;
@@ -122,6 +124,9 @@ struct applier {
     int hosts_from, hostfile_from;
     int interfaces_from_file; /* --network-interfaces so far */
     int log_level_given;
+    const struct option *controller; /* --gloo or --mpi, as given last by
+                                        the file or the flags */
+    int controller_from_flags;
 };
 
 int settings_apply(struct applier *a, const struct settings *s,
@@ -152,5 +157,7 @@ int apply_interfaces(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
+int apply_controller(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 
 #endif

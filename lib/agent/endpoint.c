@@ -3,7 +3,7 @@
  * is in epoch.c. */
 #include "lib/agent/endpoint_impl.h"
 
-#include "lib/agent/segment_fd.h"
+#include "lib/protocol/segment_fd.h"
 
 #include "lib/base/alloc.h"
 

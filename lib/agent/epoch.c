@@ -6,7 +6,7 @@
  */
 #include "lib/agent/endpoint_impl.h"
 
-#include "lib/agent/segment_fd.h"
+#include "lib/protocol/segment_fd.h"
 
 #include "lib/base/alloc.h"
 

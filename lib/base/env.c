@@ -179,6 +179,13 @@ static const char *find_knob(const char *name, char variable[VARIABLE_MAX])
     return NULL;
 }
 
+const char *hb_variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && value[0] != '\0' ? value : NULL;
+}
+
 const char *hb_knob(const char *name)
 {
     char variable[VARIABLE_MAX];

@@ -32,6 +32,9 @@ int hb_parse_duration_ms(const char *s, int64_t *out, struct hb_error *err);
  * K, M, G and T. */
 int hb_parse_size(const char *s, uint64_t *out, struct hb_error *err);
 
+/* A variable of another program's, by its whole name; NULL: unset or empty. */
+const char *hb_variable(const char *name);
+
 /* HVD_<name>, else HOROVOD_<name>, else NULL; an empty value is unset. */
 const char *hb_knob(const char *name);
 /* The same parsed; *out keeps its default when the knob is unset. */

@@ -28,7 +28,7 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 2,
+    SEGMENT_LAYOUT = 3,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     SEGMENT_LINE_BYTES = 128, /* two cache lines: the adjacent-line
                                  prefetcher pairs them */
@@ -39,6 +39,8 @@ struct segment_wake {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t word;
     _Atomic uint32_t sleeping; /* its owner's threads that may be in
                                   FUTEX_WAIT */
+    _Atomic uint32_t left;     /* its owner has left: its process may end;
+                                  for ranks that look after each other */
 };
 
 struct segment_head {

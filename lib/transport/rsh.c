@@ -37,27 +37,35 @@ static int take_word(const char **s, struct hb_buf *word, struct hb_error *err)
     }
     *s = p;
     if (rc == 0 && quote)
-        return hb_error_set(err, HVD_EINVAL, "--rsh: a %c is not closed",
-                            quote);
+        return hb_error_set(err, HVD_EINVAL, "a %c is not closed", quote);
+    return rc;
+}
+
+int rsh_split(const char *text, struct hb_strv *words, struct hb_error *err)
+{
+    struct hb_buf word = HB_BUF_INIT;
+    int rc = 0;
+
+    for (text += strspn(text, blanks); rc == 0 && *text;
+         text += strspn(text, blanks)) {
+        hb_buf_clear(&word);
+        rc = take_word(&text, &word, err);
+        if (rc == 0)
+            rc = hb_strv_add(words, hb_buf_data(&word));
+    }
+    hb_buf_free(&word);
     return rc;
 }
 
 int rsh_parse(const char *template, struct hb_strv *words, struct hb_error *err)
 {
     struct hb_strv v = HB_STRV_INIT;
-    struct hb_buf word = HB_BUF_INIT;
-    const char *s = template;
-    int rc = 0;
+    int rc = rsh_split(template, &v, err);
 
-    for (s += strspn(s, blanks); rc == 0 && *s; s += strspn(s, blanks)) {
-        hb_buf_clear(&word);
-        rc = take_word(&s, &word, err);
-        if (rc == 0)
-            rc = hb_strv_add(&v, hb_buf_data(&word));
-    }
+    if (rc == -HVD_EINVAL)
+        hb_error_context(err, "--rsh");
     if (rc == 0 && (v.count == 0 || !v.items[0][0]))
         rc = hb_error_set(err, HVD_EINVAL, "--rsh: names no command");
-    hb_buf_free(&word);
     if (rc < 0) {
         hb_strv_free(&v);
         return rc;

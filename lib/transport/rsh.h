@@ -16,6 +16,10 @@
 #include "lib/base/error.h"
 #include "lib/base/strv.h"
 
+/* Appends the words of a text, split as above; may find none.  0,
+ * -HVD_EINVAL (a quote is not closed) or -HVD_ENOMEM. */
+int rsh_split(const char *text, struct hb_strv *words, struct hb_error *err);
+
 /* 0, -HVD_EINVAL with a line in err that names --rsh, or -HVD_ENOMEM. */
 int rsh_parse(const char *template, struct hb_strv *words,
               struct hb_error *err);

@@ -11,10 +11,12 @@
 #include "lib/base/clock.h"
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
+#include "runtime/core/connect.h"
 #include "runtime/core/hosts.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/message.h"
-#include "runtime/plane/hier.h"
+#include "runtime/core/mpi.h"
+#include "runtime/core/segment.h"
 #include "runtime/plane/shm.h"
 #include "runtime/trace/stall.h"
 #include "runtime/trace/trace.h"
@@ -23,7 +25,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { START_TIMEOUT_MS = 30000, PAGE_BYTES = 4096 };
@@ -38,6 +39,7 @@ struct world {
     struct segment_head *segment;
     uint64_t segment_bytes;
     uint64_t arena_bytes;          /* of each local rank */
+    uint32_t groups;               /* of ranks, with planes over MPI, so far */
     struct worker_welcome welcome; /* without the secret */
     struct hvd__tuner tuner;
 };
@@ -108,37 +110,6 @@ static void take_topology(const struct worker_welcome *w)
     t->cross_size = (int)w->cross_size;
 }
 
-/* ---- The segment --------------------------------------------------- */
-
-static int map_segment(int fd, const struct worker_welcome *w, uint64_t bytes,
-                       struct hb_error *err)
-{
-    struct stat st;
-    void *p;
-
-    if (fstat(fd, &st) < 0)
-        return hb_error_sys(err, errno, "look at the shared segment");
-    if ((uint64_t)st.st_size < bytes)
-        return hb_error_set(err, HVD_EPROTO,
-                            "agent: the segment has %lld bytes, not %llu",
-                            (long long)st.st_size, (unsigned long long)bytes);
-    /* Most of it is never touched. */
-    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-             fd, 0);
-    if (p == MAP_FAILED)
-        return hb_error_sys(err, errno, "map %llu bytes of shared memory",
-                            (unsigned long long)bytes);
-    world.segment = p;
-    world.segment_bytes = bytes;
-    /* A forked child must not find it. */
-    madvise(p, bytes, MADV_DONTFORK);
-    madvise(p, bytes, MADV_DONTDUMP);
-    if (segment_head_check(p, world.epoch, w->local_size, bytes) < 0)
-        return hb_error_set(err, HVD_EPROTO,
-                            "agent: the segment's head is not ours");
-    return 0;
-}
-
 /* ---- Odds and ends -------------------------------------------------- */
 
 static int deadline(uint64_t *deadline_ns, struct hb_error *err)
@@ -176,112 +147,36 @@ static int *all_ranks(int n, struct hb_error *err)
 
 /* ---- The plane ------------------------------------------------------ */
 
-static int agent_lost(void *arg, struct hb_error *err)
+static struct hvd__host this_host(void)
 {
-    return hvd__agent_check(arg, err);
+    return (struct hvd__host){.welcome = &world.welcome,
+                              .agent = &world.agent,
+                              .segment = world.segment,
+                              .arena_bytes = world.arena_bytes,
+                              .group = world.groups};
 }
 
-/* Members of a set on this host. */
-struct local {
-    int count, me;
-    uint32_t ranks[HVD__SHM_LOCAL_MAX]; /* of the world */
-    int group[HVD__SHM_LOCAL_MAX];      /* place in the set */
-    int index[HVD__SHM_LOCAL_MAX];      /* local rank in the world */
-};
-
-static void find_local(const struct hvd__set *s, const int *ranks, int n,
-                       struct local *l)
+static int make_world_plane(int n, int me, struct hb_error *err)
 {
-    const struct worker_welcome *w = &world.welcome;
+    struct hvd__host host = this_host();
+    int *ranks = all_ranks(n, err);
+    int rc;
 
-    l->count = 0;
-    l->me = -1;
-    for (int i = 0; i < n; i++)
-        for (uint32_t k = 0; k < w->local_size; k++) {
-            if (w->local_ranks[k] != (uint32_t)ranks[i] ||
-                (s->has_hosts && hvd__map_is_flat(&s->hosts.map) &&
-                 w->rank != (uint32_t)ranks[i]))
-                continue;
-            if (w->rank == (uint32_t)ranks[i])
-                l->me = l->count;
-            l->ranks[l->count] = (uint32_t)ranks[i];
-            l->group[l->count] = i;
-            l->index[l->count++] = (int)k;
-        }
-}
-
-static struct hvd__plane *make_shm(struct hvd__set *s, const struct local *l)
-{
-    const struct worker_welcome *w = &world.welcome;
-    struct hvd__shm_config config = {
-        .head = world.segment,
-        .segment_ranks = (int)w->local_size,
-        .slot = s->id,
-        .arena_bytes = world.arena_bytes,
-        .local_rank = l->me,
-        .local_size = l->count,
-        .world_ranks = l->ranks,
-        .group_ranks = l->group,
-        .local_index = l->index,
-        .host = w->host,
-        .cpus = (int)w->cpus,
-        .agent_lost = s->has_hosts ? hvd__hosts_lost : agent_lost,
-        .agent_arg = s->has_hosts ? (void *)&s->hosts : (void *)&world.agent,
-        .host_of = s->has_hosts ? hvd__hosts_name : NULL,
-    };
-
-    return hvd__shm_new(&config);
-}
-
-static struct hvd__plane *make_hier(struct hvd__set *s, const struct local *l,
-                                    int me)
-{
-    struct hvd__hier_config config = {
-        .map = &s->hosts.map,
-        .rank = (uint32_t)me,
-        .shm = l->count > 1 ? make_shm(s, l) : NULL,
-        .tcp = s->hosts.tcp,
-        .head = world.segment,
-        .segment_ranks = world.welcome.local_size,
-    };
-    struct hvd__plane *plane = NULL;
-
-    if (config.shm || l->count == 1)
-        plane = hvd__hier_new(&config);
-    if (plane)
-        return plane;
-    if (config.shm)
-        config.shm->ops->free(config.shm);
-    hvd__tcp_free(config.tcp);
-    return NULL;
-}
-
-/* Of ranks[me] and the others, when s->hosts are there if they are needed. */
-static int make_plane(struct hvd__set *s, const int *ranks, int n, int me,
-                      struct hb_error *err)
-{
-    struct local l;
-
-    find_local(s, ranks, n, &l);
-    if (n == 1)
-        s->plane = hvd__self_plane();
-    else if (s->has_hosts)
-        s->plane = make_hier(s, &l, me);
-    else
-        s->plane = make_shm(s, &l);
-    if (!s->plane)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
-    return 0;
+    if (!ranks)
+        return err->status;
+    rc = hvd__connect(&host, world_set(), ranks, n, me, err);
+    hb_free(ranks);
+    return rc;
 }
 
 static int connect_world(uint64_t deadline_ns, struct hb_error *err)
 {
     const struct worker_welcome *w = &world.welcome;
     struct hvd__set *s = world_set();
-    int n = (int)w->size;
     int forced = hvd__hosts_forced(err), rc = 0;
-    int *ranks;
 
+    if (forced >= 0 && hvd__mpi_refuse(err) < 0)
+        return err->status;
     if (forced < 0)
         return forced;
     if (w->size > 1 && (forced || w->size != w->local_size)) {
@@ -291,12 +186,7 @@ static int connect_world(uint64_t deadline_ns, struct hb_error *err)
             return rc;
         s->has_hosts = 1;
     }
-    ranks = all_ranks(n, err);
-    if (!ranks)
-        return err->status;
-    rc = make_plane(s, ranks, n, (int)w->rank, err);
-    hb_free(ranks);
-    return rc;
+    return make_world_plane((int)w->size, (int)w->rank, err);
 }
 
 /* As an operation of the world. */
@@ -320,14 +210,19 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                               .ranks = ranks,
                               .n = n,
                               .exchange = exchange};
+    struct hvd__host host;
     int rc = deadline(&sub.deadline_ns, err);
 
     s->id = (int)(s - hvd__sets);
+    world.groups++; /* on all ranks alike */
     if (rc == 0 && world_set()->has_hosts && hvd__subset_hosts(&sub) > 1) {
         rc = hvd__hosts_subset(&s->hosts, &sub, err);
         s->has_hosts = rc == 0 && me >= 0;
     }
-    return rc < 0 || me < 0 ? rc : make_plane(s, ranks, n, me, err);
+    if (rc < 0 || me < 0)
+        return rc;
+    host = this_host();
+    return hvd__connect(&host, s, ranks, n, me, err);
 }
 
 /* ---- Up and down --------------------------------------------------- */
@@ -362,7 +257,9 @@ static int join_world(const char *address, struct hb_error *err)
                          err);
     if (rc == 0) {
         world.epoch++;
-        rc = map_segment(fd, w, bytes, err);
+        rc = hvd__segment_map(fd, world.epoch, w->local_size, bytes,
+                              &world.segment, err);
+        world.segment_bytes = bytes;
     }
     if (fd >= 0)
         close(fd);
@@ -374,6 +271,45 @@ static int join_world(const char *address, struct hb_error *err)
         take_topology(w);
     /* The connections between hosts are made. */
     explicit_bzero(w->secret, sizeof(w->secret));
+    return rc;
+}
+
+/* What a rank can tell alone. */
+static int check_alone(const struct worker_welcome *w, struct hb_error *err)
+{
+    int forced = hvd__hosts_forced(err);
+
+    if (forced > 0)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "HVD_FORCE_TCP needs hvdrun's agents; under MPI "
+                            "set HVD_CPU_PLANE=mpi");
+    return forced < 0
+               ? forced
+               : hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
+}
+
+/* Without an agent. */
+static int join_mpi(struct hb_error *err)
+{
+    struct worker_welcome *w = &world.welcome;
+    uint64_t bytes;
+    int rc = hvd__mpi_open(w, err);
+
+    if (rc == 0)
+        rc = hvd__mpi_all(check_alone(w, err), err);
+    if (rc < 0)
+        return rc;
+    bytes = hvd__shm_segment_bytes((int)w->local_size) +
+            w->local_size * world.arena_bytes;
+    world.epoch++;
+    rc = hvd__mpi_segment(w, world.epoch, bytes, &world.segment, err);
+    world.segment_bytes = bytes;
+    if (!world.segment)
+        world.arena_bytes = 0;
+    if (rc == 0)
+        rc = make_world_plane((int)w->size, (int)w->rank, err);
+    if (rc == 0)
+        take_topology(w);
     return rc;
 }
 
@@ -422,6 +358,7 @@ static void take_down(void)
     hvd__tuner_close(&world.tuner);
     hvd__arena_fini(&hvd__memory);
     world.arena_bytes = 0;
+    hvd__mpi_close();
     if (world.segment)
         munmap(world.segment, world.segment_bytes);
     hvd__agent_close(&world.agent);
@@ -436,6 +373,7 @@ static void say_goodbye(int sets)
     for (int i = sets - 1; i >= 0; i--)
         if (hvd__sets[i].plane)
             hvd__sets[i].plane->ops->leave(hvd__sets[i].plane);
+    hvd__mpi_leave();
     hvd__trace_close(&world.agent, &hvd__context.knobs.log);
     hvd__agent_leave(&world.agent, world.epoch);
 }
@@ -506,7 +444,11 @@ static int bring_up(struct hb_error *err)
     int rc = make_page(err);
 
     if (rc == 0)
-        rc = address ? join_world(address, err) : world_of_one(err);
+        rc = address ? 0 : hvd__mpi_started(err);
+    if (rc >= 0)
+        rc = address ? join_world(address, err)
+             : rc    ? join_mpi(err)
+                     : world_of_one(err);
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
                              hvd__context.topology.local_rank, err);
@@ -518,7 +460,7 @@ static int bring_up(struct hb_error *err)
         rc = open_trace(err);
     if (rc < 0) {
         /* Others that have come so far must not wait for this one. */
-        if (world.segment)
+        if (world.segment || hvd__mpi_is_open())
             say_goodbye(HVD_PROCESS_SETS_MAX);
         take_down();
         return hb_error_context(err, "hvd_init");
@@ -576,7 +518,7 @@ int hvd_shutdown(void)
  * learn that it left, not that it died.  Other threads may still be inside
  * the library, so nothing is freed; one that makes or removes a set keeps all
  * but the world. */
-static __attribute__((destructor)) void leave_at_exit(void)
+void hvd__leave(void)
 {
     int all;
 
@@ -588,6 +530,11 @@ static __attribute__((destructor)) void leave_at_exit(void)
     if (all)
         hvd__sets_release();
     pthread_mutex_unlock(&life);
+}
+
+static __attribute__((destructor)) void leave_at_exit(void)
+{
+    hvd__leave();
 }
 
 /* ---- Topology ------------------------------------------------------ */

@@ -37,6 +37,9 @@ extern struct hvd__context hvd__context;
 int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                      struct hb_error *err);
 
+/* This process exits: peers learn that it leaves, unless it has already. */
+void hvd__leave(void);
+
 static inline int hvd__alive(void)
 {
     struct hvd__page *page =

@@ -624,6 +624,8 @@ int hvd__controller_init(struct hvd__controller *c, struct hvd__engine *e,
 
 void hvd__controller_abandon(struct hvd__controller *c)
 {
+    if (c->plane && c->plane->ops->abandon)
+        c->plane->ops->abandon(c->plane);
     c->state = HVD__STATE_IDLE;
     c->run_count = 0;
     c->was_cut = 0;

@@ -27,7 +27,7 @@ static const struct {
     {"BATCH_D2D_MEMCOPIES", "there is no GPU plane"},
     {"ENABLE_ASYNC_COMPLETION", "there is no GPU plane"},
     {"NUM_NCCL_STREAMS", "there is no GPU plane"},
-    {"MPI_THREADS_DISABLE", "MPI is not used"},
+    {"MPI_THREADS_DISABLE", "MPI is called by one thread at a time"},
     {"LOG_HIDE_TIME", "the library's lines have no time"},
 };
 

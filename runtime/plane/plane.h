@@ -36,6 +36,10 @@ struct hvd__plane_ops {
     int (*began)(struct hvd__plane *p, struct hb_error *err);
     /* Any thread: makes a pause that sleeps, or is about to, return. */
     void (*interrupt)(struct hvd__plane *p);
+    /* The operation in progress, if any, will not be gone on with, and its
+     * buffers go back to the caller when this returns.  NULL: nothing uses
+     * them but progress. */
+    void (*abandon)(struct hvd__plane *p);
     /* Tells the peers that this rank leaves.  Idempotent; also called
      * while the process exits. */
     void (*leave)(struct hvd__plane *p);

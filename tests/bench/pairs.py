@@ -59,9 +59,12 @@ def hvdrun(ranks):
             "--no-tag-output"]
 
 
-def bench(ranks, *args):
-    """hvd-bench with these arguments."""
-    return run_job(hvdrun(ranks) +
+def bench(ranks, *args, mpi=None):
+    """hvd-bench with these arguments; mpi: whose launcher starts it."""
+    launcher = hvdrun(ranks)
+    if mpi:
+        launcher = [MPI[mpi][0]] + MPI[mpi][1] + ["-np", str(ranks)]
+    return run_job(launcher +
                    [os.path.join(BUILD, "bin", "hvd-bench"), "--pin",
                     "--json"] + [str(arg) for arg in args])
 

@@ -253,7 +253,8 @@ test_output_directory() {
 }
 
 test_unsupported_modes_say_so() {
-    refused '--mpi' -np 1 --mpi
+    refused '--grace' -np 1 --mpi --grace 3
+    refused '--mpi-args is for --mpi' -np 1 --mpi-args=-q
     refused '--jsrun' -np 1 --jsrun
 }
 
@@ -286,6 +287,8 @@ test_help_version_check_build() {
     grep -q '\[X\] ssh, by libssh2: ' out
     grep -q '\[X\] native, TCP' out
     [ ! -s err ]
+    expect_exit 0 "$HVDRUN" --check-build --json
+    grep -q '"planes"' out
     expect_exit 0 "$HVDRUN" -cb
 }
 

@@ -188,7 +188,7 @@ START_TEST(test_bad_lines)
     bad("allreduce --op ?", "no op");
     bad("allreduce --op band", "not defined for float32");
     bad("allreduce --op average --dtype bool", "not defined for bool");
-    bad("allreduce --plane mpi", "no plane of this build");
+    bad("allreduce --plane nccl", "no plane of this build");
     bad("allreduce --async 0", "--async:");
     bad("allreduce --async 1025", "--async:");
     bad("allreduce --seconds -1", "--seconds:");

@@ -2,10 +2,12 @@
 /* --check-build says what is there, and only that. */
 #include "cmd/hvdrun/check_build.h"
 
+#include "cmd/hvdrun/run.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,21 +28,29 @@ static void touch(const char *name)
 
 static void setup(void)
 {
-    char *bin, *lib;
+    char *bin, *lib, *plugins;
 
     strcpy(strrchr(root, '.'), ".XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(root));
     bin = hb_xasprintf("%s/bin", root);
     lib = hb_xasprintf("%s/lib", root);
-    ck_assert_int_eq(mkdir(bin, 0755) | mkdir(lib, 0755), 0);
+    plugins = hb_xasprintf("%s/lib/hvd", root);
+    ck_assert_int_eq(mkdir(bin, 0755) | mkdir(lib, 0755) | mkdir(plugins, 0755),
+                     0);
+    hb_free(plugins);
     hb_free(bin);
     hb_free(lib);
 }
 
 static void teardown(void)
 {
-    static const char *const names[] = {"bin/hvd-agent", "lib/libhvd.so", "bin",
-                                        "lib", ""};
+    static const char *const names[] = {"bin/hvd-agent",
+                                        "lib/libhvd.so",
+                                        "lib/hvd/libhvd-mpi.so",
+                                        "bin",
+                                        "lib/hvd",
+                                        "lib",
+                                        ""};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char *path = hb_xasprintf("%s/%s", root, names[i]);
@@ -71,30 +81,92 @@ START_TEST(nothing_there)
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, shared memory"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, TCP"));
     ck_assert_ptr_nonnull(
-        strstr(text, "[ ] ssh, by libssh2: transport-ssh2.so not found"));
+        strstr(text, "[ ] ssh, by libssh2: transport-ssh2.so not found; it is "
+                     "built where its library is installed\n"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] NCCL: not in this version"));
-    ck_assert_ptr_nonnull(strstr(text, "[ ] MPI: not in this version"));
+    ck_assert_ptr_nonnull(strstr(text, "[ ] MPI: there is no libhvd"));
+    ck_assert_ptr_nonnull(strstr(text, "[ ] allreduce: there is no libhvd"));
     hb_free(text);
 }
 END_TEST
 
-START_TEST(library_and_agent_are_found)
+/* What is there and cannot be loaded is told as the loader tells it. */
+START_TEST(broken_files)
 {
     char *real = realpath(root, NULL), *text, *line;
 
     touch("bin/hvd-agent");
     touch("lib/libhvd.so");
+    touch("lib/hvd/libhvd-mpi.so");
     text = text_here();
-    line = hb_xasprintf("[X] libhvd: %s/lib/libhvd.so\n", real);
+    line = hb_xasprintf("[ ] libhvd: %s/lib/libhvd.so: file too short\n", real);
     ck_assert_ptr_nonnull(strstr(text, line));
     hb_free(line);
     line = hb_xasprintf("[X] hvd-agent: %s/bin/hvd-agent\n", real);
     ck_assert_ptr_nonnull(strstr(text, line));
-    ck_assert_ptr_nonnull(strstr(text, "[X] native, shared memory"));
-    ck_assert_ptr_nonnull(strstr(text, "[X] native, TCP"));
     hb_free(line);
+    ck_assert_ptr_nonnull(strstr(text, "[ ] native, shared memory"));
+    ck_assert_ptr_nonnull(strstr(text, "[ ] native, TCP"));
     hb_free(text);
     free(real);
+}
+END_TEST
+
+/* The programs beside this test's folder. */
+static char *built(char *(*print)(const char *dir))
+{
+    char *own = run_program_dir();
+    char *bin = hb_xasprintf("%s/../bin", own);
+    char *text = print(bin);
+
+    hb_free(own);
+    hb_free(bin);
+    return text;
+}
+
+START_TEST(this_build)
+{
+    char *text = built(check_build_text);
+
+    ck_assert_ptr_nonnull(strstr(text, "[X] libhvd: " HVD_VERSION ", /"));
+    ck_assert_ptr_nonnull(strstr(text, "[X] hvd-agent: /"));
+    ck_assert_ptr_nonnull(strstr(text, "[X] native, shared memory\n"));
+    ck_assert_ptr_nonnull(strstr(text, "[X] native, TCP\n"));
+    ck_assert_ptr_nonnull(strstr(text, "[X] allreduce: native"));
+    hb_free(text);
+}
+END_TEST
+
+/* Whether an object of the list has this name and is available. */
+static int listed(json_t *top, const char *list, const char *name)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(top, list), i, item)
+    {
+        if (strcmp(json_string_value(json_object_get(item, "name")), name) == 0)
+            return json_is_true(json_object_get(item, "available"));
+    }
+    ck_abort_msg("%s: no %s", list, name);
+}
+
+START_TEST(json)
+{
+    char *text = built(check_build_json);
+    json_t *top = json_loads(text, 0, NULL);
+
+    ck_assert_ptr_nonnull(top);
+    ck_assert_str_eq(json_string_value(json_object_get(top, "version")),
+                     HVD_VERSION);
+    ck_assert_int_eq(listed(top, "parts", "libhvd"), 1);
+    ck_assert_int_eq(listed(top, "controllers", "hvd-agent on this machine"),
+                     1);
+    ck_assert_int_eq(listed(top, "planes", "native, TCP"), 1);
+    ck_assert_int_eq(listed(top, "planes", "NCCL"), 0);
+    ck_assert_int_eq(listed(top, "operations", "alltoall"), 1);
+    json_decref(top);
+    hb_free(text);
 }
 END_TEST
 
@@ -116,7 +188,10 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, nothing_there);
-    tcase_add_test(t, library_and_agent_are_found);
+    tcase_add_test(t, broken_files);
+    tcase_add_test(t, this_build);
+    tcase_add_test(t, json);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, build_facts);
     suite_add_tcase(s, t);
     return unit_run(s);

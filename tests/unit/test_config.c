@@ -380,6 +380,26 @@ START_TEST(a_flag_also_beats_its_opposite)
 }
 END_TEST
 
+START_TEST(the_controller_is_a_choice)
+{
+    char *mpi[2] = {"--mpi", "--dry-run"}, *gloo[2] = {"--gloo", "--dry-run"};
+    struct options o;
+
+    write_text("controller: mpi\nnum-proc: 2\n");
+    ck_assert_int_eq(run(&o, NULL, NULL), 0);
+    ck_assert_int_eq(o.mpi, 1);
+    options_fini(&o);
+    ck_assert_int_eq(run(&o, gloo, NULL), 0);
+    ck_assert_int_eq(o.mpi, 0);
+    options_fini(&o);
+    write_text("controller: gloo\nnum-proc: 2\nmpi-args: -q\n");
+    ck_assert_int_eq(run(&o, mpi, NULL), 0);
+    ck_assert_int_eq(o.mpi, 1);
+    ck_assert_str_eq(o.mpi_args, "-q");
+    options_fini(&o);
+}
+END_TEST
+
 START_TEST(variables_add_up)
 {
     char *flag[2] = {"-x", "A=flag"};
@@ -410,8 +430,9 @@ START_TEST(values_are_checked_with_their_line)
     write_text("num-proc: 2\nparams:\n  cycle_time_ms: -3\n");
     fails_with("", ":3: params.cycle_time_ms: -3 is out of range; "
                    "give a number from 0 to 100000");
-    write_text("controller: mpi\n");
-    fails_with("", ":1: controller: mpi is not supported by this version");
+    write_text("controller: mpi\nnum-proc: 2\ngrace: 3\n");
+    fails_with("", ":3: grace cannot be used with --mpi: mpirun has nothing "
+                   "like it");
     write_text("num-proc: 2\nmin-np: 1\n");
     fails_with("", ":2: min-np is not supported by this version");
     write_text("hosts: a:1\nhostfile: f\n");
@@ -456,6 +477,7 @@ int main(void)
     tcase_add_checked_fixture(f, make_directory, remove_directory);
     tcase_add_test(f, flags_win_wherever_they_stand);
     tcase_add_test(f, a_flag_also_beats_its_opposite);
+    tcase_add_test(f, the_controller_is_a_choice);
     tcase_add_test(f, variables_add_up);
     tcase_add_test(f, values_are_checked_with_their_line);
     tcase_add_test(f, files_that_cannot_be_read);

@@ -420,7 +420,8 @@ static const struct {
      "--map-by 'socket': must be one of slot node"},
     {"hvdrun -np 2 -i ~other/key cmd",
      "-i '~other/key': only ~/ is understood, not ~user"},
-    {"hvdrun -np 2 --json cmd", "--json is for hvdrun ps, kill and doctor"},
+    {"hvdrun -np 2 --json cmd",
+     "--json is for hvdrun ps, doctor and --check-build"},
     {"hvdrun ps -np 2", "-np is not for hvdrun ps"},
     {"hvdrun ps 12", "'12': nothing can follow the options here"},
     {"hvdrun kill", "kill: which job? give its id (see hvdrun ps) or --all"},
@@ -582,12 +583,68 @@ START_TEST(tools)
 }
 END_TEST
 
+START_TEST(mpi)
+{
+    ok("hvdrun --mpi -np 2 --mpi-args -q --binding-args --bind-to=core cmd");
+    ck_assert_int_eq(o.mpi, 1);
+    ck_assert_str_eq(o.mpi_args, "-q");
+    ck_assert_str_eq(o.binding_args, "--bind-to=core");
+    ok("hvdrun -np 2 cmd");
+    ck_assert_int_eq(o.mpi, 0);
+    refused("hvdrun -np 2 --mpi --gloo cmd",
+            "--gloo: --gloo and --mpi exclude each other");
+    refused("hvdrun -np 2 --mpi-args -q cmd", "--mpi-args is for --mpi");
+    refused("hvdrun -np 2 --binding-args -q cmd",
+            "--binding-args is for --mpi");
+    refused("hvdrun --mpi -np 2 --mpi-args", "--mpi-args needs a value: "
+                                             "--mpi-args ARGS");
+    refused("hvdrun --mpi cmd", "how many ranks? give -np N or -H HOST:SLOTS");
+    refused("hvdrun --mpj -np 2 cmd", "unknown option --mpj; did you mean "
+                                      "--mpi?");
+}
+END_TEST
+
+/* What only hvdrun's own agents can do. */
+START_TEST(mpi_refuses_by_name)
+{
+    static const char *const options[] = {
+        "--agent a",
+        "--rsh docker",
+        "--max-startups 4",
+        "--grace 2",
+        "--heartbeat 2",
+        "--gpus-per-rank 2",
+        "--bind-gpu",
+        "--stats",
+        "--stall-check",
+        "--stall-check-warning-time-seconds 5",
+        "--stall-check-shutdown-time-seconds 5",
+    };
+    char line[96], text[160];
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        snprintf(line, sizeof(line), "hvdrun -np 2 %s --mpi cmd", options[i]);
+        snprintf(text, sizeof(text),
+                 "%.*s cannot be used with --mpi: mpirun has nothing like it",
+                 (int)strcspn(options[i], " "), options[i]);
+        refused(line, text);
+        snprintf(line, sizeof(line), "hvdrun -np 2 %s cmd", options[i]);
+        ok(line);
+    }
+}
+END_TEST
+
+START_TEST(json_of_check_build)
+{
+    ok("hvdrun --check-build --json");
+    ck_assert_int_eq(o.action, OPTIONS_CHECK_BUILD);
+    ck_assert_int_eq(o.json, 1);
+}
+END_TEST
+
 START_TEST(what_would_change_the_meaning_is_refused)
 {
-    static const char *const names[] = {"--mpi",
-                                        "--jsrun",
-                                        "--mpi-args",
-                                        "--binding-args",
+    static const char *const names[] = {"--jsrun",
                                         "--min-np",
                                         "--min-num-proc",
                                         "--max-np",
@@ -600,7 +657,7 @@ START_TEST(what_would_change_the_meaning_is_refused)
     char line[96], text[96];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        int alone = i < 2;
+        int alone = i < 1;
 
         snprintf(line, sizeof(line), "hvdrun -np 2 %s%s cmd", names[i],
                  alone ? "" : " 1");
@@ -640,6 +697,9 @@ int main(void)
     tcase_add_test(t, negative_durations);
     tcase_add_test(t, negative_tunables);
     tcase_add_test(t, compat_is_accepted_with_a_note);
+    tcase_add_test(t, mpi);
+    tcase_add_test(t, mpi_refuses_by_name);
+    tcase_add_test(t, json_of_check_build);
     tcase_add_test(t, what_would_change_the_meaning_is_refused);
     tcase_add_test(t, tunables_without_effect_are_told);
     tcase_add_test(t, reaching_hosts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sealed shared memory; see segment_fd.h. */
-#include "lib/agent/segment_fd.h"
+#include "lib/protocol/segment_fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory that local ranks share: one sealed memfd per epoch. */
-#ifndef HVD_AGENT_SEGMENT_FD_H
-#define HVD_AGENT_SEGMENT_FD_H
+#ifndef HVD_PROTOCOL_SEGMENT_FD_H
+#define HVD_PROTOCOL_SEGMENT_FD_H
 
 #include "lib/base/error.h"
 #include "lib/protocol/segment.h"

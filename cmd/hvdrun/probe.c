@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See probe.h.  hvdrun has one thread, and no event loop yet, when it
+ * probes: a child may do anything, and waiting blocks nobody.
+ */
+#include "cmd/hvdrun/probe.h"
+
+#include "lib/base/clock.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    LIMIT_MS = 10000,
+    NS_PER_MS = 1000000,
+    BYTES_MAX = 64 << 10,
+    VERSION_BYTES_MAX = 8192, /* MPI_MAX_LIBRARY_VERSION_STRING of MPICH */
+    EXIT_NOT_LOADED = 1,
+    EXIT_NOT_RUN = 2,
+};
+
+struct child {
+    pid_t pid;
+    int fd; /* what it writes */
+};
+
+/* 1 in the child, whose 1 and 2 are the pipe then; 0 here. */
+static int fork_child(struct child *c, struct hb_error *err)
+{
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return hb_error_sys(err, errno, "pipe");
+    c->pid = fork();
+    if (c->pid < 0) {
+        int saved = errno;
+
+        close(fds[0]);
+        close(fds[1]);
+        return hb_error_sys(err, saved, "fork");
+    }
+    if (c->pid) {
+        close(fds[1]);
+        c->fd = fds[0];
+        return 0;
+    }
+    /* What it starts, too, ends with its group. */
+    setpgid(0, 0);
+    close(STDIN_FILENO);
+    open("/dev/null", O_RDONLY);
+    dup2(fds[1], STDOUT_FILENO);
+    dup2(fds[1], STDERR_FILENO);
+    return 1;
+}
+
+/* Until the child closes its end.  0, or negative when it should be killed
+ * first. */
+static int read_all(const struct child *c, struct hb_buf *out,
+                    struct hb_error *err)
+{
+    uint64_t end = hb_now_ns() / NS_PER_MS + LIMIT_MS;
+    char bytes[4096];
+    ssize_t n = 1;
+
+    while (n != 0) {
+        uint64_t now = hb_now_ns() / NS_PER_MS;
+        struct pollfd p = {c->fd, POLLIN, 0};
+
+        if (now >= end || poll(&p, 1, (int)(end - now)) == 0)
+            return hb_error_set(err, HVD_ETIMEOUT, "no answer in %d s",
+                                LIMIT_MS / 1000);
+        n = read(c->fd, bytes, sizeof(bytes));
+        if (n < 0 && errno != EINTR)
+            return hb_error_sys(err, errno, "read");
+        if (n > 0 && hb_buf_len(out) < BYTES_MAX &&
+            hb_buf_append(out, bytes, (size_t)n) < 0)
+            return hb_error_set(err, HVD_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static int finish(const struct child *c, struct hb_buf *out, int *wstatus,
+                  struct hb_error *err)
+{
+    int rc = read_all(c, out, err);
+
+    close(c->fd);
+    if (rc < 0) {
+        kill(-c->pid, SIGKILL);
+        kill(c->pid, SIGKILL); /* it may not lead its group yet */
+    }
+    while (waitpid(c->pid, wstatus, 0) < 0 && errno == EINTR)
+        ;
+    return rc;
+}
+
+int probe_program(const char *path, char *const *argv, struct hb_buf *out,
+                  struct hb_error *err)
+{
+    struct child c;
+    int wstatus = 0;
+    int rc = fork_child(&c, err);
+
+    if (rc > 0) {
+        execv(path, argv);
+        _exit(EXIT_NOT_RUN);
+    }
+    if (rc == 0)
+        rc = finish(&c, out, &wstatus, err);
+    if (rc == 0 && WIFEXITED(wstatus) && WEXITSTATUS(wstatus) == EXIT_NOT_RUN &&
+        hb_buf_len(out) == 0)
+        rc = hb_error_set(err, HVD_ESYSTEM, "it cannot be run");
+    return rc;
+}
+
+static void say(const char *text)
+{
+    size_t len = strcspn(text, "\n");
+
+    while (len > 0) {
+        ssize_t n = write(STDOUT_FILENO, text, len);
+
+        if (n <= 0)
+            return;
+        text += n;
+        len -= (size_t)n;
+    }
+}
+
+/* MPI may be asked for its version before MPI_Init. */
+static void say_mpi(void *symbol)
+{
+    static char text[VERSION_BYTES_MAX + 1];
+    int (*get)(char *version, int *len);
+    int len = 0;
+
+    memcpy(&get, &symbol, sizeof(get)); /* as POSIX has it */
+    if (get(text, &len) == 0)
+        say(text);
+}
+
+static void say_ssh2(void *symbol)
+{
+    const char *(*get)(int required);
+
+    memcpy(&get, &symbol, sizeof(get));
+    say("libssh2 ");
+    say(get(0));
+}
+
+static void say_hvd(void *symbol)
+{
+    const char *(*get)(void);
+
+    memcpy(&get, &symbol, sizeof(get));
+    say(get());
+}
+
+static void say_version(void *so)
+{
+    static const struct {
+        const char *symbol;
+        void (*say)(void *symbol);
+    } versions[] = {{"MPI_Get_library_version", say_mpi},
+                    {"libssh2_version", say_ssh2},
+                    {"hvd_version", say_hvd}};
+
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        void *symbol = dlsym(so, versions[i].symbol);
+
+        if (symbol) {
+            versions[i].say(symbol);
+            return;
+        }
+    }
+}
+
+int probe_library(const char *path, const char *symbol, struct hb_buf *out,
+                  struct hb_error *err)
+{
+    struct child c;
+    int wstatus = 0;
+    int rc = fork_child(&c, err);
+
+    if (rc > 0) {
+        void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+
+        if (so && dlsym(so, symbol)) {
+            say_version(so);
+            _exit(EXIT_SUCCESS);
+        }
+        say(dlerror());
+        _exit(EXIT_NOT_LOADED);
+    }
+    if (rc == 0)
+        rc = finish(&c, out, &wstatus, err);
+    if (rc < 0 || (WIFEXITED(wstatus) && WEXITSTATUS(wstatus) == EXIT_SUCCESS))
+        return rc;
+    return hb_error_set(err, HVD_ESYSTEM, "%s",
+                        hb_buf_len(out) ? hb_buf_data(out)
+                                        : "it cannot be loaded");
+}

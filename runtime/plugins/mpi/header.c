@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Headers: a dissemination (Hensgen, Finkel and Manber, 1988).  In round k
+ * each rank sends what it knows of all to the rank 2^k after it; after
+ * log2(n) rounds everybody has heard, directly or not, from everybody.  What
+ * is merged may be merged twice: flags that hold for all, and a least value.
+ *
+ * Signatures travel as the sender's own; each hop compares them and clears a
+ * flag.  So a flag that is left says that all are the same: there is a chain
+ * of comparisons from every rank to this one.
+ *
+ * A receive is always posted for the next message of each round.  The ranks of
+ * a plane differ from round to round, and messages between two ranks keep
+ * their order, so one tag does.
+ */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <sched.h>
+
+static int post(struct mp_plane *p, struct mp_round *r, struct hb_error *err)
+{
+    int rc = MPI_Irecv(r->in, MP_WORDS, MPI_UINT64_T, r->from, MP_TAG_HEADER,
+                       p->comm, &r->in_req);
+
+    r->arrived = 0;
+    return rc == MPI_SUCCESS
+               ? 0
+               : mp_error(err, p->ranks[r->from], rc, "MPI_Irecv");
+}
+
+int mp_header_init(struct mp_plane *p)
+{
+    while (1 << p->nrounds < p->n)
+        p->nrounds++;
+    p->rounds = hb_calloc((size_t)p->nrounds, sizeof(*p->rounds));
+    if (!p->rounds)
+        return -HVD_ENOMEM;
+    for (int k = 0; k < p->nrounds; k++) {
+        struct mp_round *r = &p->rounds[k];
+
+        r->to = (p->me + (1 << k)) % p->n;
+        r->from = (p->me - (1 << k) + p->n) % p->n;
+        r->in_req = r->out_req[0] = r->out_req[1] = MPI_REQUEST_NULL;
+    }
+    return 0;
+}
+
+int mp_header_open(struct mp_plane *p, struct hb_error *err)
+{
+    for (int k = 0; k < p->nrounds; k++)
+        if (post(p, &p->rounds[k], err) < 0)
+            return err->status;
+    return 0;
+}
+
+void mp_header_close(struct mp_plane *p)
+{
+    for (int k = 0; k < p->nrounds; k++) {
+        struct mp_round *r = &p->rounds[k];
+
+        if (r->in_req != MPI_REQUEST_NULL) {
+            MPI_Cancel(&r->in_req);
+            MPI_Wait(&r->in_req, MPI_STATUS_IGNORE);
+        }
+        MPI_Wait(&r->out_req[0], MPI_STATUS_IGNORE);
+        MPI_Wait(&r->out_req[1], MPI_STATUS_IGNORE);
+    }
+}
+
+/* 1: sent; 0: the one before the last has not gone yet. */
+static int send_round(struct mp_plane *p, struct hb_error *err)
+{
+    struct mp_round *r = &p->rounds[p->round];
+    int parity = (int)(p->seq & 1), flag = 1, rc = MPI_SUCCESS;
+
+    if (r->out_req[parity] != MPI_REQUEST_NULL)
+        rc = MPI_Test(&r->out_req[parity], &flag, MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && !flag)
+        return 0;
+    for (int i = 0; i < MP_WORDS; i++)
+        r->out[parity][i] = p->head[i];
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Isend(r->out[parity], MP_WORDS, MPI_UINT64_T, r->to,
+                       MP_TAG_HEADER, p->comm, &r->out_req[parity]);
+    if (rc != MPI_SUCCESS)
+        return mp_error(err, p->ranks[r->to], rc, "MPI_Isend");
+    p->sent = 1;
+    return 1;
+}
+
+int mp_header_send(struct mp_plane *p, const struct hvd__op *op)
+{
+    int in_place = op->parts || op->sendbuf == op->recvbuf;
+    int rc;
+
+    p->head[MP_SIGNATURE] = op->signature;
+    p->head[MP_FIRST] = op->first_signature;
+    p->head[MP_LEAST] = op->entries ? op->entries : 1;
+    p->head[MP_FLAGS] = (uint64_t)MP_SAME | MP_SAME_FIRST |
+                        (in_place ? MP_IN_PLACE : MP_APART) |
+                        (p->solo_seq ? MP_SOLO : 0);
+    p->round = 0;
+    p->sent = 0;
+    rc = send_round(p, op->err);
+    return rc < 0 ? rc : 0;
+}
+
+static void merge(struct mp_plane *p, const uint64_t in[MP_WORDS])
+{
+    uint64_t *head = p->head;
+    uint64_t flags = in[MP_FLAGS];
+
+    if (in[MP_SIGNATURE] != head[MP_SIGNATURE])
+        flags &= ~(uint64_t)MP_SAME;
+    if (in[MP_FIRST] != head[MP_FIRST])
+        flags &= ~(uint64_t)MP_SAME_FIRST;
+    head[MP_FLAGS] &= flags;
+    if (in[MP_LEAST] < head[MP_LEAST])
+        head[MP_LEAST] = in[MP_LEAST];
+}
+
+/* Looks `times` times. */
+static int arrived(struct mp_plane *p, struct mp_round *r, int times,
+                   struct hb_error *err)
+{
+    for (int i = 0; i < times && !r->arrived; i++) {
+        int rc = MPI_Test(&r->in_req, &r->arrived, MPI_STATUS_IGNORE);
+
+        if (rc != MPI_SUCCESS)
+            return mp_error(err, p->ranks[r->from], rc, "MPI_Test");
+    }
+    return r->arrived;
+}
+
+int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
+{
+    while (p->round < p->nrounds) {
+        struct mp_round *r = &p->rounds[p->round];
+        int rc = p->sent ? 1 : send_round(p, op->err);
+
+        if (rc == 1)
+            rc = arrived(p, r, p->wait.spins, op->err);
+        /* In later rounds it may be another one that they wait for. */
+        if (rc == 0 && p->round == 0)
+            hvd__op_misses(op, r->from);
+        if (rc <= 0)
+            return rc;
+        merge(p, r->in);
+        rc = post(p, r, op->err);
+        if (rc < 0)
+            return rc;
+        p->round++;
+        p->sent = 0;
+    }
+    return 1;
+}
+
+int mp_header_arrived(struct mp_plane *p, struct hb_error *err)
+{
+    return arrived(p, &p->rounds[0], 1, err);
+}
+
+/* ---- Without a plane ------------------------------------------------- */
+
+/* One round of mp_least. */
+struct exchange {
+    uint64_t out, in;
+    MPI_Request reqs[2];
+};
+
+static int begin_exchange(struct exchange *x, int to, int from, int tag,
+                          struct hb_error *err)
+{
+    int rc;
+
+    x->reqs[0] = x->reqs[1] = MPI_REQUEST_NULL;
+    rc = MPI_Irecv(&x->in, 1, MPI_UINT64_T, from, tag, mp_world.comm,
+                   &x->reqs[0]);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Isend(&x->out, 1, MPI_UINT64_T, to, tag, mp_world.comm,
+                       &x->reqs[1]);
+    return rc == MPI_SUCCESS ? 0 : mp_error(err, from, rc, "MPI_Isend");
+}
+
+static int end_exchange(struct exchange *x, int from, struct hb_error *err)
+{
+    MPI_Status statuses[2];
+    int flag = 0, rc = MPI_SUCCESS;
+
+    while (rc == MPI_SUCCESS && !flag) {
+        mp_lock();
+        rc = MPI_Testall(2, x->reqs, &flag, statuses);
+        mp_unlock();
+        if (!flag)
+            sched_yield();
+    }
+    return rc == MPI_SUCCESS ? 0 : mp_error(err, from, rc, "MPI_Testall");
+}
+
+int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
+             struct hb_error *err)
+{
+    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc = 0;
+
+    for (int step = 1; rc == 0 && step < c->n; step *= 2) {
+        int to = c->ranks[(c->me + step) % c->n];
+        int from = c->ranks[(c->me - step + c->n) % c->n];
+        struct exchange x = {.out = *value};
+
+        mp_lock();
+        rc = begin_exchange(&x, to, from, tag, err);
+        mp_unlock();
+        if (rc == 0)
+            rc = end_exchange(&x, from, err);
+        if (rc == 0 && x.in < *value)
+            *value = x.in;
+    }
+    return rc;
+}

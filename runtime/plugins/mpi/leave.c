@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Leaving, and peers that leave.
+ *
+ * Everyone tells everyone how many operations it has begun, and how many it
+ * has entered, which means that all had begun them.  A peer that has not
+ * entered an operation and is gone will not: it can never be agreed on, or is
+ * given up.
+ *
+ * A rank that must give up an operation it has begun does not know whether its
+ * peers, who have its header, go on already.  So it says that it is leaving
+ * and stays for a while.  Those who have not agreed yet wait for its last
+ * word; if somebody has, then all have begun, the headers are on their way,
+ * and this rank will see them in that time, says so, and takes part.
+ */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* Longer than a busy machine keeps a peer from running: one that goes on alone
+ * would wait for ever. */
+#define STAY_NS UINT64_C(2000000000)
+
+enum {
+    LOCK_NS = 200 * 1000 * 1000, /* while exiting: somebody may hold it */
+};
+
+/* ---- Peers that leave -------------------------------------------------- */
+
+static int post(struct mp_plane *p, struct hb_error *err)
+{
+    int rc = MPI_Irecv(&p->gone_in, MP_FAREWELL_WORDS, MPI_UINT64_T,
+                       MPI_ANY_SOURCE, MP_TAG_GONE, p->comm, &p->gone_req);
+
+    return rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, "MPI_Irecv");
+}
+
+int mp_leave_init(struct mp_plane *p)
+{
+    p->first_gone = -1;
+    p->gone = hb_calloc((size_t)p->n, sizeof(*p->gone));
+    p->gone_reqs = hb_calloc(2 * (size_t)p->n, sizeof(MPI_Request));
+    if (!p->gone || !p->gone_reqs)
+        return -HVD_ENOMEM;
+    p->gone_req = MPI_REQUEST_NULL;
+    for (int i = 0; i < 2 * p->n; i++)
+        p->gone_reqs[i] = MPI_REQUEST_NULL;
+    return 0;
+}
+
+int mp_leave_open(struct mp_plane *p, struct hb_error *err)
+{
+    return post(p, err);
+}
+
+void mp_leave_close(struct mp_plane *p)
+{
+    if (p->gone_req != MPI_REQUEST_NULL) {
+        MPI_Cancel(&p->gone_req);
+        MPI_Wait(&p->gone_req, MPI_STATUS_IGNORE);
+    }
+    for (int i = 0; i < 2 * p->n; i++)
+        MPI_Wait(&p->gone_reqs[i], MPI_STATUS_IGNORE);
+}
+
+int mp_farewells(struct mp_plane *p, struct hb_error *err)
+{
+    for (;;) {
+        MPI_Status status;
+        int flag, rc = MPI_Test(&p->gone_req, &flag, &status);
+
+        if (rc != MPI_SUCCESS)
+            return mp_error(err, -1, rc, "MPI_Test");
+        if (!flag)
+            return 0;
+        p->gone[status.MPI_SOURCE] = p->gone_in;
+        if (p->first_gone < 0)
+            p->first_gone = (int)p->gone_in.because % p->n;
+        rc = post(p, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+static int shut_down(struct mp_plane *p, struct hb_error *err)
+{
+    int rank = p->ranks[p->first_gone];
+    const struct hvd__mpi_world *w = &mp_world.view;
+
+    mp_name_rank(err, rank);
+    return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
+                        rank, w->hosts[w->host_of[rank]]);
+}
+
+int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err)
+{
+    int sure = 1;
+
+    if (p->first_gone < 0)
+        return 1;
+    for (int r = 0; r < p->n; r++) {
+        if (p->gone[r].how == MP_GONE && p->gone[r].done < seq)
+            return shut_down(p, err);
+        if (p->gone[r].how == MP_LEAVING && p->gone[r].done < seq)
+            sure = 0;
+    }
+    return sure;
+}
+
+/* ---- This one --------------------------------------------------------- */
+
+/* What cannot be told is left untold: it ends anyway. */
+void mp_tell(struct mp_plane *p, enum mp_leaving how)
+{
+    int which = how == MP_GONE;
+    struct mp_farewell *out = &p->gone_out[which];
+
+    p->left = how;
+    out->how = (uint64_t)how;
+    out->begun = p->seq;
+    out->done = p->done;
+    out->because = (uint64_t)(p->first_gone < 0 ? p->me : p->first_gone);
+    for (int i = 1; i < p->n; i++) {
+        int r = (p->me + i) % p->n;
+
+        MPI_Isend(out, MP_FAREWELL_WORDS, MPI_UINT64_T, r, MP_TAG_GONE, p->comm,
+                  &p->gone_reqs[which * p->n + r]);
+    }
+}
+
+/* Gives others the lock for a moment. */
+static void give_way(void)
+{
+    mp_unlock();
+    sched_yield();
+    mp_lock();
+}
+
+/* Until it is over, or this rank has stayed long enough.  What has data under
+ * way cannot be given up, and need not: all take part in it. */
+static void stay(struct mp_plane *p)
+{
+    struct hvd__op *op = p->op;
+    struct hb_error err = HB_ERROR_INIT, *given = op->err;
+    uint64_t until = hb_now_ns() + STAY_NS;
+
+    op->err = &err;
+    while (mp_advance(p, op) == 0) {
+        if (p->stage != MP_DATA && hb_now_ns() > until)
+            break;
+        give_way();
+    }
+    op->err = given;
+    p->op = NULL;
+    p->stage = MP_IDLE;
+    p->solo_seq = 0;
+    hb_error_set(&p->broken, HVD_ESHUTDOWN, "an operation was given up");
+}
+
+static void abandon(struct mp_plane *p)
+{
+    int agreed = p->stage == MP_DATA;
+
+    if (!p->op)
+        return;
+    if (!agreed)
+        mp_tell(p, MP_LEAVING);
+    stay(p);
+    if (p->left == MP_LEAVING)
+        mp_tell(p, MP_GONE);
+}
+
+void mp_abandon(struct hvd__plane *plane)
+{
+    mp_lock();
+    abandon((struct mp_plane *)plane);
+    mp_unlock();
+}
+
+void mp_leave_now(struct mp_plane *p)
+{
+    abandon(p);
+    if (p->left != MP_GONE)
+        mp_tell(p, MP_GONE);
+}
+
+int mp_lock_at_exit(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOCK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    return pthread_mutex_clocklock(&mp_world.lock, CLOCK_MONOTONIC, &until);
+}
+
+void mp_leave(struct hvd__plane *plane)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+
+    if (mp_lock_at_exit() != 0) {
+        mp_world.failed = 1;
+        return;
+    }
+    mp_leave_now(p);
+    mp_unlock();
+}

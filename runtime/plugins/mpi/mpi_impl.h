@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the MPI plug-in.
+ *
+ * MPI is used at thread level SERIALIZED: whoever calls it holds mp_world's
+ * lock.  Every plane has a communicator of its own.
+ *
+ * An operation begins with headers (header.c), which nothing waits for but
+ * progress; after them every rank knows that all have begun it and agree.  Its
+ * data then goes through MPI's own collectives (call.c).  These are called in
+ * their blocking form, which is faster, where each rank has said that it has
+ * no other plane: an operation of another one, or making one, might wait for
+ * the lock on one rank while that rank is waited for.  Else in the other
+ * form, and progress tests for it; also where ranks share cores and MPI keeps
+ * them busy while it waits.
+ *
+ * A rank that leaves tells all others (leave.c).  One that cannot go on with
+ * an operation that it has begun first says that it is leaving, and for a
+ * while still takes part if the others go on, since a blocking collective on a
+ * peer could not be ended.
+ */
+#ifndef HVD_PLUGINS_MPI_IMPL_H
+#define HVD_PLUGINS_MPI_IMPL_H
+
+#include "runtime/plugins/plugin.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    MP_TAG_HEADER = 1,
+    MP_TAG_GONE = 2,
+    /* Of the world's own communicator, and a plane's number more. */
+    MP_TAG_MAKE = 16,
+    MP_TAGS = 16384,
+    MP_SCRATCH_BYTES = 4 << 20,
+};
+
+/* A header's words. */
+enum mp_word { MP_SIGNATURE, MP_FIRST, MP_LEAST, MP_FLAGS, MP_WORDS };
+
+/* What is true of all ranks.  One flag of each kind is all the others'. */
+enum mp_flag {
+    MP_SAME = 1u << 0,       /* signature */
+    MP_SAME_FIRST = 1u << 1, /* first_signature */
+    MP_SOLO = 1u << 2,       /* its collectives may block */
+    MP_IN_PLACE = 1u << 3,   /* sendbuf is recvbuf */
+    MP_APART = 1u << 4,      /* it is not */
+};
+
+/* Of the dissemination: whom this rank sends to and hears from. */
+struct mp_round {
+    int to, from;
+    uint64_t in[MP_WORDS], out[2][MP_WORDS]; /* out: by parity of seq */
+    MPI_Request in_req, out_req[2];
+    int arrived; /* `in` holds what was not merged yet */
+};
+
+enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
+
+/* What a rank that leaves tells; words of the message, by peer. */
+struct mp_farewell {
+    uint64_t how;         /* enum mp_leaving; LEAVING: a GONE follows */
+    uint64_t begun, done; /* operations */
+    uint64_t because;     /* the rank that left first; of the plane */
+};
+enum { MP_FAREWELL_WORDS = 4 };
+
+enum mp_stage { MP_IDLE, MP_AGREE, MP_HELD, MP_DATA };
+
+struct mp_wait {
+    uint64_t since_ns; /* 0: the clock was not read yet */
+    long sleep_ns;
+    int armed;
+    uint32_t armed_word;
+    int spins;
+};
+
+/* Where the data of the operation in progress stands. */
+struct mp_run {
+    int step;
+    int flying; /* req is a collective */
+    MPI_Request req;
+    const char *call; /* what is in flight */
+    size_t at, block; /* elements done; those in flight */
+    size_t piece, rounds;
+    const unsigned char *send;
+    int deliver, windowed;
+};
+
+struct mp_plane {
+    struct hvd__plane plane;
+    MPI_Comm comm;
+    int n, me;
+    int *ranks;         /* [n]: of the world */
+    uint64_t seq, done; /* operations begun, and over */
+    uint64_t solo_seq;  /* the one in progress, if it said MP_SOLO; or 0 */
+    struct hvd__op *op; /* in progress */
+    enum mp_stage stage;
+    uint64_t head[MP_WORDS];
+    int nrounds, round, sent;
+    struct mp_round *rounds;
+    int solo; /* this operation's collectives block */
+    struct mp_run run;
+    struct mp_wait wait;
+    _Atomic uint32_t wake; /* a futex */
+    /* Farewells: */
+    struct mp_farewell *gone; /* [n] */
+    struct mp_farewell gone_in, gone_out[2];
+    MPI_Request gone_req, *gone_reqs; /* [2 * n] */
+    int first_gone;                   /* rank, -1: nobody left */
+    enum mp_leaving left;             /* what was told */
+    int freed;
+    struct mp_plane *next;  /* of all */
+    struct hb_error broken; /* lasts */
+    void *scratch;          /* [MP_SCRATCH_BYTES] */
+    uint64_t *words;        /* [2 * n + 4] */
+    int *ints;              /* [4 * n] */
+    size_t *offset;         /* [n + 1] */
+};
+
+struct mp_world {
+    pthread_mutex_t lock; /* held in every MPI call, and for what follows */
+    int up, ours, failed;
+    int crowded;   /* more ranks than cores here */
+    int may_block; /* MPI waits well enough */
+    int keyval;    /* of what MPI_Finalize deletes first */
+    MPI_Comm comm, local;
+    struct hvd__mpi_world view;
+    int planes;           /* there are, or are being made */
+    struct mp_plane *all; /* the one of the whole world */
+    int64_t chunk_elems;  /* most of one MPI call */
+    char library[256];
+};
+
+extern struct mp_world mp_world;
+
+static inline void mp_lock(void)
+{
+    pthread_mutex_lock(&mp_world.lock);
+}
+
+static inline void mp_unlock(void)
+{
+    pthread_mutex_unlock(&mp_world.lock);
+}
+
+/* ---- error.c: with the text of an MPI error.  peer: a rank of the world,
+ * -1: none in particular. */
+int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call);
+/* The same for what can only be this process's: HVD_ESYSTEM. */
+int mp_error_own(struct hb_error *err, int mpi_rc, const char *call);
+void mp_name_rank(struct hb_error *err, int rank);
+
+/* ---- header.c ---- */
+int mp_header_init(struct mp_plane *p);
+int mp_header_open(struct mp_plane *p, struct hb_error *err);
+void mp_header_close(struct mp_plane *p);
+int mp_header_send(struct mp_plane *p, const struct hvd__op *op);
+/* 1: all have begun it, and head is of all; 0; or negative. */
+int mp_header_agree(struct mp_plane *p, struct hvd__op *op);
+/* 1: a peer has begun the next operation; 0; or negative. */
+int mp_header_arrived(struct mp_plane *p, struct hb_error *err);
+/* The least value of n ranks of the world, among them; blocks, but not with
+ * the lock, which it takes. */
+int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
+             struct hb_error *err);
+
+/* ---- wait.c ---- */
+void mp_wait_init(struct mp_plane *p);
+void mp_wait_reset(struct mp_plane *p);
+void mp_pause(struct hvd__plane *plane);
+void mp_interrupt(struct hvd__plane *plane);
+
+/* ---- leave.c ---- */
+int mp_leave_init(struct mp_plane *p);
+int mp_leave_open(struct mp_plane *p, struct hb_error *err);
+void mp_leave_close(struct mp_plane *p);
+/* Takes in the farewells that have arrived: 0 or negative. */
+int mp_farewells(struct mp_plane *p, struct hb_error *err);
+/* Whether the operation in progress, or the next one, can still be agreed on:
+ * 1, 0: a peer is about to say, or negative: it cannot. */
+int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err);
+void mp_tell(struct mp_plane *p, enum mp_leaving how);
+void mp_abandon(struct hvd__plane *plane);
+void mp_leave(struct hvd__plane *plane);
+void mp_leave_now(struct mp_plane *p); /* the caller holds the lock */
+/* Not 0: another thread has it, in the midst of a call that blocks. */
+int mp_lock_at_exit(void);
+
+/* ---- plane.c ---- */
+/* Disconnects planes that were freed, or also those that have left, if all of
+ * their peers are gone, or in any case.  How many are left; the caller holds
+ * the lock. */
+enum mp_reap { MP_REAP_FREED, MP_REAP_LEFT, MP_REAP_ALL };
+int mp_reap(enum mp_reap how);
+/* Leaves what was not freed, for good: MPI ends; the caller holds the lock. */
+void mp_leave_all(void);
+struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *config,
+                                struct hb_error *err);
+/* As progress; the caller holds the lock. */
+int mp_advance(struct mp_plane *p, struct hvd__op *op);
+
+/* ---- call.c: one MPI collective; counts of at most mp_most ----
+ * 0 or negative; then mp_landed until it is 1. */
+int mp_landed(struct mp_plane *p, struct hvd__op *op);
+size_t mp_most(void);
+int mp_allreduce(struct mp_plane *p, struct hb_error *err, void *buf,
+                 const void *send, size_t count, MPI_Datatype type, MPI_Op op);
+int mp_reduce_scatter(struct mp_plane *p, const struct hvd__op *op,
+                      const void *send, void *recv, const int *counts);
+int mp_bcast(struct mp_plane *p, const struct hvd__op *op, void *buf,
+             size_t count);
+/* In place; counts NULL: `count` of each. */
+int mp_allgather(struct mp_plane *p, struct hb_error *err, void *buf,
+                 size_t count, MPI_Datatype type);
+int mp_allgatherv(struct mp_plane *p, const struct hvd__op *op, void *buf,
+                  const int *counts, const int *displs);
+int mp_alltoall(struct mp_plane *p, struct hb_error *err, const uint64_t *send,
+                uint64_t *recv);
+struct mp_splits {
+    const void *send;
+    void *recv;
+    const int *sendcounts, *sdispls, *recvcounts, *rdispls;
+};
+int mp_alltoallv(struct mp_plane *p, const struct hvd__op *op,
+                 const struct mp_splits *s);
+
+/* ---- types.c ---- */
+/* Elements that are moved, not reduced. */
+MPI_Datatype mp_plain_type(size_t elem_bytes);
+MPI_Datatype mp_type(enum hvd_dtype dtype);
+/* The operation of dtype and op: MPI's own where that gives what
+ * runtime/plane/reduce.h says. */
+MPI_Op mp_op(enum hvd_dtype dtype, enum hvd_op op);
+int mp_types_open(struct hb_error *err);
+void mp_types_close(void);
+
+/* ---- reduce.c, gather.c, alltoall.c: as progress, after the headers ---- */
+int mp_allreduce_advance(struct mp_plane *p, struct hvd__op *op);
+int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op);
+int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op);
+int mp_gather_advance(struct mp_plane *p, struct hvd__op *op);
+int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op);
+/* Their result, as on shared memory: 1, or recvbuf had no room. */
+int mp_gathered(const struct hvd__op *op, int deliver, size_t arrived);
+
+#endif

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plane: its life, and an operation's; see mpi_impl.h. */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* ---- Operations ---------------------------------------------------------- */
+
+static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
+{
+    (void)plane;
+    return op->kind != HVD__LANE_SCATTER;
+}
+
+static int barrier_advance(struct mp_plane *p, struct hvd__op *op)
+{
+    (void)p;
+    op->algorithm = "mpi.header";
+    return 1;
+}
+
+static int (*const collectives[])(struct mp_plane *, struct hvd__op *) = {
+    [HVD__ALLREDUCE] = mp_allreduce_advance,
+    [HVD__BROADCAST] = mp_broadcast_advance,
+    [HVD__ALLGATHER] = mp_gather_advance,
+    [HVD__BARRIER] = barrier_advance,
+    [HVD__ALLTOALL] = mp_alltoall_advance,
+    [HVD__REDUCESCATTER] = mp_scatter_advance,
+    [HVD__JOIN] = barrier_advance,
+};
+
+static int is_broken(const struct mp_plane *p, struct hb_error *err)
+{
+    if (p->broken.status)
+        *err = p->broken;
+    return p->broken.status;
+}
+
+static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
+{
+    p->op = NULL;
+    p->stage = MP_IDLE;
+    p->solo_seq = 0;
+    mp_wait_reset(p);
+    /* After a mismatch, or when recvbuf had no room, all are in step. */
+    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL &&
+        !p->broken.status)
+        p->broken = *op->err;
+}
+
+static int start(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+    int rc;
+
+    mp_lock();
+    rc = is_broken(p, op->err);
+    if (rc == 0) {
+        p->seq++;
+        p->op = op;
+        p->stage = MP_AGREE;
+        p->solo_seq =
+            mp_world.may_block && mp_world.planes == 1 && p == mp_world.all
+                ? p->seq
+                : 0;
+        mp_wait_reset(p);
+        rc = mp_header_send(p, op);
+        if (rc < 0)
+            end(p, op, rc);
+    }
+    mp_unlock();
+    return rc;
+}
+
+/* All ranks know the same, and so conclude the same. */
+static int disagree(const struct mp_plane *p, struct hvd__op *op)
+{
+    if (!(p->head[MP_FLAGS] & MP_SAME_FIRST))
+        return hb_error_set(op->err, HVD_EMISMATCH,
+                            "ranks have begun different operations");
+    op->agreed_entries = (uint32_t)p->head[MP_LEAST];
+    return HVD__CUT;
+}
+
+/* 1 when the data may go. */
+static int agree(struct mp_plane *p, struct hvd__op *op)
+{
+    int rc = p->stage == MP_HELD ? 1 : mp_header_agree(p, op), prospect;
+
+    if (rc < 0)
+        return rc;
+    if (rc == 1 && p->stage == MP_AGREE) {
+        p->stage = MP_HELD;
+        hvd__op_agreed(op);
+    }
+    if (rc == 1 && !(p->head[MP_FLAGS] & MP_SAME)) {
+        p->done = p->seq;
+        return disagree(p, op);
+    }
+    prospect = mp_farewells(p, op->err);
+    if (prospect == 0)
+        prospect = mp_prospect(p, p->seq, op->err);
+    if (prospect < 0)
+        return prospect;
+    return rc == 1 && (prospect == 1 || p->left != MP_STAYS);
+}
+
+int mp_advance(struct mp_plane *p, struct hvd__op *op)
+{
+    int rc;
+
+    if (p->stage != MP_DATA) {
+        rc = agree(p, op);
+        if (rc != 1)
+            return rc;
+        p->stage = MP_DATA;
+        p->done = p->seq;
+        if (p->left == MP_LEAVING) /* those who wait for it may go on */
+            mp_tell(p, MP_GONE);
+        p->solo = (p->head[MP_FLAGS] & MP_SOLO) != 0;
+        memset(&p->run, 0, sizeof(p->run));
+    }
+    return collectives[op->kind](p, op);
+}
+
+static int progress(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+    int rc;
+
+    mp_lock();
+    rc = is_broken(p, op->err);
+    if (rc == 0)
+        rc = mp_advance(p, op);
+    if (rc != 0)
+        end(p, op, rc);
+    mp_unlock();
+    return rc;
+}
+
+static int began(struct hvd__plane *plane, struct hb_error *err)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+    int rc;
+
+    mp_lock();
+    rc = is_broken(p, err);
+    if (rc == 0)
+        rc = mp_header_arrived(p, err);
+    if (rc == 0)
+        rc = mp_farewells(p, err);
+    if (rc == 0 && mp_prospect(p, p->seq + 1, err) < 0) {
+        /* In this order: what was sent before it left counts. */
+        rc = mp_header_arrived(p, NULL);
+        rc = rc ? rc : err->status;
+    }
+    mp_unlock();
+    return rc;
+}
+
+/* ---- Life -----------------------------------------------------------------
+ */
+
+/* All planes, also those that were freed.  A communicator is given back when
+ * all peers have said that they are gone: until then their messages may come,
+ * and MPI might take them for those of a later communicator. */
+static struct mp_plane *planes;
+
+static int all_gone(const struct mp_plane *p)
+{
+    for (int r = 0; r < p->n; r++)
+        if (r != p->me && p->gone[r].how != MP_GONE)
+            return 0;
+    return 1;
+}
+
+static void disconnect(struct mp_plane *p)
+{
+    mp_header_close(p);
+    mp_leave_close(p);
+    if (p->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&p->comm);
+}
+
+static void release(struct mp_plane *p)
+{
+    hb_free(p->ranks);
+    hb_free(p->rounds);
+    hb_free(p->gone);
+    hb_free(p->gone_reqs);
+    hb_free(p->scratch);
+    hb_free(p->words);
+    hb_free(p->ints);
+    hb_free(p->offset);
+    hb_free(p);
+}
+
+static int is_due(struct mp_plane *p, enum mp_reap how)
+{
+    if (!p->freed && (how == MP_REAP_FREED || p->left != MP_GONE))
+        return 0;
+    return how == MP_REAP_ALL || (mp_farewells(p, NULL) == 0 && all_gone(p));
+}
+
+void mp_leave_all(void)
+{
+    for (struct mp_plane *p = planes; p; p = p->next) {
+        if (p->freed)
+            continue;
+        mp_leave_now(p);
+        hb_error_clear(&p->broken);
+        hb_error_set(&p->broken, HVD_ESHUTDOWN,
+                     "MPI was finalised before hvd_shutdown");
+    }
+}
+
+/* One that was not freed keeps its memory: a thread may look at it. */
+int mp_reap(enum mp_reap how)
+{
+    struct mp_plane **at = &planes;
+    int left = 0;
+
+    while (*at && !mp_world.failed) {
+        struct mp_plane *p = *at;
+
+        if (!is_due(p, how)) {
+            left += p->freed || p->left == MP_GONE;
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        disconnect(p);
+        if (p->freed)
+            release(p);
+    }
+    return left;
+}
+
+static void plane_free(struct hvd__plane *plane)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+
+    mp_lock();
+    if (p->left != MP_GONE)
+        mp_tell(p, MP_GONE);
+    mp_world.planes--;
+    if (mp_world.all == p)
+        mp_world.all = NULL;
+    p->freed = 1;
+    if (p->comm == MPI_COMM_NULL) /* no longer among them */
+        release(p);
+    mp_reap(MP_REAP_FREED);
+    mp_unlock();
+}
+
+static const struct hvd__plane_ops ops = {
+    .name = "mpi",
+    .supports = supports,
+    .start = start,
+    .progress = progress,
+    .pause = mp_pause,
+    .began = began,
+    .interrupt = mp_interrupt,
+    .abandon = mp_abandon,
+    .leave = mp_leave,
+    .free = plane_free,
+};
+
+static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
+{
+    struct mp_plane *p = hb_calloc(1, sizeof(*p));
+    size_t n = (size_t)c->n;
+
+    if (!p)
+        return NULL;
+    p->plane.ops = &ops;
+    p->comm = MPI_COMM_NULL;
+    p->n = c->n;
+    p->me = c->me;
+    p->ranks = hb_calloc(n, sizeof(*p->ranks));
+    p->scratch = hb_malloc(MP_SCRATCH_BYTES);
+    p->words = hb_calloc(2 * n + 4, sizeof(*p->words));
+    p->ints = hb_calloc(4 * n, sizeof(*p->ints));
+    p->offset = hb_calloc(n + 1, sizeof(*p->offset));
+    if (!p->ranks || !p->scratch || !p->words || !p->ints || !p->offset ||
+        mp_header_init(p) < 0 || mp_leave_init(p) < 0) {
+        release(p);
+        return NULL;
+    }
+    memcpy(p->ranks, c->ranks, n * sizeof(*p->ranks));
+    return p;
+}
+
+/* Blocking and nonblocking collectives must not wait for each other's locks:
+ * from when this plane is counted, this rank begins no operation that blocks;
+ * one that it began before has either ended, or some member counts already and
+ * has not begun it, so that it will not block either.  A member without memory
+ * says 0, and all fail. */
+static int settle(const struct hvd__mpi_plane_config *c, int has_memory,
+                  struct hb_error *err)
+{
+    uint64_t least;
+    int rc, busy = 1;
+
+    mp_lock();
+    mp_world.planes++;
+    least = has_memory ? 1 + (mp_world.all ? mp_world.all->seq : 0) : 0;
+    mp_unlock();
+    rc = mp_least(c, &least, err);
+    if (rc == 0 && least == 0)
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
+    while (rc == 0 && busy) {
+        mp_lock();
+        busy = mp_world.all && mp_world.all->solo_seq &&
+               mp_world.all->solo_seq < least;
+        mp_unlock();
+        if (busy)
+            sched_yield();
+    }
+    return rc;
+}
+
+static int connect_members(struct mp_plane *p,
+                           const struct hvd__mpi_plane_config *c,
+                           struct hb_error *err)
+{
+    MPI_Group all, some;
+    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc;
+
+    rc = MPI_Comm_group(mp_world.comm, &all);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Group_incl(all, c->n, c->ranks, &some);
+        if (rc == MPI_SUCCESS) {
+            rc = MPI_Comm_create_group(mp_world.comm, some, tag, &p->comm);
+            MPI_Group_free(&some);
+        }
+        MPI_Group_free(&all);
+    }
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_set_errhandler(p->comm, MPI_ERRORS_RETURN);
+    if (rc != MPI_SUCCESS)
+        return mp_error(err, -1, rc, "MPI_Comm_create_group");
+    return 0;
+}
+
+struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
+                                struct hb_error *err)
+{
+    struct mp_plane *p;
+    int rc;
+
+    if (c->n == 1)
+        return hvd__self_plane();
+    p = allocate(c);
+    rc = settle(c, p != NULL, err);
+    mp_lock();
+    mp_reap(MP_REAP_FREED);
+    if (rc == 0)
+        rc = connect_members(p, c, err);
+    if (rc == 0)
+        rc = mp_header_open(p, err);
+    if (rc == 0)
+        rc = mp_leave_open(p, err);
+    if (rc == 0) {
+        mp_wait_init(p);
+        mp_wait_reset(p);
+        if (c->n == mp_world.view.size && !mp_world.all)
+            mp_world.all = p;
+        p->next = planes;
+        planes = p;
+    } else {
+        mp_world.planes--;
+        if (p)
+            disconnect(p);
+    }
+    mp_unlock();
+    if (rc == 0)
+        return &p->plane;
+    if (p)
+        release(p);
+    return NULL;
+}

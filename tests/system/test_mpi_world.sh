@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Programs on libhvd that an MPI's own launcher starts, without hvdrun: the
+# same binaries as everywhere, on shared memory and over MPI.
+
+# each_mpi CMD...: once with each MPI there is, in $mpi.
+each_mpi() {
+    local found='' name
+    for name in openmpi mpich; do
+        mpi=$name
+        [ -e "$BUILD/tests/$mpi/libhvd-mpi.so" ] || continue
+        command -v "mpiexec.$mpi" >/dev/null || continue
+        found=1
+        export HVD_PLUGIN_DIR=$BUILD/tests/$mpi
+        "$@"
+    done
+    [ -n "$found" ] || skip "no MPI is installed"
+}
+
+# launcher NP: its command into the array of that name.  MPI's own libraries
+# do not free all they have.
+launcher() {
+    launcher=(timeout 120 "${unchecked_leaks[@]}")
+    case $mpi in
+    openmpi)
+        launcher+=(mpiexec.openmpi --oversubscribe --bind-to none -np "$1")
+        [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
+        ;;
+    mpich) launcher+=(mpiexec.mpich -n "$1") ;;
+    esac
+}
+
+# under NP EXIT CMD...
+under() {
+    local np=$1 want=$2
+    shift 2
+    launcher "$np"
+    expect_exit "$want" "${launcher[@]}" "$@"
+}
+
+# Ends with some exit code but 0: which one is the launcher's to say.
+fails() {
+    local got=0
+    launcher "$1"
+    shift
+    "${launcher[@]}" "$@" >out 2>err </dev/null || got=$?
+    if [ "$got" -eq 0 ] || [ "$got" -eq 124 ]; then
+        fail "exit $got: $*"
+    fi
+}
+
+ranks_find_each_other() {
+    under 3 0 "$PROG/coll" topo
+    sort out | diff - <(printf 'rank %d/3 local %d/3 cross 0/1\n' 0 0 1 1 2 2)
+    under 1 0 "$PROG/coll" topo
+    [ "$(cat out)" = 'rank 0/1 local 0/1 cross 0/1' ]
+    under 3 0 "$PROG/coll" again 3
+    under 2 0 env HVD_SIZE=1 "$PROG/coll" topo
+    sort -u out | diff - <(echo 'rank 0/1 local 0/1 cross 0/1')
+}
+
+test_mpi_world_topology() {
+    each_mpi ranks_find_each_other
+}
+
+# As test_properties.sh, on either plane.
+properties_hold() {
+    local np
+    for np in 2 3 4; do
+        under $np 0 "$PROG/prop" $((100 * np)) 2 12
+        under $np 0 env HVD_CPU_PLANE=mpi "$PROG/prop" $((100 * np)) 2 12
+    done
+    [ "$(grep -c '^[1-9][0-9]* operations$' out)" -gt 0 ]
+}
+
+test_mpi_world_properties() {
+    each_mpi properties_hold
+}
+
+planes_are_chosen() {
+    local plane
+    for plane in shm:auto shm:native mpi:mpi; do
+        under 2 0 env HVD_CPU_PLANE=${plane#*:} \
+            "$HVD_BENCH" allreduce --sizes 8,100K --iters 5 --plane ${plane%:*}
+    done
+    under 2 0 env HOROVOD_CPU_OPERATIONS=mpi \
+        "$HVD_BENCH" allreduce --sizes 8 --iters 5 --plane mpi
+    fails 2 env HVD_CPU_PLANE=nccl "$PROG/coll" topo
+    grep -q 'HVD_CPU_PLANE: "nccl" is not one of auto, native, mpi' err
+    fails 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+        [ $rank = 0 ] || export HVD_CPU_PLANE=mpi
+        exec "$PROG/coll" topo'
+    grep -q 'HVD_CPU_PLANE is auto on rank 0 and mpi on rank 1' err
+    fails 2 env HVD_FORCE_TCP=1 "$PROG/coll" topo
+    grep -q 'HVD_FORCE_TCP needs' err
+}
+
+test_mpi_world_planes() {
+    each_mpi planes_are_chosen
+}
+
+slow_peers_are_waited_for() {
+    HVD_CPU_PLANE=mpi under 3 0 "$BUILD/tests/$mpi/mpi_user" stopped
+}
+
+test_mpi_world_slow_peers() {
+    each_mpi slow_peers_are_waited_for
+}
+
+# Whatever is wrong on one rank, none waits for ever, and MPI ends in order.
+failures_to_join_are_told() {
+    local name
+    for name in CPU_PLANE ALLOC_BYTES MPI_CHUNK FORCE_TCP; do
+        under 3 0 "$BUILD/tests/$mpi/mpi_user" refused "HVD_$name"
+    done
+}
+
+test_mpi_world_failures_to_join() {
+    each_mpi failures_to_join_are_told
+}
+
+users_mpi_is_respected() {
+    local user=$BUILD/tests/$mpi/mpi_user plane
+    for plane in auto mpi; do
+        export HVD_CPU_PLANE=$plane
+        under 2 0 "$user" level serialized
+        under 3 0 "$user" level multiple
+        under 2 0 "$user" level single
+        under 2 0 "$user" finalized
+        under 3 0 "$user" early
+        under 2 0 "$user" comm
+        under 5 0 "$user" comm
+        under 3 0 "$user" beside 9
+    done
+    unset HVD_CPU_PLANE
+}
+
+test_mpi_world_beside_the_users() {
+    each_mpi users_mpi_is_respected
+}
+
+# The launcher ends the others at once; in order, they are told.
+failures_end_the_job() {
+    local plane how kind
+    for plane in native mpi; do
+        export HVD_CPU_PLANE=$plane
+        for how in kill 5; do
+            fails 3 "$PROG/coll" lose allreduce $how 1 20 "$PWD/$how.$plane"
+        done
+        for kind in small allreduce; do
+            under 3 0 "$PROG/coll" lose $kind shutdown 1 20 "$PWD/$kind.$plane"
+            [ "$(grep -c 'rank 1 on host .* has shut down' out)" -eq 2 ]
+        done
+    done
+    unset HVD_CPU_PLANE
+}
+
+test_mpi_world_failures() {
+    each_mpi failures_end_the_job
+}
+
+# The digits that ranks train to do not depend on who started them.
+examples_give_the_same() {
+    expect_exit 0 "$HVDRUN" -np 2 --no-tag-output "$EXAMPLES/train_digits"
+    grep -v ' s$' out >hvdrun.out
+    under 2 0 "$EXAMPLES/train_digits"
+    grep -v ' s$' out | diff hvdrun.out -
+    grep -q 'accuracy 9' hvdrun.out
+}
+
+test_mpi_world_examples() {
+    each_mpi examples_give_the_same
+}
+
+test_mpi_world_without_a_plugin() {
+    mkdir empty
+    expect_exit 1 env OMPI_COMM_WORLD_SIZE=2 HVD_PLUGIN_DIR="$PWD/empty" \
+        "$PROG/coll" topo
+    grep -q "OMPI_COMM_WORLD_SIZE is 2): there is no $PWD/empty/libhvd-mpi.so" err
+    echo text >empty/libhvd-mpi.so
+    expect_exit 1 env OMPI_COMM_WORLD_SIZE=2 HVD_PLUGIN_DIR="$PWD/empty" \
+        "$PROG/coll" topo
+    grep -q 'libhvd-mpi.so: ' err
+    # a world of one needs none
+    expect_exit 0 env OMPI_COMM_WORLD_SIZE=1 HVD_PLUGIN_DIR="$PWD/empty" \
+        "$PROG/coll" topo
+    expect_exit 1 env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "$PROG/coll" topo
+    grep -q 'srun started 4 processes that do not know of each other' err
+    expect_exit 0 env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 HVD_SIZE=1 \
+        "$PROG/coll" topo
+}
+
+test_mpi_world_needs_a_launcher() {
+    expect_exit 1 "$HVDRUN" -np 2 env HVD_CPU_PLANE=mpi "$PROG/coll" topo
+    grep -q 'HVD_CPU_PLANE: mpi needs an MPI launcher' err
+}
