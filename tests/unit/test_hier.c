@@ -467,7 +467,7 @@ static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
     int late = w->size - 1;
     struct hb_error err;
     struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, 9, &err);
-    int rc = 0;
+    int rc = 0, waits = 0;
 
     /* The last rank begins when all others wait for it. */
     if (rank == late)
@@ -475,10 +475,18 @@ static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
             sched_yield();
     hvd__op_time(&op);
     must(p->ops->start(p, &op) == 0);
+    /* None of the others waits for one of the others. */
+    atomic_fetch_add(&w->flags[1], rank != late);
+    while (rank != late && atomic_load(&w->flags[1]) < late)
+        sched_yield();
     for (int turns = 0; rc == 0; turns++) {
+        /* The first of them listens to the other host: it is ready when the
+         * others have done what they can. */
+        int ready = rank > 0 || atomic_load(&w->flags[0]) == late - 1;
+
         rc = p->ops->progress(p, &op);
-        if (turns == 1)
-            atomic_fetch_add(&w->flags[0], 1);
+        if (turns > 0 && ready && !waits)
+            waits = atomic_fetch_add(&w->flags[0], 1) >= 0;
     }
     must(rc == 1);
     must(op.agreed_ns > HVD__OP_TIMED);
