@@ -154,12 +154,16 @@ START_TEST(large_writes_are_queued_and_flushed)
 {
     size_t len = 8 << 20;
     char *bytes = calloc(1, len);
+    siginfo_t agent;
 
     open_as("count");
     ck_assert_ptr_nonnull(bytes);
+    /* It must not read meanwhile. */
+    ck_assert_int_eq(waitid(P_ALL, 0, &agent, WSTOPPED | WNOWAIT), 0);
     ck_assert_int_eq(transport_write(seen.t, bytes, len), 0);
     ck_assert_uint_gt(transport_write_queued(seen.t), 0);
     ck_assert_int_eq(transport_write(seen.t, "x", 1), 0);
+    ck_assert_int_eq(kill(agent.si_pid, SIGCONT), 0);
     free(bytes);
     /* The agent answers when it has seen our end of file. */
     transport_close(seen.t);
@@ -325,6 +329,8 @@ static int play(const char *part)
                                                            : "ignored",
                        (int)limit.rlim_cur) < 0;
     }
+    if (strcmp(part, "count") == 0)
+        raise(SIGSTOP);
     while ((n = read(0, bytes, sizeof(bytes))) > 0) {
         total += (size_t)n;
         if (strcmp(part, "cat") == 0 && write(1, bytes, (size_t)n) != n)
