@@ -324,7 +324,7 @@ int hvd__call_allreduce(struct hvd__call *c, const struct hvd__buffers *b,
         set_buffers(op, b);
         return 0;
     }
-    c->part = (struct hvd__part){b->sendbuf, b->recvbuf, 0, b->count};
+    c->part = (struct hvd__part){b->sendbuf, b->recvbuf, 0, b->count, NULL};
     op->parts = &c->part;
     op->nparts = 1;
     return 0;
@@ -364,7 +364,7 @@ int hvd__call_group_allreduce(struct hvd__call *c, const struct hvd__group *g,
         if (check_reduction(&b, err) < 0)
             return in_member(err, i);
         c->parts[i] =
-            (struct hvd__part){b.sendbuf, b.recvbuf, op->count, b.count};
+            (struct hvd__part){b.sendbuf, b.recvbuf, op->count, b.count, NULL};
         if (__builtin_add_overflow(op->count, b.count, &op->count))
             return hb_error_set(err, HVD_EINVAL, "the group is too large");
     }

@@ -157,7 +157,8 @@ static int make_part(struct hvd__stand_in *s, struct hb_error *err)
     s->parts = hb_calloc(1, sizeof(*s->parts));
     if (!s->parts)
         return no_memory(err, sizeof(*s->parts));
-    s->parts[0] = (struct hvd__part){s->memory, s->memory, 0, s->op.count};
+    s->parts[0] =
+        (struct hvd__part){s->memory, s->memory, 0, s->op.count, NULL};
     s->op.parts = s->parts;
     s->op.nparts = 1;
     s->op.sendbuf = s->op.recvbuf = NULL;

@@ -160,7 +160,8 @@ static struct hvd__op *fuse(struct hvd__controller *c)
         struct hvd__part *part = &c->parts[nparts++];
 
         *part = hvd__op_direct(op)
-                    ? (struct hvd__part){op->sendbuf, op->recvbuf, 0, op->count}
+                    ? (struct hvd__part){op->sendbuf, op->recvbuf, 0, op->count,
+                                         op->ready}
                     : op->parts[0];
         part->first = first;
         first += part->count;

@@ -44,11 +44,13 @@ struct hvd__part {
     const void *sendbuf;
     void *recvbuf; /* may be sendbuf */
     size_t first, count;
+    void *ready; /* device memory: what it waits for, plugins/gpu.h; or NULL */
 };
 
 enum hvd__op_flag {
-    HVD__OP_LIVE = 1u << 0,  /* an average of the ranks that have not joined */
-    HVD__OP_GROUP = 1u << 1, /* of a group call */
+    HVD__OP_LIVE = 1u << 0,   /* an average of the ranks that have not joined */
+    HVD__OP_GROUP = 1u << 1,  /* of a group call */
+    HVD__OP_DEVICE = 1u << 2, /* in device memory */
 };
 
 struct hvd__op {
@@ -57,6 +59,8 @@ struct hvd__op {
     enum hvd_op op;       /* of reductions, else 0 */
     int root;             /* broadcast only, else 0 */
     int lanes;            /* lane scatter only: local ranks that get a part */
+    int ordered;          /* device memory: over when it was launched; ranks may
+                             differ */
     double prescale, postscale; /* as the caller gave them */
     const char *name;           /* "" when the caller gave none */
     uint64_t name_hash;
@@ -86,6 +90,10 @@ struct hvd__op {
     size_t *recvcounts; /* allgather, alltoall: by rank; may be NULL */
     hvd__reduce_fn *reduce; /* of dtype and op */
     struct hvd__reduce_args args;
+
+    /* In device memory: see plugins/gpu.h. */
+    void *ready;     /* direct operations; else the parts have theirs */
+    uint64_t launch; /* out: its number when it is ordered, else 0 */
 
     const char *algorithm; /* out: how it was done, for traces; constant */
     /* For traces and statistics.  In: HVD__OP_TIMED or 0; out, if asked for

@@ -77,8 +77,9 @@ static void set_parts(const struct trial *t, struct rank *r)
     size_t bytes = hvd_dtype_size(t->dtype), first = 0;
 
     for (int i = 0; i < t->tensors; i++) {
-        r->parts[i] = (struct hvd__part){
-            r->in + first * bytes, r->out + first * bytes, first, t->tensor[i]};
+        r->parts[i] =
+            (struct hvd__part){r->in + first * bytes, r->out + first * bytes,
+                               first, t->tensor[i], NULL};
         first += t->tensor[i];
     }
     r->op.parts = t->tensors ? r->parts : NULL;

@@ -92,7 +92,7 @@ static int reduce_parts(struct hvd__plane *p, int n, int rank, size_t each,
         bufs[k] = malloc(count * 4);
         must(bufs[k]);
         values_fill(HVD_FLOAT32, HVD_SUM, n, rank, bufs[k], count);
-        parts[k] = (struct hvd__part){bufs[k], bufs[k], first, count};
+        parts[k] = (struct hvd__part){bufs[k], bufs[k], first, count, NULL};
         first += count;
     }
     op.parts = parts;

@@ -30,8 +30,9 @@ static int do_parts(struct shm_member *k, enum hvd_dtype dtype, size_t count)
 
         if (c > count - first)
             c = count - first;
-        parts[at] = (struct hvd__part){send + first * op->elem_bytes,
-                                       recv + first * op->elem_bytes, first, c};
+        parts[at] =
+            (struct hvd__part){send + first * op->elem_bytes,
+                               recv + first * op->elem_bytes, first, c, NULL};
         first += c;
     }
     op->op = HVD_SUM;
