@@ -254,8 +254,9 @@ START_TEST(parts_travel_narrower)
 {
     float a[5] = {1, 2, 3, 4, 5}, b[4] = {0.1f, 70000, -6, 1e-9f};
     float out_a[5] = {0}, out_b[4] = {0};
-    const struct hvd__part parts[] = {
-        {a, out_a, 0, 5}, {NULL, NULL, 5, 0}, {b, out_b, 5, 4}};
+    const struct hvd__part parts[] = {{a, out_a, 0, 5, NULL},
+                                      {NULL, NULL, 5, 0, NULL},
+                                      {b, out_b, 5, 4, NULL}};
     struct hvd__op op = {.dtype = HVD_FLOAT16,
                          .part_dtype = HVD_FLOAT32,
                          .elem_bytes = 2,
@@ -287,7 +288,7 @@ END_TEST
 START_TEST(parts_as_they_are)
 {
     int32_t a[3] = {1, 2, 3}, b[2] = {4, 5}, wire[5] = {0};
-    const struct hvd__part parts[] = {{a, a, 0, 3}, {b, b, 3, 2}};
+    const struct hvd__part parts[] = {{a, a, 0, 3, NULL}, {b, b, 3, 2, NULL}};
     struct hvd__op op = {.dtype = HVD_INT32,
                          .part_dtype = HVD_INT32,
                          .elem_bytes = 4,

@@ -350,7 +350,7 @@ static int cut_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     for (int odd = 0; odd < w->size; odd++) {
         float buf[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-        struct hvd__part part = {buf, buf, 0, 9};
+        struct hvd__part part = {buf, buf, 0, 9, NULL};
         struct hb_error err;
         struct hvd__op op =
             hier_world_op(HVD__ALLREDUCE, HVD_FLOAT32, 100, &err);

@@ -126,9 +126,10 @@ static void test_parts(struct member *m, enum hvd_dtype wire, size_t count)
     size_t cut = count / 3;
     float *send = malloc(count * sizeof(float));
     float *recv = malloc(count * sizeof(float));
-    struct hvd__part parts[3] = {{send, recv, 0, cut},
-                                 {send + cut, recv + cut, cut, 0},
-                                 {send + cut, recv + cut, cut, count - cut}};
+    struct hvd__part parts[3] = {
+        {send, recv, 0, cut, NULL},
+        {send + cut, recv + cut, cut, 0, NULL},
+        {send + cut, recv + cut, cut, count - cut, NULL}};
     struct hvd__op *op = prepare(m, HVD__ALLREDUCE, wire, count);
 
     CHECK(send && recv);
