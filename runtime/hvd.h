@@ -65,6 +65,26 @@
  *
  * The same bits: the result of a reduction is bitwise the same on every
  * rank.
+ *
+ * Device memory: where the NCCL plug-in, NCCL and a CUDA driver are there,
+ * buffers may lie in the memory of a GPU, all of a call's on the same one, and
+ * on all ranks or on none (HVD_EMISMATCH).  Managed memory counts as device
+ * memory, pinned memory as host memory.  The collective comes after what the
+ * caller's stream (options.stream; NULL: CUDA's default stream) held when the
+ * call was made.
+ *   stream NULL      as with host memory: done means that the result is there
+ *   stream not NULL  the host does not wait for the GPU: the blocking form
+ *                    returns when all ranks have issued the operation and it
+ *                    was launched; what is put on the stream afterwards comes
+ *                    after it.  A failure from then on is the status of the
+ *                    next operation, and the stream goes on with undefined
+ *                    contents.  hvd_wait waits for the result in any case;
+ *                    hvd_wait_on_stream does not.
+ * A stream that is being captured into a CUDA graph, and HVD_ADASUM, are
+ * HVD_EUNSUPPORTED.  Statuses beside those of the calls: HVD_ESYSTEM (CUDA or
+ * NCCL failed, in their words), and HVD_ETIMEOUT after HVD_NCCL_TIMEOUT; both
+ * last.  Sums of floats are rounded as NCCL does it, which differs from host
+ * memory.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -91,7 +111,9 @@ enum hvd_dtype {
     HVD_FLOAT32 = 7,
     HVD_FLOAT64 = 8,
     HVD_BOOL = 9, /* one byte; 0 is false, anything else true */
-    HVD_BFLOAT16 = 10
+    HVD_BFLOAT16 = 10,
+    HVD_FLOAT8_E4M3 = 11, /* reduced in device memory only, and not scaled, */
+    HVD_FLOAT8_E5M2 = 12  /* by GPUs and NCCL that can */
 };
 
 /* Numbers as Horovod's. */
@@ -125,10 +147,11 @@ struct hvd_options {
     int priority;     /* of operations that are first seen together, those
                          with a higher one are carried out first; -2^31 ..
                          2^31-1 */
+    void *stream;     /* device memory: a cudaStream_t; see below */
 };
 
 /* clang-format off */
-#define HVD_OPTIONS_INIT { sizeof(struct hvd_options), 1.0, 1.0, 0, 0, 0, 0 }
+#define HVD_OPTIONS_INIT { sizeof(struct hvd_options), 1.0, 1.0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 enum hvd_wire {
@@ -510,6 +533,23 @@ HVD_API int hvd_join_async(int *last_rank, const struct hvd_options *opts,
  * Source: MPI_Wait (MPI 4.0, 3.7.3); Horovod's synchronize.
  */
 HVD_API int hvd_wait(hvd_request *req);
+
+/*
+ * Waits until an operation in device memory was launched, makes what is put
+ * on a stream from now on come after it, frees its request, and returns its
+ * status so far.
+ *
+ *   req     in; as in hvd_wait.  In host memory it is hvd_wait.
+ *   stream  in; a cudaStream_t of any context of the device, or NULL: CUDA's
+ *           default stream
+ *
+ * The host does not wait for the device; all ranks must have issued the
+ * operation.
+ * Statuses, order, threads: as hvd_wait; -HVD_ESYSTEM when CUDA refuses the
+ * stream.
+ * Source: Work.wait of PyTorch's ProcessGroupNCCL; cudaStreamWaitEvent.
+ */
+HVD_API int hvd_wait_on_stream(hvd_request *req, void *stream);
 
 /*
  * Tells whether an operation is done, without blocking; helps a little

@@ -5,6 +5,7 @@
 
 #include "lib/base/alloc.h"
 #include "runtime/core/context.h"
+#include "runtime/core/gpu.h"
 #include "runtime/core/message.h"
 
 #include <math.h>
@@ -100,6 +101,7 @@ int hvd__call_begin(struct hvd__call *c, enum hvd__kind kind, const char *name,
     c->more = NULL;
     c->parts = NULL;
     c->members = NULL;
+    c->needs_device = 0;
     hvd__op_init(op);
     hvd__request_init(&c->req);
     op->kind = kind;
@@ -121,8 +123,17 @@ int hvd__call_begin(struct hvd__call *c, enum hvd__kind kind, const char *name,
     return rc;
 }
 
+/* Buffers that may be in device memory, or have to be. */
+static int place(struct hvd__call *c, int rc)
+{
+    if (rc < 0 || (!hvd__gpu && !c->o.stream && !c->needs_device))
+        return rc;
+    return hvd__gpu_issue(c);
+}
+
 static void end(struct hvd__call *c)
 {
+    hvd__gpu_done(&c->req.op);
     hb_free(c->more);
     hb_free(c->parts);
     hb_free(c->members);
@@ -139,11 +150,15 @@ int hvd__call_run(struct hvd__call *c, int rc)
 {
     struct hvd_request *req = &c->req;
 
+    rc = place(c, rc);
     if (rc < 0) {
         rc = told(c);
     } else {
         req->signature = hvd__op_signature(&req->op);
         rc = hvd__engine_run(&c->set->engine, req);
+        if (rc == 0 && req->op.launch)
+            hvd__engine_wait_on_stream(&c->set->engine, req, c->o.stream);
+        rc = req->err.status;
         if (rc < 0)
             hvd__tell(&req->err);
     }
@@ -163,9 +178,11 @@ static int queue(struct hvd__call *c, hvd_request **out)
         return hvd__fail(HVD_ENOMEM, "no memory for a request");
     rc = hvd__engine_submit(&c->set->engine, req, err);
     if (rc < 0) {
+        req->op.ready = NULL; /* the call's */
         hvd__request_free(req);
         return hvd__tell(err);
     }
+    c->req.op.ready = NULL; /* the request's */
     *out = req;
     return 0;
 }
@@ -174,6 +191,7 @@ int hvd__call_submit(struct hvd__call *c, int rc, hvd_request **out)
 {
     if (rc == 0 && !out)
         rc = hb_error_set(&c->req.err, HVD_EINVAL, "req is NULL");
+    rc = place(c, rc);
     rc = rc < 0 ? told(c) : queue(c, out);
     end(c);
     return rc;
@@ -185,7 +203,9 @@ int hvd__call_submit_and_wait(struct hvd__call *c, int rc)
     hvd_request *req = NULL;
 
     rc = hvd__call_submit(c, rc, &req);
-    return rc < 0 ? rc : hvd_wait(req);
+    if (rc < 0)
+        return rc;
+    return c->o.stream ? hvd_wait_on_stream(req, c->o.stream) : hvd_wait(req);
 }
 
 /* ---- Buffers ----------------------------------------------------------- */
@@ -260,6 +280,11 @@ static int is_float(enum hvd_dtype dtype)
            dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
 }
 
+static int is_float8(enum hvd_dtype dtype)
+{
+    return dtype == HVD_FLOAT8_E4M3 || dtype == HVD_FLOAT8_E5M2;
+}
+
 /* What travels instead of the caller's dtype. */
 static void set_wire(struct hvd__call *c)
 {
@@ -295,6 +320,11 @@ int hvd__call_set_reduction(struct hvd__call *c, enum hvd_dtype dtype,
     op->reduce = hvd__reduce_get(op->dtype, rop);
     if (op->reduce)
         return 0;
+    if (is_float8(dtype) && rop != HVD_ADASUM && rop != HVD_BAND &&
+        rop != HVD_BOR) {
+        c->needs_device = 1;
+        return no_scales(&c->o, err);
+    }
     return hb_error_set(err, HVD_EINVAL, "%s of %s is not defined",
                         hvd_op_name(rop), hvd_dtype_name(dtype));
 }

@@ -30,6 +30,7 @@ struct hvd__call {
     size_t *more;               /* the same for more ranks; heap */
     struct hvd__part *parts;
     struct hvd__op *members; /* heap */
+    int needs_device;        /* no host can reduce that dtype */
 };
 
 /* What a caller passes; count is what this rank sends. */

@@ -12,6 +12,7 @@
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/core/connect.h"
+#include "runtime/core/gpu.h"
 #include "runtime/core/hosts.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/message.h"
@@ -222,7 +223,8 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
     if (rc < 0 || me < 0)
         return rc;
     host = this_host();
-    return hvd__connect(&host, s, ranks, n, me, err);
+    rc = hvd__connect(&host, s, ranks, n, me, err);
+    return rc < 0 ? rc : hvd__gpu_wrap(s, ranks, n, me, err);
 }
 
 /* ---- Up and down --------------------------------------------------- */
@@ -353,6 +355,7 @@ static void take_down(void)
 {
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
         hvd__set_free(&hvd__sets[i]);
+    hvd__gpu_close();
     hvd__stats_init(&hvd__removed_stats, NULL, 0);
     hvd__stall_close();
     hvd__tuner_close(&world.tuner);
@@ -417,6 +420,11 @@ static int open_world(struct hb_error *err)
     if (!ranks)
         return err->status;
     open_memory();
+    rc = hvd__gpu_wrap(world_set(), ranks, n, hvd__context.topology.rank, err);
+    if (rc < 0) {
+        hb_free(ranks);
+        return rc;
+    }
     rc = hvd__set_open(world_set(), ranks, n, hvd__context.topology.rank);
     hb_free(ranks);
     if (rc < 0)
@@ -452,6 +460,8 @@ static int bring_up(struct hb_error *err)
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
                              hvd__context.topology.local_rank, err);
+    if (rc == 0)
+        rc = hvd__gpu_open(&hvd__context.knobs.log, err);
     if (rc == 0)
         rc = open_tuner(err);
     if (rc == 0)

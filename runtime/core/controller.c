@@ -65,6 +65,9 @@ static void complete_run(struct hvd__controller *c, int rc)
             req->err = *err;
     }
     hvd__record_done(c, c->current, c->run, c->run_count);
+    if (c->current->launch)
+        hvd__engine_launched(c->engine, c->run, c->run_count,
+                             c->current->launch);
     hvd__engine_complete(c->engine, c->run, c->run_count, rc < 0 ? rc : 0);
     c->run_count = 0;
 }

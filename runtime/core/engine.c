@@ -4,6 +4,7 @@
  */
 #include "runtime/core/engine.h"
 
+#include "runtime/core/gpu.h"
 #include "runtime/core/record.h"
 
 #include <errno.h>
@@ -79,6 +80,7 @@ static int somebody_waits(struct hvd__engine *e)
  * soon as `done` is seen. */
 static void finish(struct hvd__engine *e, struct hvd_request *req, int rc)
 {
+    hvd__gpu_done(&req->op);
     if (rc < 0)
         hvd__stats_count(&e->controller.stats.errors, 1);
     if (rc < 0 && !req->err.status)
@@ -452,7 +454,8 @@ static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
     pthread_mutex_unlock(&e->lock);
 }
 
-void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
+/* Until the engine is done with it. */
+static void wait_for_engine(struct hvd__engine *e, struct hvd_request *req)
 {
     if (hvd__request_done(req))
         return;
@@ -470,13 +473,128 @@ void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
     pass_on(e);
 }
 
+/* ---- What was only launched ---------------------------------------- */
+
+void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, uint64_t launch)
+{
+    e->launched = launch;
+    for (size_t i = 0; i < n; i++) {
+        reqs[i]->op.launch = launch;
+        reqs[i]->opened = atomic_load(&e->opened);
+    }
+}
+
+/* A waiter: the plane stays as long as there are any.  0: it is about to go,
+ * or has gone. */
+static int hold_plane(struct hvd__engine *e, const struct hvd_request *req)
+{
+    atomic_fetch_add(&e->waiters, 1);
+    if (!atomic_load(&e->stopping) && atomic_load(&e->opened) == req->opened)
+        return 1;
+    atomic_fetch_sub(&e->waiters, 1);
+    return 0;
+}
+
+static void let_plane_go(struct hvd__engine *e)
+{
+    atomic_fetch_sub(&e->waiters, 1);
+    pass_on(e);
+}
+
+/* 1, and what became of it, when the plane has gone. */
+static int is_drained(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (atomic_load(&e->opened) == req->opened) {
+        if (!atomic_load(&e->drained))
+            return 0;
+        if (e->launch_err.status)
+            req->err = e->launch_err;
+    }
+    req->op.launch = 0;
+    return 1;
+}
+
+static void wait_until_drained(struct hvd__engine *e, struct hvd_request *req)
+{
+    while (!is_drained(e, req))
+        sched_yield();
+}
+
+static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (hold_plane(e, req)) {
+        hvd__gpu_wait(e, req);
+        let_plane_go(e);
+    } else {
+        wait_until_drained(e, req);
+    }
+}
+
+static int test_launch(struct hvd__engine *e, struct hvd_request *req)
+{
+    int rc;
+
+    if (!hold_plane(e, req))
+        return is_drained(e, req);
+    rc = hvd__gpu_test(e, req);
+    let_plane_go(e);
+    return rc != 0;
+}
+
+void hvd__engine_drain(struct hvd__engine *e)
+{
+    hb_error_clear(&e->launch_err);
+    if (e->launched)
+        hvd__gpu->wait(e->plane, e->launched, &e->launch_err);
+    e->launched = 0;
+    atomic_store(&e->drained, 1);
+}
+
+int hvd__engine_look(struct hvd__engine *e, struct hb_error *err)
+{
+    int rc = 0;
+
+    if (!try_drive(e, HVD__DRIVER_CALLER))
+        return 0; /* who drives will see it */
+    if (hvd__controller_free(&e->controller))
+        rc = e->plane->ops->began(e->plane, err);
+    step_back(e);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- Waiting ------------------------------------------------------- */
+
+void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
+{
+    wait_for_engine(e, req);
+    if (req->op.launch)
+        wait_for_launch(e, req);
+}
+
+void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
+                                void *stream)
+{
+    wait_for_engine(e, req);
+    if (!req->op.launch)
+        return;
+    if (hold_plane(e, req)) {
+        hvd__gpu_order(e, req, stream);
+        let_plane_go(e);
+    } else {
+        wait_until_drained(e, req);
+    }
+}
+
 int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
 {
     if (!hvd__request_done(req) && try_drive(e, HVD__DRIVER_CALLER)) {
         drive_queue(e, req, always);
         step_back(e);
     }
-    return hvd__request_done(req);
+    if (!hvd__request_done(req))
+        return 0;
+    return req->op.launch ? test_launch(e, req) : 1;
 }
 
 /* Behind others: through the queue. */
@@ -499,14 +617,14 @@ static int run_queued(struct hvd__engine *e, struct hvd_request *req)
     pthread_mutex_unlock(&e->lock);
     if (rc < 0)
         return rc;
-    hvd__engine_wait(e, req);
+    wait_for_engine(e, req);
     return req->err.status;
 }
 
 static int step_back_and_wait(struct hvd__engine *e, struct hvd_request *req)
 {
     step_back(e);
-    hvd__engine_wait(e, req);
+    wait_for_engine(e, req);
     return req->err.status;
 }
 
@@ -552,6 +670,8 @@ static int run_alone(struct hvd__engine *e, struct hvd_request *req)
     }
     if (rc == HVD__CUT || rc == -HVD_EMISMATCH)
         return run_denied(e, req, rc);
+    if (req->op.launch)
+        hvd__engine_launched(e, &req, 1, req->op.launch);
     finish(e, req, rc);
     if (hvd__stall_listed(&e->stall)) {
         pthread_mutex_lock(&e->lock);
@@ -598,6 +718,9 @@ int hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane,
     e->plane = e->controller.plane = plane;
     e->cpu = -1;
     hb_error_clear(&e->why);
+    atomic_fetch_add(&e->opened, 1);
+    atomic_store(&e->drained, 0);
+    e->launched = 0;
     atomic_store(&e->stopping, 0);
     return 0;
 }

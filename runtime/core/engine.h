@@ -40,6 +40,11 @@ struct hvd__engine {
     _Atomic unsigned waiters;  /* threads inside hvd__engine_wait */
     _Atomic unsigned sleepers; /* of those, the ones in `turn` */
     _Atomic int stopping;
+    /* Of device memory: what is done, for the engine, when it was launched. */
+    _Atomic uint64_t opened;    /* how often the engine was */
+    _Atomic int drained;        /* it is closed and nothing is under way */
+    uint64_t launched;          /* the last; the driver's */
+    struct hb_error launch_err; /* what became of it; before drained */
 
     pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t turn;  /* a request is done or the driver stepped back */
@@ -86,13 +91,28 @@ int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err);
 
+/* Until its result is there. */
 void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req);
 
 /* Goes on with the work without blocking; 1 when req is done. */
 int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req);
 
+/* Until it was launched at least; the stream's later work comes after it. */
+void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
+                                void *stream);
+
+/* Between close and the end of the plane: waits for what was launched. */
+void hvd__engine_drain(struct hvd__engine *e);
+
+/* Any thread, as long as there is the plane: negative with err set when the
+ * job is over, as far as can be seen between operations.  Never blocks. */
+int hvd__engine_look(struct hvd__engine *e, struct hb_error *err);
+
 /* ---- For the controller ------------------------------------------------ */
 
+/* What was carried out for n requests is only launched. */
+void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, uint64_t launch);
 /* Takes n requests off the queue and completes them with rc. */
 void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
                           size_t n, int rc);

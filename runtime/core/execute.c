@@ -47,6 +47,8 @@ static int member_over(struct hvd__execution *x, int rc)
     if (rc < 0 && !x->op->err->status)
         *x->op->err = x->err;
     x->op->algorithm = m->algorithm;
+    if (m->launch)
+        x->op->launch = m->launch;
     x->started = 0;
     x->at++;
     return rc == 1 || rc == -HVD_EINVAL;

@@ -91,7 +91,7 @@ static int make_buffers(struct hvd__stand_in *s, struct hvd__op *op, int n,
     if (op->kind == HVD__BROADCAST)
         return op->root < 0 || op->root >= n ? nonsense(err) : 0;
     op->reduce = hvd__reduce_get(op->dtype, op->op);
-    if (op->op != HVD_ADASUM && !op->reduce)
+    if (op->op != HVD_ADASUM && !op->reduce && !(op->flags & HVD__OP_DEVICE))
         return nonsense(err);
     hvd__neutral_fill(s->memory, op->count, op->dtype, op->op, op->args.pre);
     return 0;

@@ -140,6 +140,16 @@ int hvd__mpi_native(const int *ranks, int n)
     return mpi.shares[ranks[0]];
 }
 
+int hvd__mpi_host(int rank)
+{
+    return mpi.world.host_of[rank];
+}
+
+const char *hvd__mpi_host_name(int rank)
+{
+    return mpi.world.hosts[mpi.world.host_of[rank]];
+}
+
 /* ---- The ranks ----------------------------------------------------------- */
 
 /* All ranks see the same, and so conclude the same. */

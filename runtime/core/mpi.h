@@ -54,6 +54,10 @@ struct hvd__plane *hvd__mpi_plane(const struct hvd__mpi_plane_config *config,
  * the world]: how many, or negative with err set. */
 int hvd__mpi_comm_ranks(const void *comm, int *ranks, struct hb_error *err);
 
+/* A rank of the world: the number of its host, and its name. */
+int hvd__mpi_host(int rank);
+const char *hvd__mpi_host_name(int rank);
+
 /* For the shared-memory plane: negative when a process of this host is
  * gone. */
 int hvd__mpi_lost(void *arg, struct hb_error *err);

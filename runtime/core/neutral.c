@@ -150,6 +150,23 @@ static void int_element(void *elem, enum hvd_dtype dtype, enum hvd_op op,
     }
 }
 
+/* Never scaled. */
+static unsigned char float8_element(enum hvd_dtype dtype, enum hvd_op op)
+{
+    int is_e4m3 = dtype == HVD_FLOAT8_E4M3;
+
+    switch (op) {
+    case HVD_MIN:
+        return is_e4m3 ? 0x7e : 0x7c; /* 448, infinity */
+    case HVD_MAX:
+        return is_e4m3 ? 0xfe : 0xfc;
+    case HVD_PRODUCT:
+        return is_e4m3 ? 0x38 : 0x3c; /* 1 */
+    default:
+        return 0x80; /* -0 */
+    }
+}
+
 void hvd__neutral_fill(void *buf, size_t count, enum hvd_dtype dtype,
                        enum hvd_op op, double pre)
 {
@@ -159,6 +176,8 @@ void hvd__neutral_fill(void *buf, size_t count, enum hvd_dtype dtype,
 
     if (dtype == HVD_BOOL)
         elem[0] = op == HVD_PRODUCT || op == HVD_MIN || op == HVD_BAND;
+    else if (dtype == HVD_FLOAT8_E4M3 || dtype == HVD_FLOAT8_E5M2)
+        elem[0] = float8_element(dtype, op);
     else if (is_float(dtype))
         float_element(elem, dtype, op, pre);
     else

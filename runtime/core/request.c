@@ -83,15 +83,33 @@ static int forked_child(const char *call)
                      call);
 }
 
+/* call: its name.  0, or negative and told. */
+static int check(const struct hvd_request *req, const char *call)
+{
+    if (!req)
+        return hvd__fail(HVD_EINVAL, "%s: the request is NULL", call);
+    return hvd__forked() && !hvd__request_done(req) ? forked_child(call) : 0;
+}
+
 int hvd_wait(hvd_request *req)
 {
-    int rc;
+    int rc = check(req, "hvd_wait");
 
-    if (!req)
-        return hvd__fail(HVD_EINVAL, "hvd_wait: the request is NULL");
-    if (hvd__forked() && !hvd__request_done(req))
-        return forked_child("hvd_wait");
+    if (rc < 0)
+        return rc;
     hvd__engine_wait(req->engine, req);
+    rc = hvd__tell(&req->err);
+    hvd__request_free(req);
+    return rc;
+}
+
+int hvd_wait_on_stream(hvd_request *req, void *stream)
+{
+    int rc = check(req, "hvd_wait_on_stream");
+
+    if (rc < 0)
+        return rc;
+    hvd__engine_wait_on_stream(req->engine, req, stream);
     rc = hvd__tell(&req->err);
     hvd__request_free(req);
     return rc;
@@ -99,10 +117,12 @@ int hvd_wait(hvd_request *req)
 
 int hvd_test(hvd_request *req, int *done)
 {
-    if (!req || !done)
+    int rc;
+
+    if (!done)
         return hvd__fail(HVD_EINVAL, "hvd_test: a pointer is NULL");
-    if (hvd__forked() && !hvd__request_done(req))
-        return forked_child("hvd_test");
-    *done = hvd__engine_test(req->engine, req);
-    return 0;
+    rc = check(req, "hvd_test");
+    if (rc == 0)
+        *done = hvd__engine_test(req->engine, req);
+    return rc;
 }

@@ -32,6 +32,7 @@ struct hvd_request {
     uint64_t issued_ns; /* on hb_now_ns's clock; 0: nobody asked */
     uint64_t since_ns;  /* the same by trace/stall.h's coarse one */
     uint64_t stall_ns;  /* the same by trace/stall.h's clock */
+    uint64_t opened;    /* of a launched one: which opening of the engine */
     int priority;
     int *last_rank;          /* join: out; may be NULL */
     struct hvd__op *members; /* of a group that is no allreduce */

@@ -151,6 +151,7 @@ static int room_for_parts(struct hvd__controller *c, size_t n)
 static struct hvd__op *fuse(struct hvd__controller *c)
 {
     size_t nparts = 0, first = 0;
+    int ordered = 1;
 
     if (!room_for_parts(c, c->run_count))
         return NULL;
@@ -165,7 +166,10 @@ static struct hvd__op *fuse(struct hvd__controller *c)
                     : op->parts[0];
         part->first = first;
         first += part->count;
+        ordered &= op->ordered;
     }
+    c->carrier.ordered = ordered;
+    c->carrier.ready = NULL; /* the parts have theirs */
     c->carrier.sendbuf = NULL;
     c->carrier.recvbuf = NULL;
     c->carrier.parts = c->parts;

@@ -60,8 +60,10 @@ void hvd__set_stop(struct hvd__set *s, const struct hb_error *why)
 
 static void disconnect(struct hvd__set *s)
 {
-    if (s->plane)
+    if (s->plane) {
+        hvd__engine_drain(&s->engine);
         s->plane->ops->free(s->plane);
+    }
     s->plane = NULL;
     if (s->has_hosts)
         hvd__hosts_fini(&s->hosts);

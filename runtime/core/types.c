@@ -14,6 +14,8 @@ static const struct {
     [HVD_FLOAT16] = {"float16", 2},   [HVD_FLOAT32] = {"float32", 4},
     [HVD_FLOAT64] = {"float64", 8},   [HVD_BOOL] = {"bool", 1},
     [HVD_BFLOAT16] = {"bfloat16", 2},
+    [HVD_FLOAT8_E4M3] = {"float8_e4m3", 1},
+    [HVD_FLOAT8_E5M2] = {"float8_e5m2", 1},
 };
 
 static const char *const ops[] = {

@@ -141,6 +141,11 @@ static uint64_t root_of(const struct hvd__party *p)
     return (uint64_t)(place >= 0 && place < p->n ? p->ranks[place] : place);
 }
 
+static const char *memory_of(const struct hvd__descriptor *d)
+{
+    return d->flags & HVD__OP_DEVICE ? "device memory" : "host memory";
+}
+
 static int find_difference(const struct hvd__party *pa,
                            const struct hvd__party *pb, struct field *f)
 {
@@ -167,6 +172,8 @@ static int find_difference(const struct hvd__party *pa,
         field_u64(f, "members of the group", a->parts, b->parts);
     } else if (a->parts_hash != b->parts_hash) {
         field_text(f, "counts of the group's members", "others", "others");
+    } else if ((a->flags ^ b->flags) & HVD__OP_DEVICE) {
+        field_text(f, "buffers in", memory_of(a), memory_of(b));
     } else if (a->flags != b->flags) {
         field_u64(f, "live_average", a->flags & HVD__OP_LIVE,
                   b->flags & HVD__OP_LIVE);

@@ -351,13 +351,41 @@ static int reduce4(const void *send, void *recv, int dtype, int op,
                          opts);
 }
 
+/* On a host without device memory. */
+START_TEST(test_stream_without_device)
+{
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+    unsigned char a[4] = {1, 2, 3, 4}, b[4] = {0};
+    hvd_request *req = NULL;
+
+    setenv("HVD_NCCL", "0", 1);
+    ck_assert_int_eq(hvd_init(), 0);
+    opts.stream = a;
+    ck_assert_int_eq(hvd_allreduce(a, b, 4, HVD_UINT8, HVD_SUM, &opts),
+                     -HVD_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(), "stream is set"));
+    ck_assert_int_eq(hvd_barrier(&opts), -HVD_EUNSUPPORTED);
+    /* float8 moves; and there is nothing to wait for but the host. */
+    ck_assert_int_eq(
+        hvd_broadcast_async("w", a, b, 4, HVD_FLOAT8_E4M3, 0, NULL, &req), 0);
+    ck_assert_int_eq(hvd_wait_on_stream(req, NULL), 0);
+    ck_assert_mem_eq(a, b, 4);
+    refuses(hvd_wait_on_stream(NULL, NULL), "the request is NULL");
+    hvd_shutdown();
+    unsetenv("HVD_NCCL");
+}
+END_TEST
+
 START_TEST(test_allreduce_arguments)
 {
     float a[8] = {0}, b[8];
     unsigned char *odd = (unsigned char *)a + 1;
 
     ck_assert_int_eq(hvd_init(), 0);
-    refuses(reduce4(a, b, 11, HVD_SUM, NULL), "not an enum hvd_dtype");
+    refuses(reduce4(a, b, 13, HVD_SUM, NULL), "not an enum hvd_dtype");
+    refuses(reduce4(a, b, HVD_FLOAT8_E4M3, HVD_SUM, NULL),
+            "sum of float8_e4m3 is not defined in host memory");
+    refuses(reduce4(a, b, HVD_FLOAT8_E5M2, HVD_BAND, NULL), "not defined");
     refuses(reduce4(a, b, -1, HVD_SUM, NULL), "not an enum hvd_dtype");
     refuses(reduce4(a, b, HVD_FLOAT32, 8, NULL), "not defined");
     refuses(reduce4(a, b, HVD_FLOAT16, HVD_BAND, NULL),
@@ -458,6 +486,7 @@ static Suite *collectives_suite(void)
     tcase_add_test(t, test_large_mismatch);
     tcase_add_test(t, test_long_names);
     suite_add_tcase(s, t);
+    tcase_add_test(a, test_stream_without_device);
     tcase_add_test(a, test_allreduce_arguments);
     tcase_add_test(a, test_options);
     tcase_add_test(a, test_other_arguments);

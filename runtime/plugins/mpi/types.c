@@ -32,6 +32,8 @@ MPI_Datatype mp_type(enum hvd_dtype dtype)
     switch (dtype) {
     case HVD_UINT8:
     case HVD_BOOL:
+    case HVD_FLOAT8_E4M3: /* only moved */
+    case HVD_FLOAT8_E5M2:
         return MPI_UINT8_T;
     case HVD_INT8:
         return MPI_INT8_T;

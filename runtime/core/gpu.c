@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory; see gpu.h. */
+#include "runtime/core/gpu.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/env.h"
+#include "runtime/core/context.h"
+#include "runtime/core/mpi.h"
+#include "runtime/core/plugin.h"
+
+#include <unistd.h>
+
+const struct hvd__gpu *hvd__gpu;
+
+/* ---- The plug-in ------------------------------------------------------- */
+
+/* Cheap, and enough to spare other hosts the loading. */
+static int has_driver(void)
+{
+    static const char *const files[] = {"/proc/driver/nvidia/version",
+                                        "/dev/nvidiactl", "/dev/dxg" /* WSL */};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (access(files[i], F_OK) == 0)
+            return 1;
+    return hb_knob("CUDA_LIBRARY") != NULL;
+}
+
+static int open_plugin(int wanted, struct hb_error *err)
+{
+    const struct hvd__gpu *gpu;
+    int rc;
+
+    if (!wanted && !has_driver())
+        return hb_error_set(err, HVD_EUNSUPPORTED, "no CUDA driver");
+    gpu = hvd__plugin_gpu(err);
+    if (!gpu)
+        return err->status;
+    rc = gpu->open(err);
+    if (rc == 0)
+        hvd__gpu = gpu;
+    return rc;
+}
+
+int hvd__gpu_open(const struct hb_log *log, struct hb_error *err)
+{
+    int enabled = 1, wanted = hb_knob("NCCL") != NULL;
+    int rc = hb_knob_bool("NCCL", &enabled, err);
+
+    if (rc < 0 || !enabled)
+        return rc;
+    rc = open_plugin(wanted, err);
+    if (rc < 0)
+        hb_error_context(err, "NCCL plane unavailable");
+    if (rc == 0 || wanted || rc == -HVD_EINVAL)
+        return rc;
+    hb_log(log, HB_LOG_DEBUG, "%s", err->text);
+    hb_error_clear(err);
+    return 0;
+}
+
+void hvd__gpu_close(void)
+{
+    if (hvd__gpu)
+        hvd__gpu->close();
+    hvd__gpu = NULL;
+}
+
+/* ---- Planes ------------------------------------------------------------ */
+
+static const char *host_of(void *arg, int member)
+{
+    const struct hvd__set *s = arg;
+
+    if (s->has_hosts)
+        return hvd__hosts_name((void *)(uintptr_t)&s->hosts, (uint32_t)member);
+    return hvd__mpi_is_open() ? hvd__mpi_host_name(s->ranks[member]) : NULL;
+}
+
+static int host_index(const struct hvd__set *s, const int *ranks, int i)
+{
+    if (s->has_hosts)
+        return (int)s->hosts.map.host_of[i];
+    return hvd__mpi_is_open() ? hvd__mpi_host(ranks[i]) : 0;
+}
+
+static int look(void *arg, struct hb_error *err)
+{
+    struct hvd__set *s = arg;
+
+    return hvd__engine_look(&s->engine, err);
+}
+
+int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
+                  struct hb_error *err)
+{
+    struct hvd__gpu_plane_config config = {
+        .base = s->plane,
+        .ranks = ranks,
+        .n = n,
+        .me = me,
+        .set = s->id,
+        .host_of = host_of,
+        .host_arg = s,
+        .look = look,
+        .look_arg = s,
+    };
+    int *hosts;
+
+    if (!hvd__gpu)
+        return 0;
+    hosts = hb_calloc((size_t)n, sizeof(*hosts));
+    if (!hosts) {
+        s->plane->ops->free(s->plane);
+        s->plane = NULL;
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
+    }
+    for (int i = 0; i < n; i++)
+        hosts[i] = host_index(s, ranks, i);
+    config.host_index = hosts;
+    s->plane = hvd__gpu->plane(&config, err);
+    hb_free(hosts);
+    return s->plane ? 0 : err->status;
+}
+
+/* ---- Calls ------------------------------------------------------------- */
+
+/* What has been seen of a call's buffers. */
+struct seen {
+    unsigned places;    /* bits: 1 << enum hvd__place */
+    const void *device; /* one that lies there */
+};
+
+static void look_at(struct seen *s, const void *buf)
+{
+    enum hvd__place place;
+
+    if (!buf)
+        return;
+    place = hvd__gpu ? hvd__gpu->place(buf) : HVD__HOST;
+    s->places |= 1u << place;
+    if (place == HVD__DEVICE)
+        s->device = buf;
+}
+
+static void look_at_op(struct seen *s, const struct hvd__op *op, int me)
+{
+    if (op->kind != HVD__BROADCAST || op->root == me)
+        look_at(s, op->sendbuf);
+    look_at(s, op->recvbuf);
+    for (size_t i = 0; op->parts && i < op->nparts; i++) {
+        look_at(s, op->parts[i].sendbuf);
+        look_at(s, op->parts[i].recvbuf);
+    }
+}
+
+static int on_host(const struct hvd__call *c, struct hb_error *err)
+{
+    const struct hvd__op *op = &c->req.op;
+
+    if (c->o.stream && !hvd__gpu)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "hvd_options: stream is set, and this process "
+                            "cannot use device memory; hvdrun --check-build "
+                            "says why");
+    if (c->o.stream)
+        return hb_error_set(err, HVD_EINVAL,
+                            "hvd_options: stream is set, and the buffers are "
+                            "in host memory");
+    if (op->op != HVD_ADASUM && !op->reduce &&
+        (op->kind == HVD__ALLREDUCE || op->kind == HVD__REDUCESCATTER))
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s of %s is not defined in host memory",
+                            hvd_op_name(op->op), hvd_dtype_name(op->dtype));
+    return 0;
+}
+
+static int can_run(const struct hvd__op *op, struct hb_error *err)
+{
+    if (op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "adasum of device memory is not supported; copy "
+                            "it to host memory");
+    return 0;
+}
+
+/* One event for all of it: the first part, or member, waits for all. */
+static void hand_over(struct hvd__call *c, void *ready)
+{
+    struct hvd__op *op = &c->req.op;
+    int ordered = c->o.stream != NULL;
+
+    op->ready = ready;
+    op->ordered = ordered;
+    op->flags |= HVD__OP_DEVICE;
+    if (op->parts == &c->part)
+        c->part.ready = ready;
+    else if (op->parts)
+        c->parts[0].ready = ready;
+    for (size_t i = 0; i < c->req.member_count; i++) {
+        c->members[i].ordered = ordered;
+        c->members[i].flags |= HVD__OP_DEVICE;
+    }
+    if (c->req.member_count)
+        c->members[0].ready = ready;
+}
+
+int hvd__gpu_issue(struct hvd__call *c)
+{
+    struct hvd__op *op = &c->req.op;
+    struct hb_error *err = &c->req.err;
+    struct seen seen = {0};
+    void *ready = NULL;
+    int rc;
+
+    look_at_op(&seen, op, c->set->me);
+    for (size_t i = 0; i < c->req.member_count; i++)
+        look_at_op(&seen, &c->members[i], c->set->me);
+    if (seen.places == (1u << HVD__HOST | 1u << HVD__DEVICE))
+        return hb_error_set(err, HVD_EINVAL,
+                            "some of the buffers are in device memory and "
+                            "some in host memory");
+    /* Without any, as of a rank that has nothing to send or receive, the
+     * stream says it. */
+    if (!(seen.places & 1u << HVD__DEVICE) &&
+        (seen.places || !c->o.stream || !hvd__gpu || op->kind == HVD__BARRIER ||
+         op->kind == HVD__JOIN))
+        return on_host(c, err);
+    rc = can_run(op, err);
+    if (rc == 0)
+        rc = hvd__gpu->issue(c->o.stream, seen.device, &ready, err);
+    if (rc == 0)
+        hand_over(c, ready);
+    return rc;
+}
+
+/* ---- Waiting ----------------------------------------------------------- */
+
+int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req)
+{
+    return hvd__gpu->wait(e->plane, req->op.launch, &req->err);
+}
+
+int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req)
+{
+    return hvd__gpu->test(e->plane, req->op.launch, &req->err);
+}
+
+int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req, void *stream)
+{
+    return hvd__gpu->order(e->plane, req->op.launch, stream, &req->err);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory: whether this process can use it (the NCCL plug-in, see
+ * plugins/gpu.h), whether a call's buffers lie in it, and waiting for what
+ * was only launched when the engine was done with it.
+ *
+ * On a host without a CUDA driver a call costs one load more.
+ */
+#ifndef HVD_CORE_GPU_H
+#define HVD_CORE_GPU_H
+
+#include "runtime/core/call.h"
+#include "runtime/plugins/gpu.h"
+
+/* The plug-in while it is open, else NULL. */
+extern const struct hvd__gpu *hvd__gpu;
+
+/* HVD_NCCL: 0 never, 1 or else hvd_init fails, unset: where there is a CUDA
+ * driver.  0; or negative with err set.  Why there is none is logged, at
+ * debug. */
+int hvd__gpu_open(const struct hb_log *log, struct hb_error *err);
+void hvd__gpu_close(void); /* after the last plane; idempotent */
+
+/* Puts a plane for device memory on s->plane, if there is the plug-in: for n
+ * ranks of the world, this one is ranks[me].  0; or negative with err set, and
+ * then s->plane is NULL. */
+int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
+                  struct hb_error *err);
+
+/* A call with its buffers: finds out where these lie, refuses what cannot be,
+ * and writes down what the device has to wait for. */
+int hvd__gpu_issue(struct hvd__call *c);
+/* The operation is over, or never began. */
+static inline void hvd__gpu_done(struct hvd__op *op)
+{
+    if (op->ready)
+        hvd__gpu->done(op->ready);
+    op->ready = NULL;
+}
+
+/* Of an operation that the engine has finished with status 0, and whose
+ * launch is not 0.  Called while the plane is there. */
+int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req);
+int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req);
+/* The stream's later work comes after it. */
+int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req,
+                   void *stream);
+
+#endif
