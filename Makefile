@@ -73,7 +73,7 @@ HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
-		call.c collective.c connect.c context.c controller.c engine.c execute.c gpu.c hosts.c \
+		call.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
 		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \

@@ -145,6 +145,26 @@ static int told(struct hvd__call *c)
     return hvd__tell(&c->req.err);
 }
 
+/* No options but the defaults. */
+static int is_plain(const struct hvd_options *opts)
+{
+    return !opts || (opts->size == sizeof(*opts) &&
+                     memcmp(opts, &defaults, sizeof(defaults)) == 0);
+}
+
+int hvd__call_again(const struct hvd__given *given,
+                    const struct hvd_options *opts, int *rc)
+{
+    struct hvd_request req;
+
+    if (!is_plain(opts) || !hvd__alive() ||
+        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &req, rc))
+        return 0;
+    if (*rc < 0)
+        hvd__tell(&req.err);
+    return 1;
+}
+
 /* rc: what making it gave. */
 int hvd__call_run(struct hvd__call *c, int rc)
 {
@@ -154,6 +174,8 @@ int hvd__call_run(struct hvd__call *c, int rc)
     if (rc < 0) {
         rc = told(c);
     } else {
+        if (!is_plain(&c->o))
+            req->given = NULL;
         req->signature = hvd__op_signature(&req->op);
         rc = hvd__engine_run(&c->set->engine, req);
         if (rc == 0 && req->op.launch)

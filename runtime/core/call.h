@@ -18,8 +18,6 @@
 
 #include "runtime/core/set.h"
 
-enum { HVD__EVEN_MAX = 64 };
-
 /* Everything that a call makes; lives on its stack. */
 struct hvd__call {
     struct hvd_request req;
@@ -58,6 +56,11 @@ struct hvd__received {
 /* What all calls begin with. */
 int hvd__call_begin(struct hvd__call *c, enum hvd__kind kind, const char *name,
                     const struct hvd_options *opts);
+
+/* Carries out the world's last call once more if this one is the same, and
+ * nothing but that is to be done: 1, and its status in *rc. */
+int hvd__call_again(const struct hvd__given *given,
+                    const struct hvd_options *opts, int *rc);
 
 /* rc: what making it gave. */
 int hvd__call_run(struct hvd__call *c, int rc);

@@ -10,9 +10,19 @@ int hvd_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                   const struct hvd_options *opts)
 {
     const struct hvd__buffers b = {sendbuf, recvbuf, count, dtype};
+    const struct hvd__given given = {.kind = HVD__ALLREDUCE,
+                                     .dtype = (uint32_t)dtype,
+                                     .op = (uint32_t)op,
+                                     .count = count,
+                                     .sendbuf = sendbuf,
+                                     .recvbuf = recvbuf};
     struct hvd__call c;
-    int rc = hvd__call_begin(&c, HVD__ALLREDUCE, NULL, opts);
+    int rc;
 
+    if (hvd__call_again(&given, opts, &rc))
+        return rc;
+    rc = hvd__call_begin(&c, HVD__ALLREDUCE, NULL, opts);
+    c.req.given = &given;
     if (rc == 0)
         rc = hvd__call_allreduce(&c, &b, op);
     return hvd__call_run(&c, rc);
@@ -36,9 +46,19 @@ int hvd_broadcast(const void *sendbuf, void *recvbuf, size_t count,
                   const struct hvd_options *opts)
 {
     const struct hvd__buffers b = {sendbuf, recvbuf, count, dtype};
+    const struct hvd__given given = {.kind = HVD__BROADCAST,
+                                     .dtype = (uint32_t)dtype,
+                                     .root = root,
+                                     .count = count,
+                                     .sendbuf = sendbuf,
+                                     .recvbuf = recvbuf};
     struct hvd__call c;
-    int rc = hvd__call_begin(&c, HVD__BROADCAST, NULL, opts);
+    int rc;
 
+    if (hvd__call_again(&given, opts, &rc))
+        return rc;
+    rc = hvd__call_begin(&c, HVD__BROADCAST, NULL, opts);
+    c.req.given = &given;
     if (rc == 0)
         rc = hvd__call_broadcast(&c, &b, root);
     return hvd__call_run(&c, rc);
@@ -63,9 +83,20 @@ int hvd_allgather(const void *sendbuf, size_t sendcount, void *recvbuf,
 {
     const struct hvd__buffers b = {sendbuf, recvbuf, sendcount, dtype};
     const struct hvd__received r = {recvcap, recvcounts};
+    const struct hvd__given given = {.kind = HVD__ALLGATHER,
+                                     .dtype = (uint32_t)dtype,
+                                     .count = sendcount,
+                                     .recvcap = recvcap,
+                                     .sendbuf = sendbuf,
+                                     .recvbuf = recvbuf,
+                                     .recvcounts = recvcounts};
     struct hvd__call c;
-    int rc = hvd__call_begin(&c, HVD__ALLGATHER, NULL, opts);
+    int rc;
 
+    if (hvd__call_again(&given, opts, &rc))
+        return rc;
+    rc = hvd__call_begin(&c, HVD__ALLGATHER, NULL, opts);
+    c.req.given = &given;
     if (rc == 0)
         rc = hvd__call_set_dtype(&c.req.op, dtype, &c.req.err);
     if (rc == 0)
@@ -96,9 +127,20 @@ int hvd_alltoall(const void *sendbuf, const size_t *sendcounts, size_t count,
 {
     const struct hvd__buffers b = {sendbuf, recvbuf, count, dtype};
     const struct hvd__received r = {recvcap, recvcounts};
+    const struct hvd__given given = {.kind = HVD__ALLTOALL,
+                                     .dtype = (uint32_t)dtype,
+                                     .count = count,
+                                     .recvcap = recvcap,
+                                     .sendbuf = sendbuf,
+                                     .recvbuf = recvbuf,
+                                     .recvcounts = recvcounts};
     struct hvd__call c;
-    int rc = hvd__call_begin(&c, HVD__ALLTOALL, NULL, opts);
+    int rc;
 
+    if (!sendcounts && hvd__call_again(&given, opts, &rc))
+        return rc;
+    rc = hvd__call_begin(&c, HVD__ALLTOALL, NULL, opts);
+    c.req.given = sendcounts ? NULL : &given;
     if (rc == 0)
         rc = hvd__call_alltoall(&c, &b, sendcounts, &r);
     return hvd__call_run(&c, rc);
@@ -124,9 +166,20 @@ int hvd_reducescatter(const void *sendbuf, void *recvbuf, size_t rows,
                       const struct hvd_options *opts)
 {
     const struct hvd__buffers b = {sendbuf, recvbuf, rows, dtype};
+    const struct hvd__given given = {.kind = HVD__REDUCESCATTER,
+                                     .dtype = (uint32_t)dtype,
+                                     .op = (uint32_t)op,
+                                     .count = rows,
+                                     .row_elems = row_elems,
+                                     .sendbuf = sendbuf,
+                                     .recvbuf = recvbuf};
     struct hvd__call c;
-    int rc = hvd__call_begin(&c, HVD__REDUCESCATTER, NULL, opts);
+    int rc;
 
+    if (hvd__call_again(&given, opts, &rc))
+        return rc;
+    rc = hvd__call_begin(&c, HVD__REDUCESCATTER, NULL, opts);
+    c.req.given = &given;
     if (rc == 0)
         rc = hvd__call_set_reduction(&c, dtype, op);
     if (rc == 0)

@@ -2,7 +2,7 @@
 /*
  * The engine: see engine.h for who may do what.
  */
-#include "runtime/core/engine.h"
+#include "runtime/core/engine_impl.h"
 
 #include "runtime/core/gpu.h"
 #include "runtime/core/record.h"
@@ -23,14 +23,6 @@ enum {
     HOLD_THREAD_NS = 5 * 1000 * 1000,
 };
 
-static int try_drive(struct hvd__engine *e, enum hvd__driver who)
-{
-    int none = HVD__DRIVER_NONE;
-
-    return atomic_load(&e->driver) == HVD__DRIVER_NONE &&
-           atomic_compare_exchange_strong(&e->driver, &none, (int)who);
-}
-
 /* ---- Handing over -------------------------------------------------- */
 
 static void wake_thread_locked(struct hvd__engine *e)
@@ -43,7 +35,7 @@ static void wake_thread_locked(struct hvd__engine *e)
 
 /* Work is queued, and the last waiter or driver has gone: the engine
  * thread takes over. */
-static void pass_on(struct hvd__engine *e)
+void engine_pass_on(struct hvd__engine *e)
 {
     if (atomic_load(&e->queued) == 0 || atomic_load(&e->waiters) > 0 ||
         atomic_load(&e->driver) != HVD__DRIVER_NONE)
@@ -53,20 +45,13 @@ static void pass_on(struct hvd__engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void wake_waiters(struct hvd__engine *e)
+void engine_wake_waiters(struct hvd__engine *e)
 {
     if (atomic_load(&e->sleepers) == 0)
         return;
     pthread_mutex_lock(&e->lock);
     pthread_cond_broadcast(&e->turn);
     pthread_mutex_unlock(&e->lock);
-}
-
-static void step_back(struct hvd__engine *e)
-{
-    atomic_store(&e->driver, HVD__DRIVER_NONE);
-    wake_waiters(e);
-    pass_on(e);
 }
 
 static int somebody_waits(struct hvd__engine *e)
@@ -78,7 +63,7 @@ static int somebody_waits(struct hvd__engine *e)
 
 /* Sets the outcome; a request that somebody else holds may be freed as
  * soon as `done` is seen. */
-static void finish(struct hvd__engine *e, struct hvd_request *req, int rc)
+void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
 {
     hvd__gpu_done(&req->op);
     if (rc < 0)
@@ -121,7 +106,7 @@ void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
     pthread_mutex_lock(&e->lock);
     for (size_t i = 0; i < n; i++) {
         unlink_locked(e, reqs[i]);
-        finish(e, reqs[i], rc);
+        engine_finish(e, reqs[i], rc);
     }
     if (hvd__stall_listed(&e->stall))
         hvd__stall_settle(e);
@@ -139,7 +124,7 @@ void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err)
         unlink_locked(e, req);
         req->err = *err;
         hb_error_context(&req->err, "%s", hvd__kind_name(req->op.kind));
-        finish(e, req, err->status);
+        engine_finish(e, req, err->status);
     }
     if (hvd__stall_listed(&e->stall))
         hvd__stall_settle(e);
@@ -152,8 +137,8 @@ void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err)
 
 /* The plane is there for the driver and, until `stopping`, under the lock;
  * nobody else may look at it. */
-static int supported(const struct hvd__engine *e, const struct hvd__op *op,
-                     struct hb_error *err)
+int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
+                    struct hb_error *err)
 {
     const struct hvd__plane *plane = e->plane;
 
@@ -187,7 +172,7 @@ static void hold(struct hvd__engine *e, uint64_t issued)
 }
 
 /* alone: what is carried out without the queue, or NULL. */
-static void pause_driver(struct hvd__engine *e, const struct hvd_request *alone)
+void engine_pause(struct hvd__engine *e, const struct hvd_request *alone)
 {
     e->plane->ops->pause(e->plane);
     hvd__stall_paused(e, &e->stall, alone);
@@ -217,7 +202,7 @@ static void drive_queue(struct hvd__engine *e, const struct hvd_request *until,
         else if (step == HVD__STEP_HOLD)
             sched_yield();
         else if (step != HVD__STEP_DONE)
-            pause_driver(e, NULL);
+            engine_pause(e, NULL);
     }
 }
 
@@ -293,10 +278,10 @@ static void *engine_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&e->lock);
-        if (still_has_work(e) && try_drive(e, HVD__DRIVER_THREAD)) {
+        if (still_has_work(e) && engine_try_drive(e, HVD__DRIVER_THREAD)) {
             drive_queue(e, NULL, somebody_waits);
             atomic_store(&e->driver, HVD__DRIVER_NONE);
-            wake_waiters(e);
+            engine_wake_waiters(e);
         }
         pthread_mutex_lock(&e->lock);
     }
@@ -324,7 +309,7 @@ static int start_thread(struct hvd__engine *e, struct hb_error *err)
 
 /* ---- Callers ------------------------------------------------------- */
 
-static void append_locked(struct hvd__engine *e, struct hvd_request *req)
+void engine_append_locked(struct hvd__engine *e, struct hvd_request *req)
 {
     struct hvd__entry *entry = req->entry;
 
@@ -350,7 +335,7 @@ static void append_locked(struct hvd__engine *e, struct hvd_request *req)
 }
 
 /* After a request was queued: a driver that waits for something new. */
-static void tell_driver(struct hvd__engine *e)
+void engine_tell_driver(struct hvd__engine *e)
 {
     if (atomic_load(&e->controller.parked))
         e->plane->ops->interrupt(e->plane);
@@ -359,7 +344,7 @@ static void tell_driver(struct hvd__engine *e)
 }
 
 /* Of its name; a join has its own. */
-static int find_entry(struct hvd__engine *e, struct hvd_request *req,
+int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
                       struct hb_error *err)
 {
     struct hvd__plan *plan = &e->controller.plan;
@@ -389,7 +374,7 @@ static int find_entry(struct hvd__engine *e, struct hvd_request *req,
 }
 
 /* Under the lock. */
-static int stopped(const struct hvd__engine *e, const struct hvd_request *req,
+int engine_stopped(const struct hvd__engine *e, const struct hvd_request *req,
                    struct hb_error *err)
 {
     *err = e->why;
@@ -405,20 +390,20 @@ int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
     hvd__record_issued(&e->controller, req, 0);
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stopping))
-        rc = stopped(e, req, err);
+        rc = engine_stopped(e, req, err);
     else
-        rc = find_entry(e, req, err);
+        rc = engine_find_entry(e, req, err);
     if (rc == 0)
-        rc = supported(e, &req->op, err);
+        rc = engine_supports(e, &req->op, err);
     if (rc == 0)
         rc = start_thread(e, err);
     if (rc == 0) {
-        append_locked(e, req);
-        tell_driver(e);
+        engine_append_locked(e, req);
+        engine_tell_driver(e);
     }
     pthread_mutex_unlock(&e->lock);
     if (rc == 0)
-        pass_on(e);
+        engine_pass_on(e);
     hvd__stall_returned(call);
     return rc;
 }
@@ -455,253 +440,34 @@ static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
 }
 
 /* Until the engine is done with it. */
-static void wait_for_engine(struct hvd__engine *e, struct hvd_request *req)
+void engine_wait(struct hvd__engine *e, struct hvd_request *req)
 {
     if (hvd__request_done(req))
         return;
     atomic_fetch_add(&e->waiters, 1);
     while (!hvd__request_done(req)) {
-        if (!atomic_load(&e->stopping) && try_drive(e, HVD__DRIVER_CALLER)) {
+        if (!atomic_load(&e->stopping) &&
+            engine_try_drive(e, HVD__DRIVER_CALLER)) {
             drive_queue(e, req, NULL);
             drive_small(e);
-            step_back(e);
+            engine_step_back(e);
         } else {
             wait_for_turn(e, req);
         }
     }
     atomic_fetch_sub(&e->waiters, 1);
-    pass_on(e);
-}
-
-/* ---- What was only launched ---------------------------------------- */
-
-void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
-                          size_t n, uint64_t launch)
-{
-    e->launched = launch;
-    for (size_t i = 0; i < n; i++) {
-        reqs[i]->op.launch = launch;
-        reqs[i]->opened = atomic_load(&e->opened);
-    }
-}
-
-/* A waiter: the plane stays as long as there are any.  0: it is about to go,
- * or has gone. */
-static int hold_plane(struct hvd__engine *e, const struct hvd_request *req)
-{
-    atomic_fetch_add(&e->waiters, 1);
-    if (!atomic_load(&e->stopping) && atomic_load(&e->opened) == req->opened)
-        return 1;
-    atomic_fetch_sub(&e->waiters, 1);
-    return 0;
-}
-
-static void let_plane_go(struct hvd__engine *e)
-{
-    atomic_fetch_sub(&e->waiters, 1);
-    pass_on(e);
-}
-
-/* 1, and what became of it, when the plane has gone. */
-static int is_drained(struct hvd__engine *e, struct hvd_request *req)
-{
-    if (atomic_load(&e->opened) == req->opened) {
-        if (!atomic_load(&e->drained))
-            return 0;
-        if (e->launch_err.status)
-            req->err = e->launch_err;
-    }
-    req->op.launch = 0;
-    return 1;
-}
-
-static void wait_until_drained(struct hvd__engine *e, struct hvd_request *req)
-{
-    while (!is_drained(e, req))
-        sched_yield();
-}
-
-static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
-{
-    if (hold_plane(e, req)) {
-        hvd__gpu_wait(e, req);
-        let_plane_go(e);
-    } else {
-        wait_until_drained(e, req);
-    }
-}
-
-static int test_launch(struct hvd__engine *e, struct hvd_request *req)
-{
-    int rc;
-
-    if (!hold_plane(e, req))
-        return is_drained(e, req);
-    rc = hvd__gpu_test(e, req);
-    let_plane_go(e);
-    return rc != 0;
-}
-
-void hvd__engine_drain(struct hvd__engine *e)
-{
-    hb_error_clear(&e->launch_err);
-    if (e->launched)
-        hvd__gpu->wait(e->plane, e->launched, &e->launch_err);
-    e->launched = 0;
-    atomic_store(&e->drained, 1);
-}
-
-int hvd__engine_look(struct hvd__engine *e, struct hb_error *err)
-{
-    int rc = 0;
-
-    if (!try_drive(e, HVD__DRIVER_CALLER))
-        return 0; /* who drives will see it */
-    if (hvd__controller_free(&e->controller))
-        rc = e->plane->ops->began(e->plane, err);
-    step_back(e);
-    return rc < 0 ? rc : 0;
-}
-
-/* ---- Waiting ------------------------------------------------------- */
-
-void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
-{
-    wait_for_engine(e, req);
-    if (req->op.launch)
-        wait_for_launch(e, req);
-}
-
-void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
-                                void *stream)
-{
-    wait_for_engine(e, req);
-    if (!req->op.launch)
-        return;
-    if (hold_plane(e, req)) {
-        hvd__gpu_order(e, req, stream);
-        let_plane_go(e);
-    } else {
-        wait_until_drained(e, req);
-    }
+    engine_pass_on(e);
 }
 
 int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
 {
-    if (!hvd__request_done(req) && try_drive(e, HVD__DRIVER_CALLER)) {
+    if (!hvd__request_done(req) && engine_try_drive(e, HVD__DRIVER_CALLER)) {
         drive_queue(e, req, always);
-        step_back(e);
+        engine_step_back(e);
     }
     if (!hvd__request_done(req))
         return 0;
-    return req->op.launch ? test_launch(e, req) : 1;
-}
-
-/* Behind others: through the queue. */
-static int run_queued(struct hvd__engine *e, struct hvd_request *req)
-{
-    int rc;
-
-    hvd__record_issued(&e->controller, req, 0);
-    pthread_mutex_lock(&e->lock);
-    if (atomic_load(&e->stopping))
-        rc = stopped(e, req, &req->err);
-    else
-        rc = find_entry(e, req, &req->err);
-    if (rc == 0)
-        rc = supported(e, &req->op, &req->err);
-    if (rc == 0) {
-        append_locked(e, req);
-        tell_driver(e);
-    }
-    pthread_mutex_unlock(&e->lock);
-    if (rc < 0)
-        return rc;
-    wait_for_engine(e, req);
-    return req->err.status;
-}
-
-static int step_back_and_wait(struct hvd__engine *e, struct hvd_request *req)
-{
-    step_back(e);
-    wait_for_engine(e, req);
-    return req->err.status;
-}
-
-/* Not alone any more. */
-static void append(struct hvd__engine *e, struct hvd_request *req)
-{
-    pthread_mutex_lock(&e->lock);
-    req->entry = &e->controller.plan.unnamed;
-    append_locked(e, req);
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* The others propose something else: as one of the queue, then. */
-static int run_denied(struct hvd__engine *e, struct hvd_request *req, int rc)
-{
-    append(e, req);
-    hvd__controller_denied(&e->controller, req, rc);
-    return step_back_and_wait(e, req);
-}
-
-/* As one of the queue, which is for hvd__engine_close to end. */
-static int run_stopped(struct hvd__engine *e, struct hvd_request *req)
-{
-    append(e, req);
-    return step_back_and_wait(e, req);
-}
-
-/* Nothing is queued and the driver is this thread. */
-static int run_alone(struct hvd__engine *e, struct hvd_request *req)
-{
-    struct hvd__controller *c = &e->controller;
-    int rc = supported(e, &req->op, &req->err);
-
-    hvd__record_issued(c, req, 1);
-    if (rc == 0)
-        rc = hvd__controller_start(c, req);
-    while (rc == 0) {
-        rc = hvd__controller_progress(c, req);
-        if (rc == 0 && atomic_load(&e->stopping))
-            return run_stopped(e, req);
-        if (rc == 0)
-            pause_driver(e, req);
-    }
-    if (rc == HVD__CUT || rc == -HVD_EMISMATCH)
-        return run_denied(e, req, rc);
-    if (req->op.launch)
-        hvd__engine_launched(e, &req, 1, req->op.launch);
-    finish(e, req, rc);
-    if (hvd__stall_listed(&e->stall)) {
-        pthread_mutex_lock(&e->lock);
-        hvd__stall_settle(e);
-        pthread_mutex_unlock(&e->lock);
-    }
-    step_back(e);
-    return req->err.status;
-}
-
-static int run(struct hvd__engine *e, struct hvd_request *req)
-{
-    if (atomic_load(&e->queued) || !try_drive(e, HVD__DRIVER_CALLER))
-        return run_queued(e, req);
-    /* Something may have been queued before the driver was taken. */
-    if (atomic_load(&e->queued) || atomic_load(&e->stopping) ||
-        !hvd__controller_free(&e->controller)) {
-        step_back(e);
-        return run_queued(e, req);
-    }
-    return run_alone(e, req);
-}
-
-int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
-{
-    uint64_t call = hvd__stall_issued(&e->stall, req);
-    int rc = run(e, req);
-
-    hvd__stall_returned(call);
-    return rc;
+    return req->op.launch ? engine_test_launch(e, req) : 1;
 }
 
 /* ---- Life ---------------------------------------------------------- */
@@ -719,6 +485,8 @@ int hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane,
     e->cpu = -1;
     hb_error_clear(&e->why);
     atomic_fetch_add(&e->opened, 1);
+    atomic_store(&e->again.hint, NULL);
+    memset(&e->again.given, 0, sizeof(e->again.given));
     atomic_store(&e->drained, 0);
     e->launched = 0;
     atomic_store(&e->stopping, 0);
@@ -746,7 +514,7 @@ void hvd__engine_halt(struct hvd__engine *e, const struct hb_error *why)
     atomic_store(&e->stopping, 1);
     wake_thread_locked(e);
     pthread_mutex_unlock(&e->lock);
-    while (!try_drive(e, HVD__DRIVER_CALLER)) {
+    while (!engine_try_drive(e, HVD__DRIVER_CALLER)) {
         e->plane->ops->interrupt(e->plane);
         wait_for_turn(e, NULL);
     }
@@ -760,7 +528,7 @@ void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why)
     hvd__controller_abandon(&e->controller);
     hvd__engine_fail_all(e, why);
     atomic_store(&e->driver, HVD__DRIVER_NONE);
-    wake_waiters(e);
+    engine_wake_waiters(e);
     /* Their requests are done, they only have to run: after this nobody
      * looks at the plane. */
     while (atomic_load(&e->waiters))

@@ -25,16 +25,29 @@
 
 #include <pthread.h>
 
+enum { HVD__EVEN_MAX = 64 }; /* ranks of an alltoall that is remembered */
+
 enum hvd__driver {
     HVD__DRIVER_NONE,
     HVD__DRIVER_CALLER,
     HVD__DRIVER_THREAD, /* the engine thread: gives way to waiters */
 };
 
+/* The last blocking call: most calls are like the one before, and what is
+ * made of their arguments is a third of a small operation.  The driver's, but
+ * for hint. */
+struct hvd__again {
+    _Atomic(const void *) hint; /* given.sendbuf when req is there */
+    struct hvd__given given;
+    struct hvd_request req;
+    size_t even[HVD__EVEN_MAX]; /* alltoall: req's sendcounts */
+};
+
 struct hvd__engine {
     struct hvd__plane *plane;
     struct hvd__controller controller;
     struct hvd__stall_watch stall;
+    struct hvd__again again;
     _Atomic int driver;        /* enum hvd__driver */
     _Atomic unsigned queued;   /* requests in the queue */
     _Atomic unsigned waiters;  /* threads inside hvd__engine_wait */
@@ -83,6 +96,12 @@ void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why);
  * and returns its status.  req is the caller's, initialised, its signature
  * set, and done on return. */
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
+
+/* Carries out the same call as the last one, if it is that and nothing else
+ * is to be done: 1 and its status in *rc.  out: memory for a request, in which
+ * its error is then. */
+int hvd__engine_again(struct hvd__engine *e, const struct hvd__given *given,
+                      struct hvd_request *out, int *rc);
 
 /* Queues a request: 0, or -HVD_EDUPNAME, -HVD_EUNSUPPORTED (by the plane),
  * -HVD_EINVAL (a join while something is in flight, or something after it),

@@ -8,7 +8,9 @@
 
 static uint64_t bytes_of(const struct hvd__op *op)
 {
-    return (uint64_t)op->count * hvd_dtype_size(op->part_dtype);
+    return (uint64_t)op->count * (op->part_dtype == op->dtype
+                                      ? op->elem_bytes
+                                      : hvd_dtype_size(op->part_dtype));
 }
 
 void hvd__record_issued(struct hvd__controller *c, struct hvd_request *req,
@@ -61,12 +63,27 @@ static void trace(const struct hvd__controller *c, const struct hvd__op *op,
     hvd__timeline_add(&e);
 }
 
+/* Not timed: counted, and nothing else is known of them. */
+static void count(struct hvd__controller *c, struct hvd_request *const *reqs,
+                  size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (reqs[i]->op.kind != HVD__JOIN)
+            hvd__stats_untimed(&c->stats, reqs[i]->op.kind,
+                               bytes_of(&reqs[i]->op));
+}
+
 void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
                       struct hvd_request *const *reqs, size_t n)
 {
-    uint64_t agreed_ns = op->agreed_ns == HVD__OP_TIMED ? 0 : op->agreed_ns;
-    uint64_t done_ns = c->timed ? hb_now_ns() : 0;
+    uint64_t agreed_ns, done_ns;
 
+    if (!c->timed) {
+        count(c, reqs, n);
+        return;
+    }
+    agreed_ns = op->agreed_ns == HVD__OP_TIMED ? 0 : op->agreed_ns;
+    done_ns = hb_now_ns();
     for (size_t i = 0; i < n; i++) {
         const struct hvd__stats_sample sample = {
             .kind = reqs[i]->op.kind,

@@ -25,6 +25,7 @@ void hvd__request_init(struct hvd_request *req)
     req->stall_ns = 0;
     req->priority = 0;
     req->last_rank = NULL;
+    req->given = NULL;
     req->members = NULL;
     req->member_count = 0;
     atomic_init(&req->done, 0);

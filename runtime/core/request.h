@@ -20,6 +20,16 @@
 struct hvd__engine;
 struct hvd__entry;
 
+/* Everything that a blocking call without options was given. */
+struct hvd__given {
+    uint32_t kind, dtype, op;
+    int root;
+    size_t count, row_elems, recvcap;
+    const void *sendbuf;
+    void *recvbuf;
+    size_t *recvcounts;
+};
+
 struct hvd_request {
     struct hvd__op op;
     struct hb_error err; /* err.status is the operation's */
@@ -34,8 +44,9 @@ struct hvd_request {
     uint64_t stall_ns;  /* the same by trace/stall.h's clock */
     uint64_t opened;    /* of a launched one: which opening of the engine */
     int priority;
-    int *last_rank;          /* join: out; may be NULL */
-    struct hvd__op *members; /* of a group that is no allreduce */
+    int *last_rank;                 /* join: out; may be NULL */
+    const struct hvd__given *given; /* what it was made of, or NULL */
+    struct hvd__op *members;        /* of a group that is no allreduce */
     size_t member_count;
     _Atomic int done;
 };

@@ -208,7 +208,7 @@ void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
     if (!fn)
         fn = portable->scaled;
     /* The same result, without a division, for a power of two. */
-    if (is_float(choice->dtype) && pass.post == 1.0 &&
+    if (scaled && is_float(choice->dtype) && pass.post == 1.0 &&
         (pass.divisor & (pass.divisor - 1)) == 0) {
         pass.post = 1.0 / pass.divisor;
         pass.divisor = 1;

@@ -25,16 +25,6 @@ void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n)
     s->n = n;
 }
 
-int hvd__stats_class(uint64_t bytes)
-{
-    int class = 0;
-
-    for (uint64_t limit = 64; class < HVD_STATS_CLASSES - 1 && bytes >= limit;
-         limit *= 16)
-        class ++;
-    return class;
-}
-
 static void add_waited(int rank, uint64_t ns)
 {
     /* Several drivers may do so, of several sets; a number is all there is

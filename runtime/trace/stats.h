@@ -90,8 +90,23 @@ struct hvd__stats_sample {
 void hvd__stats_request(struct hvd__stats *s,
                         const struct hvd__stats_sample *sample);
 
-/* 0 .. HVD_STATS_CLASSES - 1. */
-int hvd__stats_class(uint64_t bytes);
+/* 0 .. HVD_STATS_CLASSES - 1: below 2^6, and then by 2^4. */
+static inline int hvd__stats_class(uint64_t bytes)
+{
+    int class = bytes < 64 ? 0 : (63 - __builtin_clzll(bytes) - 6) / 4 + 1;
+
+    return class < HVD_STATS_CLASSES ? class : HVD_STATS_CLASSES - 1;
+}
+
+/* The same for one that was not timed, and is no join. */
+static inline void hvd__stats_untimed(struct hvd__stats *s, enum hvd__kind kind,
+                                      uint64_t bytes)
+{
+    struct hvd__stats_row *row = &s->rows[kind][hvd__stats_class(bytes)];
+
+    hvd__stats_count(&row->count, 1);
+    hvd__stats_count(&row->bytes, bytes);
+}
 
 /* Adds to *sum, which begins as zeros.  Any thread. */
 void hvd__stats_sum(const struct hvd__stats *s, struct hvd_stats *sum);
