@@ -106,7 +106,7 @@ UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
 	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun mpi_command probe \
-	allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order bench \
+	again allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order bench \
 	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
 	route_filter routes routes_net \

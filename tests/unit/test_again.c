@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocking calls that are the same as the one before, which skip what is made
+ * of arguments: each kind, with other data; among calls that are not the same;
+ * when another rank does something else; from threads; after a new hvd_init.
+ */
+#include "runtime/hvd.h"
+#include "tests/unit/world.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMES = 6, ELEMS = 12 };
+
+static int32_t send[ELEMS], recv[64 * ELEMS];
+
+static void fill(int rank, int time)
+{
+    for (int i = 0; i < ELEMS; i++)
+        send[i] = 1000 * time + 10 * rank + i;
+}
+
+/* Every kind, TIMES times with the same arguments and other data. */
+static int kinds_body(int rank, void *arg)
+{
+    int n;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    n = hvd_size();
+    for (int t = 0; t < TIMES; t++) {
+        fill(rank, t);
+        want(hvd_allreduce(send, recv, 3, HVD_INT32, HVD_MAX, NULL) == 0);
+        want(recv[2] == 1000 * t + 10 * (n - 1) + 2);
+    }
+    for (int t = 0; t < TIMES; t++) {
+        fill(rank, t);
+        want(hvd_broadcast(send, recv, 3, HVD_INT32, n - 1, NULL) == 0);
+        want(recv[2] == 1000 * t + 10 * (n - 1) + 2);
+    }
+    for (int t = 0; t < TIMES; t++) {
+        size_t counts[64] = {0};
+
+        fill(rank, t);
+        want(hvd_allgather(send, 2, recv, 2 * 64, t % 2 ? counts : NULL,
+                           HVD_INT32, NULL) == 0);
+        for (int r = 0; r < n; r++)
+            want(recv[2 * r + 1] == 1000 * t + 10 * r + 1 &&
+                 counts[r] == (t % 2 ? 2 : 0));
+    }
+    for (int t = 0; t < TIMES; t++) {
+        fill(rank, t);
+        want(hvd_alltoall(send, NULL, (size_t)(2 * n), recv, 128, NULL,
+                          HVD_INT32, NULL) == 0);
+        for (int r = 0; r < n; r++)
+            want(recv[2 * r + 1] == 1000 * t + 10 * r + 2 * rank + 1);
+    }
+    for (int t = 0; t < TIMES; t++) {
+        fill(rank, t);
+        want(hvd_reducescatter(send, recv, (size_t)n, 2, HVD_INT32, HVD_MIN,
+                               NULL) == 0);
+        want(recv[1] == 1000 * t + 2 * rank + 1);
+    }
+    for (int t = 0; t < TIMES; t++)
+        want(hvd_barrier(NULL) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_kinds)
+{
+    ck_assert_int_eq(world_run(_i, kinds_body, NULL), 0);
+}
+END_TEST
+
+/* Different in one argument each, and queued ones between. */
+static int between_body(int rank, void *arg)
+{
+    struct hvd_options opts = HVD_OPTIONS_INIT, twice = HVD_OPTIONS_INIT;
+    hvd_request *req;
+    int n;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    n = hvd_size();
+    twice.postscale = 2;
+    for (int t = 0; t < 4 * TIMES; t++) {
+        int32_t sum = n * 1000 * t + 10 * (n * (n - 1) / 2);
+
+        fill(rank, t);
+        /* The same three times, by default options too. */
+        for (int i = 0; i < 3; i++) {
+            want(hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM,
+                               i % 2 ? &opts : NULL) == 0);
+            want(recv[0] == sum);
+        }
+        switch (t % 6) {
+        case 0:
+            want(hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM, &twice) == 0);
+            want(recv[0] == 2 * sum);
+            break;
+        case 1:
+            want(hvd_allreduce(send, recv, 1, HVD_INT32, HVD_MIN, NULL) == 0);
+            want(recv[0] == 1000 * t);
+            break;
+        case 2:
+            want(hvd_allreduce(send, recv + 1, 1, HVD_INT32, HVD_SUM, NULL) ==
+                 0);
+            want(recv[1] == sum);
+            break;
+        case 3:
+            want(hvd_allreduce_async("a", send, recv + 2, 1, HVD_INT32, HVD_SUM,
+                                     NULL, &req) == 0);
+            want(hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM, NULL) == 0);
+            want(hvd_wait(req) == 0);
+            want(recv[2] == sum && recv[0] == sum);
+            break;
+        case 4:
+            want(hvd_allreduce(send, send + 1, 1, HVD_INT32, HVD_SUM, NULL) ==
+                 0);
+            want(send[1] == sum);
+            break;
+        default:
+            want(hvd_allreduce(NULL, NULL, 0, HVD_INT32, HVD_SUM, NULL) == 0);
+            want(hvd_allreduce(NULL, NULL, 0, HVD_INT32, HVD_SUM, NULL) == 0);
+            break;
+        }
+    }
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_between)
+{
+    ck_assert_int_eq(world_run(_i, between_body, NULL), 0);
+}
+END_TEST
+
+/* Rank 0 does something else once: all learn it, and go on. */
+static int mismatch_body(int rank, void *arg)
+{
+    (void)arg;
+    want(hvd_init() == 0);
+    for (int t = 0; t < 3 * TIMES; t++) {
+        int odd = t % TIMES == 4;
+        int rc;
+
+        fill(rank, t);
+        rc = hvd_allreduce(send, recv, odd && rank == 0 ? 2 : 3, HVD_INT32,
+                           HVD_MAX, NULL);
+        want(rc == (odd ? -HVD_EMISMATCH : 0));
+        if (odd)
+            want(strstr(hvd_error_message(), "count"));
+        else
+            want(recv[2] == 1000 * t + 10 * (hvd_size() - 1) + 2);
+    }
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_mismatch)
+{
+    ck_assert_int_eq(world_run(_i, mismatch_body, NULL), 0);
+}
+END_TEST
+
+/* The others wait in the same call when rank 0 leaves; then all are back. */
+static int leave_body(int rank, void *arg)
+{
+    (void)arg;
+    for (int round = 0; round < 2; round++) {
+        want(hvd_init() == 0);
+        for (int t = 0; t < TIMES; t++) {
+            fill(rank, t);
+            want(hvd_allreduce(send, recv, 3, HVD_INT32, HVD_MAX, NULL) == 0);
+            want(recv[0] == 1000 * t + 10 * (hvd_size() - 1));
+        }
+        if (rank > 0) {
+            want(hvd_allreduce(send, recv, 3, HVD_INT32, HVD_MAX, NULL) ==
+                 -HVD_ESHUTDOWN);
+            want(strstr(hvd_error_message(), "rank 0"));
+            want(hvd_allreduce(send, recv, 3, HVD_INT32, HVD_MAX, NULL) ==
+                 -HVD_ESHUTDOWN);
+        }
+        want(hvd_shutdown() == 0);
+        want(hvd_allreduce(send, recv, 3, HVD_INT32, HVD_MAX, NULL) ==
+             -HVD_ENOTINIT);
+    }
+    return 0;
+}
+
+START_TEST(test_leave)
+{
+    ck_assert_int_eq(world_run(3, leave_body, NULL), 0);
+}
+END_TEST
+
+/* Threads that issue the same call: any order of theirs is right. */
+static void *thread_main(void *arg)
+{
+    int *failed = arg;
+
+    for (int t = 0; t < 50 * TIMES; t++)
+        *failed |= hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM, NULL) != 0;
+    return NULL;
+}
+
+static int threads_body(int rank, void *arg)
+{
+    pthread_t threads[3];
+    int failed[3] = {0};
+
+    (void)arg;
+    want(hvd_init() == 0);
+    send[0] = rank;
+    for (int i = 0; i < 3; i++)
+        want(pthread_create(&threads[i], NULL, thread_main, &failed[i]) == 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        want(!failed[i]);
+    }
+    want(recv[0] == hvd_size() * (hvd_size() - 1) / 2);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_threads)
+{
+    ck_assert_int_eq(world_run(2, threads_body, NULL), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("again");
+    TCase *tc = tcase_create("again");
+    SRunner *sr = srunner_create(s);
+    int failed;
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test_kinds, 1, 4);
+    tcase_add_loop_test(tc, test_between, 1, 4);
+    tcase_add_loop_test(tc, test_mismatch, 2, 4);
+    tcase_add_test(tc, test_leave);
+    tcase_add_test(tc, test_threads);
+    suite_add_tcase(s, tc);
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
