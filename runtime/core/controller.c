@@ -31,8 +31,7 @@ static void unlock(struct hvd__controller *c)
     pthread_mutex_unlock(&c->engine->lock);
 }
 
-/* ---- Completing -----------------------------------------------------------
- */
+/* ---- Completing --------------------------------------------------------- */
 
 static void count_up(struct hvd__controller *c)
 {
@@ -90,8 +89,7 @@ static enum hvd__step fail_all(struct hvd__controller *c)
     return HVD__STEP_DONE;
 }
 
-/* ---- Joining --------------------------------------------------------------
- */
+/* ---- Joining ------------------------------------------------------------ */
 
 /* All ranks propose to have joined: those that had not before did last. */
 static void tell_last(struct hvd__controller *c, struct hvd_request *req)
@@ -108,8 +106,7 @@ static void tell_last(struct hvd__controller *c, struct hvd_request *req)
     c->agreed_at = 0;
 }
 
-/* ---- Negotiation -----------------------------------------------------------
- */
+/* ---- Negotiation -------------------------------------------------------- */
 
 /* An allgather of bytes that no caller asked for. */
 static int begin_own(struct hvd__controller *c, const void *send, size_t len,
@@ -547,8 +544,7 @@ enum hvd__step hvd__controller_step(struct hvd__controller *c,
     return rc == 0 ? HVD__STEP_BUSY : operation_over(c, rc);
 }
 
-/* ---- A blocking call alone
- * ----------------------------------------------------- */
+/* ---- A blocking call alone ---------------------------------------------- */
 
 int hvd__controller_start(struct hvd__controller *c, struct hvd_request *req)
 {
@@ -595,8 +591,7 @@ void hvd__controller_denied(struct hvd__controller *c, struct hvd_request *req,
     operation_over(c, rc);
 }
 
-/* ---- Life
- * ------------------------------------------------------------------------ */
+/* ---- Life --------------------------------------------------------------- */
 
 int hvd__controller_init(struct hvd__controller *c, struct hvd__engine *e,
                          const int *ranks, int n, int me)
