@@ -77,7 +77,7 @@ RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
 		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
-		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c \
+		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c shm_domains.c \
 		arena.c reduce.c reduce_portable.c) \
 	$(addprefix runtime/plane/, hier.c hier_agree.c hier_alltoall.c \
 		hier_gather.c hier_lanes.c hier_rows.c hier_watch.c map.c tcp.c tcp_auth.c \
@@ -106,7 +106,7 @@ UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
 	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun mpi_command probe \
-	again allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order bench \
+	again allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order shm_domains bench \
 	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
 	route_filter routes routes_net \

@@ -170,17 +170,29 @@ static void give_up(struct hvd__shm *p, const struct hb_error *err)
     shm_fence();
 }
 
-static int shm_progress(struct hvd__plane *plane, struct hvd__op *op)
+static int ended(struct hvd__shm *p, struct hvd__op *op, int rc)
 {
-    struct hvd__shm *p = (struct hvd__shm *)plane;
-    int rc = advance(p, op);
-
     if (rc != 0)
         shm_disarm(p);
     /* After a mismatch, or when recvbuf had no room, all are in step. */
     if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL)
         give_up(p, op->err);
     return rc;
+}
+
+static int shm_progress(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+
+    return ended(p, op, advance(p, op));
+}
+
+static int domains_progress(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+    int rc = p->run.matched ? 1 : shm_domains_match(p, op);
+
+    return rc == 1 ? shm_progress(plane, op) : ended(p, op, rc);
 }
 
 int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived)
@@ -244,6 +256,19 @@ static const struct hvd__plane_ops shm_ops = {
     .free = shm_free,
 };
 
+/* For ranks of several domains. */
+static const struct hvd__plane_ops domains_ops = {
+    .name = "shm",
+    .supports = shm_supports,
+    .start = shm_start,
+    .progress = domains_progress,
+    .pause = shm_pause,
+    .began = shm_began,
+    .interrupt = shm_interrupt,
+    .leave = shm_leave,
+    .free = shm_free,
+};
+
 static void take_members(struct hvd__shm *p, const struct hvd__shm_config *c)
 {
     for (int i = 0; i < p->n; i++) {
@@ -281,7 +306,6 @@ struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config)
         hb_free(p);
         return NULL;
     }
-    p->plane.ops = &shm_ops;
     p->config = *config;
     if (!p->config.segment_ranks)
         p->config.segment_ranks = config->local_size;
@@ -289,6 +313,8 @@ struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config)
     p->n = config->local_size;
     p->me = config->local_rank;
     take_members(p, config);
+    p->plane.ops =
+        shm_domains_init(p, config->domains) ? &domains_ops : &shm_ops;
     lay_out(p);
     memset(&p->ranks[p->me], 0, sizeof(p->ranks[p->me]));
     shm_wait_init(p);

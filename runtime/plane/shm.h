@@ -26,11 +26,14 @@ struct hvd__shm_config {
     const uint32_t *world_ranks; /* of each local member; copied */
     const int *group_ranks;      /* of each, as op->root has it; copied; NULL:
                                     0 .. local_size - 1 */
-    const int *local_index; /* of each, its place among the segment's ranks;
-                               copied; NULL: 0 .. local_size - 1 */
-    const char *host;       /* for messages; copied */
-    int cpus;               /* cores that the local ranks share */
-    uint64_t arena_bytes;   /* of each of the segment's ranks; 0: none */
+    const int *local_index;  /* of each, its place among the segment's ranks;
+                                copied; NULL: 0 .. local_size - 1 */
+    const uint32_t *domains; /* of each, which caches are near: ranks of one
+                                have the same number, any; copied; the same
+                                on all ranks; NULL: all of one */
+    const char *host;        /* for messages; copied */
+    int cpus;                /* cores that the local ranks share */
+    uint64_t arena_bytes;    /* of each of the segment's ranks; 0: none */
     /* Asked now and then while waiting long: 0, or a negative status with
      * err set when the job is over.  May be NULL. */
     int (*agent_lost)(void *arg, struct hb_error *err);

@@ -15,6 +15,9 @@
  * s + 1, may reuse the line, the counts and the region of s: two of each,
  * chosen by parity, and no closing barrier.
  *
+ * More than a few ranks, on cores that do not share a cache, see the headers
+ * through their domain's leader: shm_domains.c.
+ *
  * Larger operations go on in rounds.  `filled` and `drained` only ever
  * grow; all ranks advance the private `base` of both by the number of
  * rounds, whether or not they published each value.  What they mean is
@@ -63,6 +66,15 @@ struct shm_line {
     };
 };
 
+/* What the headers of several ranks come to: shm_domains.c. */
+struct shm_merged {
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t seq;
+    uint64_t signature, first_signature; /* of one of them */
+    uint32_t alike, begin_alike; /* whether all have it: the one, the other */
+    uint32_t entries;            /* the fewest */
+    int32_t late;                /* who was waited for last */
+};
+
 struct shm_counter {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t value;
 };
@@ -77,6 +89,8 @@ struct shm_rank {
     _Atomic uint32_t gave_up; /* an operation, and every later one */
     /* Alltoall: bytes for each rank, where they do not ride. */
     _Alignas(SEGMENT_LINE_BYTES) uint64_t counts[2][HVD__SHM_LOCAL_MAX];
+    /* A leader's, by parity as the headers: of its domain, and of all. */
+    struct shm_merged merged[2], released[2];
 };
 
 struct shm_shared {
@@ -119,6 +133,16 @@ struct shm_run {
     size_t offset[HVD__SHM_LOCAL_MAX + 1]; /* bytes before each rank's */
 };
 
+/* Who waits for whose header: shm_domains.c. */
+struct shm_domains {
+    int leader; /* of this rank's domain */
+    int stage;
+    int late; /* who was waited for last; -1: nobody */
+    /* For a leader: the others of its domain, and the other leaders. */
+    int members[HVD__SHM_LOCAL_MAX], leaders[HVD__SHM_LOCAL_MAX];
+    int member_count, leader_count;
+};
+
 struct hvd__shm {
     struct hvd__plane plane;
     struct segment_head *head;
@@ -130,6 +154,7 @@ struct hvd__shm {
     uint64_t base; /* of filled and drained */
     struct shm_wait wait;
     struct shm_run run;
+    struct shm_domains domains;
     /* Once an operation was given up because a peer is gone, this rank is
      * out of step and must publish no more: the next header would go over
      * one that a slower rank still needs.  Every later operation fails
@@ -203,6 +228,11 @@ void shm_disarm(struct hvd__shm *p);
  * when it never will, with err set. */
 int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                 uint64_t target, struct hb_error *err);
+/* The same for a word that a rank publishes for others too: SHM_GONE when it
+ * may never do so, because it has left or somebody has died. */
+enum { SHM_GONE = 2 };
+int shm_reached_by(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                   uint64_t target, struct hb_error *err);
 /* The death of a rank, as an error: negative, or 0 when all live. */
 int shm_check_abort(struct hvd__shm *p, struct hb_error *err);
 
@@ -241,6 +271,14 @@ static inline void shm_publish(struct hvd__shm *p, _Atomic uint64_t *word,
 enum shm_word { SHM_FILLED, SHM_DRAINED };
 int shm_all_reached(struct hvd__shm *p, enum shm_word which, uint64_t target,
                     struct hb_error *err);
+
+/* ---- shm_domains.c ---- */
+
+/* domains: of each rank, or NULL.  1 when the ranks are to agree by domain. */
+int shm_domains_init(struct hvd__shm *p, const uint32_t *domains);
+/* 1 when the headers of all ranks are there and agree; 0 to come again; what
+ * progress returns when they differ, or when some will never come. */
+int shm_domains_match(struct hvd__shm *p, struct hvd__op *op);
 
 /* ---- the collectives ----
  * stage: what goes before the header (no waiting); advance: after all

@@ -249,8 +249,8 @@ static int out_of_reach(struct hvd__shm *p, int peer,
     return agent_lost(p, err);
 }
 
-int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
-                uint64_t target, struct hb_error *err)
+static inline int spin(const struct hvd__shm *p, const _Atomic uint64_t *word,
+                       uint64_t target)
 {
     for (int i = 0; i < p->wait.spins; i++) {
         /* Acquire: pairs with the release in shm_publish. */
@@ -258,7 +258,24 @@ int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
             return 1;
         cpu_relax();
     }
-    return out_of_reach(p, peer, word, target, err);
+    return 0;
+}
+
+int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                uint64_t target, struct hb_error *err)
+{
+    return spin(p, word, target) ? 1 : out_of_reach(p, peer, word, target, err);
+}
+
+int shm_reached_by(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                   uint64_t target, struct hb_error *err)
+{
+    if (spin(p, word, target))
+        return 1;
+    wait_for(p, peer, word, target);
+    if (atomic_load(&p->ranks[peer].left) || shm_check_abort(p, NULL) < 0)
+        return SHM_GONE;
+    return agent_lost(p, err);
 }
 
 int shm_all_reached(struct hvd__shm *p, enum shm_word which, uint64_t target,

@@ -2,6 +2,7 @@
 /* Ranks on one host for tests; see shm_group.h. */
 #include "tests/unit/shm_group.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -66,15 +67,31 @@ static void reap(struct shm_group *g, const pid_t *pids)
                       "it was killed");
 }
 
-int shm_group_run(struct shm_group *g)
+static void open_segment(struct shm_group *g)
 {
-    pid_t pids[SHM_GROUP_MAX];
-    int failed = 0;
-
     need(g->n <= SHM_GROUP_MAX, "ranks");
     g->head = map_shared(segment_bytes(g));
     segment_head_init(g->head, EPOCH, (uint32_t)g->n, segment_bytes(g));
     g->flags = map_shared(FLAGS * sizeof(*g->flags));
+}
+
+/* How many ranks have failed. */
+static int close_segment(struct shm_group *g)
+{
+    int failed = 0;
+
+    for (int i = 0; i < g->n; i++)
+        failed += g->wait_status[i] != 0;
+    munmap((void *)g->flags, FLAGS * sizeof(*g->flags));
+    munmap(g->head, segment_bytes(g));
+    return failed;
+}
+
+int shm_group_run(struct shm_group *g)
+{
+    pid_t pids[SHM_GROUP_MAX];
+
+    open_segment(g);
     fflush(NULL);
     for (int i = 0; i < g->n; i++) {
         pids[i] = fork();
@@ -84,17 +101,43 @@ int shm_group_run(struct shm_group *g)
     }
     for (int i = 0; i < g->n; i++)
         reap(g, pids);
+    return close_segment(g);
+}
+
+struct member_thread {
+    struct shm_group *g;
+    pthread_t thread;
+    int me;
+};
+
+static void *member_thread(void *arg)
+{
+    struct member_thread *m = arg;
+
+    m->g->wait_status[m->me] = m->g->body(m->g, m->me);
+    return NULL;
+}
+
+int shm_group_run_threads(struct shm_group *g)
+{
+    struct member_thread members[SHM_GROUP_MAX];
+
+    open_segment(g);
+    for (int i = 0; i < g->n; i++) {
+        members[i] = (struct member_thread){.g = g, .me = i};
+        need(pthread_create(&members[i].thread, NULL, member_thread,
+                            &members[i]) == 0,
+             "pthread_create");
+    }
     for (int i = 0; i < g->n; i++)
-        failed += g->wait_status[i] != 0;
-    munmap((void *)g->flags, FLAGS * sizeof(*g->flags));
-    munmap(g->head, segment_bytes(g));
-    return failed;
+        pthread_join(members[i].thread, NULL);
+    return close_segment(g);
 }
 
 struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
                                  const int *members, int count, int me)
 {
-    uint32_t world[SHM_GROUP_MAX];
+    uint32_t world[SHM_GROUP_MAX], domains[SHM_GROUP_MAX];
     int index[SHM_GROUP_MAX];
     const struct hvd__shm_config config = {
         .head = g->head,
@@ -104,6 +147,7 @@ struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
         .local_size = count,
         .world_ranks = world,
         .local_index = index,
+        .domains = g->domains ? domains : NULL,
         .host = "testhost",
         .cpus = 2,
         .arena_bytes = g->arena_bytes,
@@ -112,6 +156,7 @@ struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
     for (int i = 0; i < count; i++) {
         index[i] = members ? members[i] : i;
         world[i] = (uint32_t)(100 + index[i]);
+        domains[i] = g->domains ? g->domains[index[i]] : 0;
     }
     return hvd__shm_new(&config);
 }

@@ -23,6 +23,7 @@ struct shm_group {
     int (*body)(struct shm_group *g, int me);
     void *arg;
     uint64_t arena_bytes;      /* of each rank */
+    const uint32_t *domains;   /* by rank; NULL: all of one */
     struct segment_head *head; /* world rank of rank i: 100 + i */
     _Atomic int *flags;        /* SHM_GROUP_MAX numbers, shared */
     int wait_status[SHM_GROUP_MAX];
@@ -30,6 +31,8 @@ struct shm_group {
 
 /* The number of ranks that did not end with 0. */
 int shm_group_run(struct shm_group *g);
+/* The same with threads of this process, for ThreadSanitizer; none may die. */
+int shm_group_run_threads(struct shm_group *g);
 
 /* In a rank: the plane of all, and of some ranks in a slot: members[me]. */
 struct hvd__plane *shm_group_plane(const struct shm_group *g, int me);

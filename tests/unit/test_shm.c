@@ -201,6 +201,41 @@ START_TEST(test_sizes)
 }
 END_TEST
 
+/* The same where ranks agree by domain: even and uneven ones, of one rank,
+ * and of ranks that are not next to each other. */
+static const struct {
+    int n;
+    uint32_t of[16];
+} domains[] = {
+    {9, {0, 0, 0, 0, 0, 0, 0, 0, 1}},
+    {10, {7, 0, 0, 2, 2, 2, 2, 0, 2, 2}},
+    {12, {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}},
+    {16, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}},
+};
+enum { NDOMAINS = sizeof(domains) / sizeof(domains[0]) };
+
+static int body_domains(struct shm_group *g, int me)
+{
+    struct shm_member k;
+
+    shm_member_open(&k, g, me);
+    k.sort = (enum shm_sort)((g->n + 2) % SHM_SORTS);
+    must(run_sizes(&k) == 0);
+    shm_member_close(&k);
+    return 0;
+}
+
+START_TEST(test_domains)
+{
+    struct shm_group g = {.n = domains[_i].n,
+                          .body = body_domains,
+                          .domains = domains[_i].of,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
+
+    ck_assert_int_eq(shm_group_run(&g), 0);
+}
+END_TEST
+
 static int body_dtypes(struct shm_group *g, int me)
 {
     static const size_t counts[] = {1, 11, 5003, 90001};
@@ -323,6 +358,7 @@ int main(void)
 
     tcase_set_timeout(data, 600);
     tcase_add_loop_test(data, test_sizes, 1, 9);
+    tcase_add_loop_test(data, test_domains, 0, NDOMAINS);
     tcase_add_loop_test(data, test_dtypes, 1, 5);
     tcase_add_test(data, test_many);
     tcase_add_test(data, test_room);
