@@ -249,6 +249,105 @@ void cpus_plan(const struct cpus *c, enum control_bind bind, int ranks,
     hb_free(sorted);
 }
 
+/* ---- Domains ---- */
+
+/* Numbers ids as they come; how many there are, or 0 with an unknown one. */
+static int number(const int *ids, int ranks, uint32_t *domains)
+{
+    int count = 0;
+
+    for (int r = 0; r < ranks; r++) {
+        int first = 0;
+
+        if (ids[r] < 0)
+            return 0;
+        while (ids[first] != ids[r])
+            first++;
+        domains[r] = first < r ? domains[first] : (uint32_t)count++;
+    }
+    return count;
+}
+
+/* Whether all of one are among the other. */
+static int within(const struct cpus_set *s, const struct cpus_set *all)
+{
+    for (int i = 0; i < s->count; i++)
+        if (!bsearch(&s->ids[i], all->ids, (size_t)all->count, sizeof(int),
+                     by_value))
+            return 0;
+    return 1;
+}
+
+/* The first CPU of the last-level cache that serves all of them; or -1. */
+static int cache_of(const char *sysfs, const struct cpus_set *s)
+{
+    int found = -1, more = s->count > 0;
+
+    /* The kernel numbers a CPU's caches from the nearest to the last. */
+    for (int i = 0; more; i++) {
+        struct cpus_set served = {NULL, 0};
+        char path[512];
+
+        snprintf(path, sizeof(path),
+                 "%s/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
+                 sysfs, s->ids[0], i);
+        more = read_list(path, &served) == 0;
+        if (more)
+            found = served.count > 0 && within(s, &served) ? served.ids[0] : -1;
+        cpus_set_fini(&served);
+    }
+    return found;
+}
+
+static int node_of(const struct cpus *c, const struct cpus_set *s)
+{
+    int node = -1, unlike = 0;
+
+    for (int i = 0; i < c->count; i++)
+        if (bsearch(&c->items[i].id, s->ids, (size_t)s->count, sizeof(int),
+                    by_value)) {
+            unlike |= node >= 0 && node != c->items[i].node;
+            node = c->items[i].node;
+        }
+    return unlike ? -1 : node;
+}
+
+void cpus_domains(const char *sysfs, const struct cpus *c,
+                  const struct cpus_set *sets, int ranks, uint32_t *domains)
+{
+    int *ids = hb_xcalloc((size_t)ranks, sizeof(*ids)), count = 0;
+
+    for (int nodes = 0; nodes < 2 && (count == 0 || 2 * count > ranks);
+         nodes++) {
+        for (int r = 0; r < ranks; r++)
+            ids[r] = nodes ? node_of(c, &sets[r]) : cache_of(sysfs, &sets[r]);
+        count = number(ids, ranks, domains);
+    }
+    if (count == 0 || 2 * count > ranks)
+        memset(domains, 0, (size_t)ranks * sizeof(*domains));
+    hb_free(ids);
+}
+
+int cpus_domains_parse(const char *text, int ranks, uint32_t *domains)
+{
+    int *ids = hb_xcalloc((size_t)ranks, sizeof(*ids)), n = 0, good;
+    const char *p = text;
+
+    do {
+        int id = parse_number(&p);
+
+        good = id >= 0 && (*p == ',' || !*p);
+        if (n < ranks)
+            ids[n++] = id;
+    } while (good && *p++ == ',');
+    for (; n < ranks; n++)
+        ids[n] = ids[n - 1];
+    if (good)
+        number(ids, ranks, domains);
+    hb_free(ids);
+    return good ? 0 : -HVD_EINVAL;
+}
+
 char *cpus_remark(const struct cpus *c, enum control_bind bind, int ranks)
 {
     if (bind != CONTROL_BIND_CORE || c->cores == 0 || ranks <= c->cores)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which CPUs this process may use, how they form cores and NUMA nodes,
- * and which of them each local rank is bound to.
+ * which of them each local rank is bound to, and which ranks are then near
+ * each other.
  *
  * cpus_read looks at sysfs below an injectable root; cpus_plan is pure.
  */
@@ -54,6 +55,20 @@ void cpus_fini(struct cpus *c);
  */
 void cpus_plan(const struct cpus *c, enum control_bind bind, int ranks,
                struct cpus_set *sets);
+
+/*
+ * The domain of each of `ranks` ranks that are bound to sets[], numbered from
+ * 0 as they come: those within one last-level cache have the same, or where
+ * caches tell too little, those of one NUMA node.  All 0 when they are all
+ * near, when most would be of a domain of their own, and when some are bound
+ * to nothing narrower or sysfs does not tell.
+ */
+void cpus_domains(const char *sysfs, const struct cpus *c,
+                  const struct cpus_set *sets, int ranks, uint32_t *domains);
+
+/* The same from a list such as "0,0,1,1", by rank; ranks beyond it are of the
+ * last one's domain.  -HVD_EINVAL when it is none. */
+int cpus_domains_parse(const char *text, int ranks, uint32_t *domains);
 
 /* "3 ranks on 2 cores: some share one", a heap string (hb_free), when
  * `bind` cannot give each rank a core of its own; else NULL.  Sharing a

@@ -57,8 +57,10 @@ static void send_welcome(struct endpoint_conn *c)
         m->host_count = (uint32_t)e->job->peers.count;
     }
     m->local_count = (uint32_t)e->job->rank_count;
-    for (int i = 0; i < e->job->rank_count; i++)
+    for (int i = 0; i < e->job->rank_count; i++) {
         m->local_ranks[i] = (uint32_t)e->job->ranks[i].rank;
+        m->local_domains[i] = e->domains ? e->domains[i] : 0;
+    }
     if (worker_encode_welcome(&out, m) == 0)
         conn_send(c, &out, -1);
     explicit_bzero(m->secret, sizeof(m->secret));
@@ -427,6 +429,12 @@ int endpoint_init(struct endpoint *e, uv_loop_t *loop,
     return 0;
 }
 
+void endpoint_set_domains(struct endpoint *e, uint32_t *domains)
+{
+    hb_free(e->domains);
+    e->domains = domains;
+}
+
 void endpoint_close(struct endpoint *e)
 {
     if (!e->slots || e->fd < 0)
@@ -448,6 +456,8 @@ void endpoint_fini(struct endpoint *e)
         relay_fini(&e->relay);
     hb_free(e->slots);
     hb_free(e->aborted);
+    hb_free(e->domains);
+    e->domains = NULL;
     if (e->slots)
         segment_fd_unmap(e->head, (uint32_t)e->job->rank_count);
     e->slots = NULL;

@@ -51,6 +51,7 @@ struct endpoint {
     const struct hb_log *log;
     const struct control_launch *job;
     int cpus;
+    uint32_t *domains; /* by local rank; NULL: not known */
     int fd;
     char name[64]; /* unix:@... for HVD_RENDEZVOUS */
     uv_poll_t poll;
@@ -79,6 +80,9 @@ struct endpoint {
 int endpoint_init(struct endpoint *e, uv_loop_t *loop,
                   const struct control_launch *job, int cpus,
                   const struct hb_log *log, struct hb_error *err);
+/* Tells the ranks which of them are near each other (worker.h); takes the
+ * array, one number per local rank, over. */
+void endpoint_set_domains(struct endpoint *e, uint32_t *domains);
 /* Closes everything; the loop must run once more before endpoint_fini. */
 void endpoint_close(struct endpoint *e);
 void endpoint_fini(struct endpoint *e);

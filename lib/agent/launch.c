@@ -157,14 +157,38 @@ static int place_gpus(struct launch *l, struct hb_error *err)
     return gpu_check(&l->gpus, job->rank_count, job->gpus_per_rank, err);
 }
 
-static int place_cpus(struct launch *l, const struct cpus_set *allowed)
+/* Which ranks are near each other, for libhvd; cpus NULL: none is bound. */
+static int place_domains(struct launch *l, const struct cpus *cpus,
+                         struct hb_error *err)
+{
+    const struct control_launch *job = &l->agent->job;
+    const char *given = hb_env_get(&job->env, "HVD_DOMAINS");
+    uint32_t *domains;
+
+    if (!given && !cpus)
+        return 0;
+    domains = hb_xcalloc((size_t)job->rank_count, sizeof(*domains));
+    endpoint_set_domains(&l->agent->endpoint, domains);
+    if (!given)
+        cpus_domains("/sys", cpus, l->sets, job->rank_count, domains);
+    else if (cpus_domains_parse(given, job->rank_count, domains) < 0)
+        return hb_error_set(err, HVD_EINVAL,
+                            "HVD_DOMAINS is %s; a number for each rank of a "
+                            "host is expected, such as 0,0,1,1",
+                            given);
+    return 0;
+}
+
+static int place_cpus(struct launch *l, const struct cpus_set *allowed,
+                      struct hb_error *err)
 {
     const struct control_launch *job = &l->agent->job;
     struct cpus cpus;
     char *remark;
+    int rc;
 
     if (job->bind == CONTROL_BIND_NONE)
-        return 0;
+        return place_domains(l, NULL, err);
     l->sets = hb_xcalloc((size_t)job->rank_count, sizeof(*l->sets));
     cpus_read("/sys", allowed, &cpus);
     cpus_plan(&cpus, job->bind, job->rank_count, l->sets);
@@ -172,8 +196,9 @@ static int place_cpus(struct launch *l, const struct cpus_set *allowed)
     if (remark)
         hb_log(&l->agent->log, HB_LOG_WARNING, "%s", remark);
     hb_free(remark);
+    rc = place_domains(l, &cpus, err);
     cpus_fini(&cpus);
-    return 0;
+    return rc;
 }
 
 static int place_port(struct launch *l, struct hb_error *err)
@@ -216,7 +241,7 @@ static int open_parts(struct launch *l, struct hb_error *err)
     if (rc == 0)
         rc = place_gpus(l, err);
     if (rc == 0)
-        rc = place_cpus(l, &allowed);
+        rc = place_cpus(l, &allowed, err);
     cpus_set_fini(&allowed);
     return rc < 0 ? fail(a, EXIT_LAUNCHER, err) : 0;
 }

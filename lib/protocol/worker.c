@@ -64,7 +64,8 @@ static int welcome_is_valid(const struct worker_welcome *m)
     if (m->host_count > m->size || m->host_index >= m->host_count)
         return 0;
     for (i = 0; i < m->local_count; i++) {
-        if (m->local_ranks[i] >= m->size)
+        if (m->local_ranks[i] >= m->size ||
+            m->local_domains[i] >= m->local_size)
             return 0;
     }
     return m->local_ranks[m->local_rank] == m->rank;
@@ -88,7 +89,7 @@ int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
         !welcome_is_valid(m))
         return -HVD_EINVAL;
     len = 6 * 4 + 2 + host_len + 2 + job_len + WORKER_SECRET_BYTES + 4 + 4 +
-          4 * (size_t)m->local_count + 2 * 4;
+          2 * 4 * (size_t)m->local_count + 2 * 4;
     rc = frame_begin(out, WORKER_WELCOME, len);
     if (rc < 0)
         return rc;
@@ -105,6 +106,8 @@ int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
     hb_buf_put_u32(out, m->local_count);
     for (i = 0; i < m->local_count; i++)
         hb_buf_put_u32(out, m->local_ranks[i]);
+    for (i = 0; i < m->local_count; i++)
+        hb_buf_put_u32(out, m->local_domains[i]);
     hb_buf_put_u32(out, m->host_index);
     hb_buf_put_u32(out, m->host_count);
     return 0;
@@ -154,6 +157,8 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
         return -HVD_EPROTO;
     for (i = 0; i < got.local_count; i++)
         got.local_ranks[i] = hb_read_u32(&r);
+    for (i = 0; i < got.local_count; i++)
+        got.local_domains[i] = hb_read_u32(&r);
     got.host_index = hb_read_u32(&r);
     got.host_count = hb_read_u32(&r);
     if (finish(&r) < 0 || !welcome_is_valid(&got))

@@ -57,7 +57,7 @@ enum worker_type {
 };
 
 enum {
-    WORKER_ABI = 3,
+    WORKER_ABI = 4,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
@@ -80,7 +80,10 @@ struct worker_welcome {
     uint32_t cpus;        /* cores the local ranks share (affinity count) */
     uint32_t local_count; /* entries of local_ranks, = local_size */
     uint32_t local_ranks[WORKER_LOCAL_MAX]; /* world rank of each local rank */
-    uint32_t host_index, host_count;        /* in the plan */
+    /* Of each, where it is bound: ranks with the same number, below
+     * local_size, share a cache or a NUMA node.  All 0: not known. */
+    uint32_t local_domains[WORKER_LOCAL_MAX];
+    uint32_t host_index, host_count; /* in the plan */
 };
 
 struct worker_join {

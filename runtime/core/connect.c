@@ -17,6 +17,7 @@ struct local {
     uint32_t ranks[HVD__SHM_LOCAL_MAX]; /* of the world */
     int group[HVD__SHM_LOCAL_MAX];      /* place in the set */
     int index[HVD__SHM_LOCAL_MAX];      /* local rank in the world */
+    uint32_t domains[HVD__SHM_LOCAL_MAX];
 };
 
 static void find_local(const struct hvd__host *h, const struct hvd__set *s,
@@ -36,6 +37,7 @@ static void find_local(const struct hvd__host *h, const struct hvd__set *s,
                 l->me = l->count;
             l->ranks[l->count] = (uint32_t)ranks[i];
             l->group[l->count] = i;
+            l->domains[l->count] = w->local_domains[k];
             l->index[l->count++] = (int)k;
         }
 }
@@ -69,6 +71,7 @@ static struct hvd__plane *make_shm(const struct hvd__host *h,
         .world_ranks = l->ranks,
         .group_ranks = l->group,
         .local_index = l->index,
+        .domains = l->domains,
         .host = w->host,
         .cpus = (int)w->cpus,
     };

@@ -24,8 +24,10 @@ static void make_welcome(struct worker_welcome *m, uint32_t local_size)
     snprintf(m->job_id, sizeof(m->job_id), "0123456789abcdef");
     for (i = 0; i < WORKER_SECRET_BYTES; i++)
         m->secret[i] = (unsigned char)(255 - i);
-    for (i = 0; i < local_size; i++)
+    for (i = 0; i < local_size; i++) {
         m->local_ranks[i] = 5 + i;
+        m->local_domains[i] = i / 2;
+    }
 }
 
 START_TEST(test_hello)
@@ -79,6 +81,7 @@ START_TEST(test_welcome_round_trip)
         ck_assert_str_eq(got.job_id, m.job_id);
         ck_assert_mem_eq(got.secret, m.secret, sizeof(m.secret));
         ck_assert_mem_eq(got.local_ranks, m.local_ranks, 4 * sizes[i]);
+        ck_assert_mem_eq(got.local_domains, m.local_domains, 4 * sizes[i]);
     }
     hb_buf_free(&b);
 }
@@ -119,6 +122,7 @@ enum damage {
     COUNT,
     FOREIGN_RANK,
     WRONG_OWN_RANK,
+    DOMAIN,
     CPUS,
     DAMAGES
 };
@@ -159,6 +163,9 @@ static void damage(struct worker_welcome *m, enum damage what)
     case WRONG_OWN_RANK:
         m->local_ranks[m->local_rank] = 0;
         break;
+    case DOMAIN:
+        m->local_domains[1] = m->local_size;
+        break;
     default:
         m->cpus = 0xffffffffu;
         break;
@@ -196,6 +203,8 @@ static void encode_unchecked(struct hb_buf *b, const struct worker_welcome *m)
     put_be(p, after + 4, m->local_count);
     for (i = 0; i < 4; i++)
         put_be(p, after + 8 + 4 * i, m->local_ranks[i]);
+    for (i = 0; i < 4; i++)
+        put_be(p, after + 24 + 4 * i, m->local_domains[i]);
 }
 
 /* What cannot be a world is neither sent nor taken. */
