@@ -316,8 +316,9 @@ void cpus_domains(const char *sysfs, const struct cpus *c,
                   const struct cpus_set *sets, int ranks, uint32_t *domains)
 {
     int *ids = hb_xcalloc((size_t)ranks, sizeof(*ids)), count = 0;
+    int tries = ranks <= c->count ? 2 : 0;
 
-    for (int nodes = 0; nodes < 2 && (count == 0 || 2 * count > ranks);
+    for (int nodes = 0; nodes < tries && (count == 0 || 2 * count > ranks);
          nodes++) {
         for (int r = 0; r < ranks; r++)
             ids[r] = nodes ? node_of(c, &sets[r]) : cache_of(sysfs, &sets[r]);

@@ -60,8 +60,9 @@ void cpus_plan(const struct cpus *c, enum control_bind bind, int ranks,
  * The domain of each of `ranks` ranks that are bound to sets[], numbered from
  * 0 as they come: those within one last-level cache have the same, or where
  * caches tell too little, those of one NUMA node.  All 0 when they are all
- * near, when most would be of a domain of their own, and when some are bound
- * to nothing narrower or sysfs does not tell.
+ * near, when most would be of a domain of their own, when some are bound to
+ * nothing narrower or sysfs does not tell, and when ranks share CPUs: they
+ * take turns, and news that goes by way of others costs more turns.
  */
 void cpus_domains(const char *sysfs, const struct cpus *c,
                   const struct cpus_set *sets, int ranks, uint32_t *domains);

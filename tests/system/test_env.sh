@@ -390,6 +390,13 @@ test_bind_to_core() {
     "$HVDRUN" -np 2 --bind-to numa true
 }
 
+test_domains() {
+    expect_exit 0 "$HVDRUN" -np 9 -x HVD_DOMAINS=0,0,0,0,1 "$PROG/coll" sum 2 5
+    expect_exit 125 "$HVDRUN" -np 2 -x HVD_DOMAINS=near true
+    one_line err
+    grep -q 'HVD_DOMAINS is near; a number for each rank' err
+}
+
 # Knobs that have nothing to tune: a line each, of rank 0, and only at info.
 test_knobs_without_effect() {
     export HOROVOD_LOG_HIDE_TIME=1 HVD_CYCLE_TIME=3

@@ -32,6 +32,11 @@ test_properties_in_shared_memory() {
     done
 }
 
+test_properties_by_domain() {
+    random 9 900 1 10 HVD_DOMAINS=0,0,0,0,1,1,1,1,2
+    random 12 1200 1 8 HVD_DOMAINS=1,0,1,1,2,2,2
+}
+
 test_properties_over_tcp() {
     local np
     for np in 2 3 4; do

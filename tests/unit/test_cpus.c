@@ -62,6 +62,124 @@ static void expect(const char *allowed, enum control_bind bind, int ranks,
     cpus_set_fini(&set);
 }
 
+/* index0 is each core's own, and the last as given by socket. */
+static void make_caches(const char *const last[2])
+{
+    for (int i = 0; i < 8; i++) {
+        char path[128], own[16];
+
+        snprintf(path, sizeof(path),
+                 "devices/system/cpu/cpu%d/cache/index0/shared_cpu_list", i);
+        snprintf(own, sizeof(own), "%d,%d\n", i % 4, i % 4 + 4);
+        fixture_file(&fixture, path, own);
+        snprintf(path, sizeof(path),
+                 "devices/system/cpu/cpu%d/cache/index1/shared_cpu_list", i);
+        fixture_file(&fixture, path, last[i % 4 / 2]);
+    }
+}
+
+/* The domains of `ranks` ranks on the CPUs `allowed`, as text: "0011". */
+static void expect_domains(const char *allowed, enum control_bind bind,
+                           int ranks, const char *expected)
+{
+    struct cpus_set set, *sets = hb_xcalloc((size_t)ranks, sizeof(*sets));
+    uint32_t domains[16];
+    char text[17] = "";
+    struct cpus cpus;
+
+    memset(domains, 0xee, sizeof(domains));
+    ck_assert_int_eq(cpus_parse(allowed, &set), 0);
+    cpus_read(fixture.root, &set, &cpus);
+    cpus_plan(&cpus, bind, ranks, sets);
+    cpus_domains(fixture.root, &cpus, sets, ranks, domains);
+    for (int r = 0; r < ranks; r++) {
+        text[r] = (char)('0' + domains[r]);
+        cpus_set_fini(&sets[r]);
+    }
+    ck_assert_str_eq(text, expected);
+    hb_free(sets);
+    cpus_fini(&cpus);
+    cpus_set_fini(&set);
+}
+
+START_TEST(test_domains_of_caches)
+{
+    static const char *const sockets[] = {"0-1,4-5\n", "2-3,6-7\n"};
+
+    make_two_sockets();
+    make_caches(sockets);
+    expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
+    expect_domains("0-7", CONTROL_BIND_CORE, 6, "001100");
+    expect_domains("2-7", CONTROL_BIND_CORE, 4, "0011");
+    expect_domains("0-1,4-5", CONTROL_BIND_CORE, 2, "00");
+    expect_domains("0-7", CONTROL_BIND_NUMA, 6, "010101");
+    /* too few for each, beyond one cache, not bound, sharing CPUs */
+    expect_domains("0-7", CONTROL_BIND_CORE, 3, "000");
+    expect_domains("0-7", CONTROL_BIND_CORE, 1, "0");
+    expect_domains("0-7", CONTROL_BIND_NONE, 4, "0000");
+    expect_domains("0-7", CONTROL_BIND_CORE, 9, "000000000");
+}
+END_TEST
+
+/* Where caches are all of one, or each core's own. */
+START_TEST(test_domains_of_nodes)
+{
+    static const char *const whole[] = {"0-7\n", "0-7\n"};
+
+    make_two_sockets();
+    expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
+    for (int i = 0; i < 8; i++) {
+        char path[128], own[16];
+
+        snprintf(path, sizeof(path),
+                 "devices/system/cpu/cpu%d/cache/index0/shared_cpu_list", i);
+        snprintf(own, sizeof(own), "%d,%d\n", i % 4, i % 4 + 4);
+        fixture_file(&fixture, path, own);
+    }
+    expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
+    expect_domains("0-7", CONTROL_BIND_CORE, 8, "01230123");
+    make_caches(whole);
+    expect_domains("0-7", CONTROL_BIND_CORE, 4, "0000");
+}
+END_TEST
+
+START_TEST(test_domains_given)
+{
+    static const struct {
+        const char *text, *expected; /* NULL: refused */
+    } cases[] = {
+        {"0", "00000"},
+        {"3,3,1,1,3", "00110"},
+        {"0,1", "01111"},
+        {"9,8,7,6,5,4,3", "01234"},
+        {"8191", "00000"},
+        {"", NULL},
+        {",", NULL},
+        {"0,", NULL},
+        {",0", NULL},
+        {"0,,1", NULL},
+        {"a", NULL},
+        {"0 1", NULL},
+        {"-1", NULL},
+        {"8192", NULL},
+        {"0,1,2,3,4,5,x", NULL},
+        {"0-3", NULL},
+        {"99999999999", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint32_t domains[5] = {7, 7, 7, 7, 7};
+        char text[6] = "";
+        int rc = cpus_domains_parse(cases[i].text, 5, domains);
+
+        ck_assert_int_eq(rc, cases[i].expected ? 0 : -HVD_EINVAL);
+        for (int r = 0; r < 5; r++)
+            text[r] = (char)('0' + domains[r]);
+        ck_assert_str_eq(text, cases[i].expected ? cases[i].expected : "77777");
+    }
+}
+END_TEST
+
 START_TEST(test_topology)
 {
     struct cpus_set all;
@@ -183,6 +301,9 @@ static Suite *suite(void)
 
     tcase_add_unchecked_fixture(t, fixtures_setup, fixtures_teardown);
     tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, test_domains_of_caches);
+    tcase_add_test(t, test_domains_of_nodes);
+    tcase_add_test(t, test_domains_given);
     tcase_add_test(t, test_topology);
     tcase_add_test(t, test_core);
     tcase_add_test(t, test_core_within_the_mask);

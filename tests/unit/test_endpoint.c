@@ -45,6 +45,23 @@ START_TEST(test_welcome)
 }
 END_TEST
 
+START_TEST(test_domains)
+{
+    uint32_t *domains = hb_xcalloc(RANKS, sizeof(*domains));
+    struct worker_welcome m;
+    struct client c;
+
+    endpoint_set_domains(&endpoint, hb_xcalloc(RANKS, sizeof(*domains)));
+    domains[1] = domains[2] = 1;
+    endpoint_set_domains(&endpoint, domains);
+    client_open(&c);
+    send_hello(&c, 11, WORKER_ABI);
+    expect_welcome(&c, &m);
+    ck_assert_mem_eq(m.local_domains, domains, RANKS * sizeof(*domains));
+    client_close(&c);
+}
+END_TEST
+
 START_TEST(test_refusals)
 {
     struct client a, b;
@@ -192,6 +209,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(t, clients_setup, clients_teardown);
     tcase_add_test(t, test_name_is_random_and_abstract);
     tcase_add_test(t, test_welcome);
+    tcase_add_test(t, test_domains);
     tcase_add_test(t, test_refusals);
     tcase_add_test(t, test_garbage);
     tcase_add_test(t, test_connections_are_bounded);
