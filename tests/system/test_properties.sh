@@ -35,6 +35,7 @@ test_properties_in_shared_memory() {
 test_properties_by_domain() {
     random 9 900 1 10 HVD_DOMAINS=0,0,0,0,1,1,1,1,2
     random 12 1200 1 8 HVD_DOMAINS=1,0,1,1,2,2,2
+    random x1:9,x2:2 1300 1 8 HVD_DOMAINS=1,0,1,0
 }
 
 test_properties_over_tcp() {

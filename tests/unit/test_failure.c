@@ -25,7 +25,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4, LARGE = 300000, SOON_MS = 2000, FILTER_ROUNDS = 500 };
+enum {
+    RANKS = 4,
+    MANY = 10,
+    LARGE = 300000,
+    SOON_MS = 2000,
+    FILTER_ROUNDS = 500
+};
+
+/* Of MANY ranks: with rank 2 as a leader, as a member, and alone. */
+static const uint32_t layouts[][MANY] = {
+    {0, 0, 1, 1, 2, 2, 2, 1, 0, 0},
+    {0, 0, 0, 1, 1, 2, 2, 1, 0, 0},
+    {0, 0, 2, 1, 1, 1, 1, 1, 0, 0},
+};
+enum { LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 /* How a rank ends: index into its world's wait_status. */
 static int ended_well(const struct world *w, int rank)
@@ -38,7 +52,7 @@ static int ended_well(const struct world *w, int rank)
 /* Collectives without end, until one fails. */
 static int until_failure(int trial)
 {
-    static int32_t buf[LARGE], all[RANKS * 100];
+    static int32_t buf[LARGE], all[MANY * 100];
     size_t counts[] = {1, 1000, LARGE};
     int rc = 0;
 
@@ -50,11 +64,11 @@ static int until_failure(int trial)
             break;
         case 1:
             rc = hvd_broadcast(buf, buf, counts[trial % 3], HVD_INT32,
-                               i % RANKS, NULL);
+                               i % hvd_size(), NULL);
             break;
         case 2:
-            rc = hvd_allgather(buf, 100, all, RANKS * 100, NULL, HVD_INT32,
-                               NULL);
+            rc =
+                hvd_allgather(buf, 100, all, MANY * 100, NULL, HVD_INT32, NULL);
             break;
         default:
             rc = hvd_allreduce(buf, buf, counts[trial % 3], HVD_INT32, HVD_SUM,
@@ -105,6 +119,19 @@ START_TEST(test_death_at_random_points)
 }
 END_TEST
 
+START_TEST(test_death_by_domain)
+{
+    int trial = _i;
+    struct world w = {.size = MANY,
+                      .body = death_body,
+                      .arg = &trial,
+                      .domains = layouts[_i % LAYOUTS]};
+
+    ck_assert_int_eq(world_run_with(&w), 1);
+    ck_assert(WIFSIGNALED(w.wait_status[2]));
+}
+END_TEST
+
 /* The others are asleep in a collective when it happens: how long the
  * sleepers take is bounded, loosely, for slow machines. */
 static int death_asleep_body(int rank, void *arg)
@@ -116,7 +143,7 @@ static int death_asleep_body(int rank, void *arg)
     want(hvd_init() == 0);
     want(hvd_barrier(NULL) == 0);
     if (rank == 2) {
-        while (atomic_load(&world_board->flag[0]) < RANKS - 1)
+        while (atomic_load(&world_board->flag[0]) < hvd_size() - 1)
             sched_yield();
         usleep(50000); /* likely asleep by now; right either way */
         atomic_store(&world_board->word[8], hb_now_ns());
@@ -132,6 +159,16 @@ static int death_asleep_body(int rank, void *arg)
 START_TEST(test_death_asleep)
 {
     struct world w = {.size = RANKS, .body = death_asleep_body};
+
+    ck_assert_int_eq(world_run_with(&w), 1);
+    ck_assert(WIFSIGNALED(w.wait_status[2]));
+}
+END_TEST
+
+START_TEST(test_death_asleep_by_domain)
+{
+    struct world w = {
+        .size = MANY, .body = death_asleep_body, .domains = layouts[_i]};
 
     ck_assert_int_eq(world_run_with(&w), 1);
     ck_assert(WIFSIGNALED(w.wait_status[2]));
@@ -190,7 +227,7 @@ static int leave_body(int rank, void *arg)
         buf[i] = 1;
     want(hvd_allreduce(buf, buf, count, HVD_INT32, HVD_SUM, NULL) == 0);
     for (size_t i = 0; i < count; i++)
-        want(buf[i] == RANKS);
+        want(buf[i] == hvd_size());
     if (rank == 1) {
         want(hvd_shutdown() == 0);
         want(hvd_barrier(NULL) == -HVD_ENOTINIT);
@@ -205,6 +242,19 @@ static int leave_body(int rank, void *arg)
 START_TEST(test_leave)
 {
     ck_assert_int_eq(world_run(RANKS, leave_body, &_i), 0);
+}
+END_TEST
+
+START_TEST(test_leave_by_domain)
+{
+    /* Rank 1 as a member, and as a leader. */
+    static const uint32_t domains[2][MANY] = {{0, 0, 1, 0, 1}, {0, 1, 1, 1}};
+    struct world w = {.size = MANY,
+                      .body = leave_body,
+                      .arg = &_i,
+                      .domains = domains[_i % 2]};
+
+    ck_assert_int_eq(world_run_with(&w), 0);
 }
 END_TEST
 
@@ -413,8 +463,11 @@ static Suite *failure_suite(void)
     tcase_set_timeout(t, 200);
     tcase_add_loop_test(t, test_death_at_random_points, 0, 24);
     tcase_add_test(t, test_death_asleep);
+    tcase_add_loop_test(t, test_death_by_domain, 0, 12);
+    tcase_add_loop_test(t, test_death_asleep_by_domain, 0, LAYOUTS);
     tcase_add_test(t, test_death_async);
     tcase_add_loop_test(t, test_leave, 0, 30);
+    tcase_add_loop_test(t, test_leave_by_domain, 0, 6);
     tcase_add_test(t, test_exit_without_shutdown);
     tcase_add_test(t, test_agent_gone);
     tcase_add_test(t, test_no_memory_for_the_agent);

@@ -225,8 +225,10 @@ static void say_welcome(const struct agent *a, const struct conn *c)
     w.local_count = w.local_size;
     w.host_index = (uint32_t)host_of(world, c->rank);
     w.host_count = (uint32_t)a->host_count;
-    for (uint32_t i = 0; i < w.local_count; i++)
+    for (uint32_t i = 0; i < w.local_count; i++) {
         w.local_ranks[i] = (uint32_t)h->ranks[i];
+        w.local_domains[i] = world->domains ? world->domains[i] : 0;
+    }
     if (world->fault == WORLD_WRONG_SIZE) {
         w.local_ranks[w.local_count++] = w.size++;
         w.local_size++;

@@ -57,6 +57,8 @@ struct world {
      * on one.  The agent plays them all, each with its own segment; they are
      * called host-a and so on, and the only one testhost. */
     const char *place;
+    /* By local rank, as worker.h has it; NULL: all of one. */
+    const uint32_t *domains;
     /* Out: how each rank ended, as waitpid says. */
     int wait_status[WORLD_RANKS_MAX];
 };
