@@ -115,6 +115,8 @@ static void *member_thread(void *arg)
     struct member_thread *m = arg;
 
     m->g->wait_status[m->me] = m->g->body(m->g, m->me);
+    if (m->g->wait_status[m->me])
+        segment_miss(m->g->head, (uint32_t)m->g->n, (uint32_t)(100 + m->me));
     return NULL;
 }
 
