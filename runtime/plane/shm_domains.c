@@ -243,6 +243,6 @@ int shm_domains_match(struct hvd__shm *p, struct hvd__op *op)
         return rc;
     if (leads)
         release(p);
-    return conclude(
-        p, op, released(p, d->stage == STAGE_HEADERS ? p->me : d->leader));
+    return conclude(p, op,
+                    released(p, d->stage == STAGE_HEADERS ? p->me : d->leader));
 }
