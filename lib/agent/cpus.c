@@ -303,7 +303,7 @@ static int node_of(const struct cpus *c, const struct cpus_set *s)
 {
     int node = -1, unlike = 0;
 
-    for (int i = 0; i < c->count; i++)
+    for (int i = 0; i < c->count && s->count > 0; i++)
         if (bsearch(&c->items[i].id, s->ids, (size_t)s->count, sizeof(int),
                     by_value)) {
             unlike |= node >= 0 && node != c->items[i].node;
