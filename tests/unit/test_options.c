@@ -170,7 +170,8 @@ START_TEST(fields)
     ok("hvdrun --num-proc 4 --hosts a:2,b:2 --output-filename out "
        "-prefix-timestamp --no-tag-output --stdin 3 --start-timeout 1m "
        "--timeout 1.5 --grace 500ms --gpus-per-rank 2 --bind-gpu "
-       "--oversubscribe-gpu --bind-to core --no-env --agent /opt/hvd-agent --verbose cmd");
+       "--oversubscribe-gpu --bind-to core --no-env --agent /opt/hvd-agent "
+       "--verbose cmd");
     ck_assert_int_eq(o.num_proc, 4);
     ck_assert_str_eq(o.hosts, "a:2,b:2");
     ck_assert_str_eq(o.output_filename, "out");
