@@ -25,7 +25,8 @@ PKG_CONFIG ?= pkg-config
 # ---- Sources ----------------------------------------------------------
 
 BASE_SRC := $(addprefix lib/base/, \
-	alloc.c buf.c clock.c env.c error.c log.c netaddr.c strv.c text.c trace_file.c)
+	alloc.c buf.c clock.c env.c error.c linkage.c log.c netaddr.c strv.c \
+	text.c trace_file.c)
 HOSTS_SRC := $(addprefix lib/hosts/, \
 	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
@@ -356,7 +357,10 @@ $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
 # It looks at the programs and libraries beside it.
-$(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
+$(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so \
+		$(BUILD)/tests/stand_in.so
+$(BUILD)/tests/stand_in.so: $(call obj,tests/unit/stand_in.c)
+	$(CC) $(ALL_LDFLAGS) -shared -o $@ $<
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts are found first, as a list; then they are printed, in the bracket
- * style of horovodrun --check-build or as JSON.
+ * style of horovodrun --check-build or as JSON.  A static hvdrun loads
+ * nothing: it tells of the files that are there.
  */
 #include "cmd/hvdrun/check_build.h"
 
 #include "cmd/hvdrun/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
+#include "lib/agent/progcheck.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/base/text.h"
@@ -27,7 +29,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum section { PARTS, CONTROLLERS, PLANES, SECTIONS };
+enum section { PARTS, CONTROLLERS, PLANES, LIBRARIES, SECTIONS };
 
 enum { FACTS_MAX = 16 };
 
@@ -43,15 +45,19 @@ struct build {
     const char *dir;
     struct fact facts[FACTS_MAX];
     int count;
-    int native, mpi; /* planes */
+    int native, mpi, nccl; /* planes */
 };
 
 static const char no_libhvd[] = "there is no libhvd";
+static const char line_end[] = "\r\n", package[] = ",\r\n";
 
 /* In the order of hvd.h. */
-static const char *const operations[] = {
-    "allreduce", "broadcast",     "allgather", "barrier",
-    "alltoall",  "reducescatter", "join",      "process sets"};
+static const struct {
+    const char *name;
+    int nccl; /* by NCCL, of device memory */
+} operations[] = {{"allreduce", 1}, {"broadcast", 1},   {"allgather", 1},
+                  {"barrier", 0},   {"alltoall", 1},    {"reducescatter", 1},
+                  {"join", 1},      {"process sets", 1}};
 
 /* ---- Finding ---- */
 
@@ -97,10 +103,12 @@ static void set_path(struct fact *f, char *path, const char *why_not)
         absent(f, why_not);
 }
 
-/* "MPICH Version:\t4.0.2", "Open MPI v4.1.4, package: ...". */
-static void set_version(struct fact *f, const struct hb_buf *text)
+/* The first line, or what of it is before `end`:
+ * "MPICH Version:\t4.0.2", "Open MPI v4.1.4, package: ...". */
+static void set_version(struct fact *f, const struct hb_buf *text,
+                        const char *end)
 {
-    size_t len = strcspn(hb_buf_data(text), ",\r\n");
+    size_t len = strcspn(hb_buf_data(text), end);
 
     if (!len)
         return;
@@ -111,15 +119,15 @@ static void set_version(struct fact *f, const struct hb_buf *text)
 }
 
 /* A library has to be loadable, too. */
-static void check_library(struct fact *f, const char *symbol)
+static void check_library(struct fact *f, const char *symbol, const char *end)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hb_buf text = HB_BUF_INIT;
 
-    if (f->path && probe_library(f->path, symbol, &text, &err) < 0)
+    if (f->path && probe_library(f->path, symbol, &text, &err) == 0)
+        set_version(f, &text, end);
+    else if (f->path && err.status != -HVD_EUNSUPPORTED)
         absent(f, err.text);
-    else if (f->path)
-        set_version(f, &text);
     hb_buf_free(&text);
 }
 
@@ -134,7 +142,7 @@ static void find_parts(struct build *b)
     set_path(add(b, PARTS, "hvd-agent"), find(b->dir, agents), "not found");
     f = add(b, PARTS, "libhvd");
     set_path(f, find(b->dir, libraries), "not found");
-    check_library(f, "hvd_init");
+    check_library(f, "hvd_init", line_end);
     b->native = f->there;
 }
 
@@ -160,8 +168,63 @@ static void check_plugin(struct build *b, struct fact *f, const char *file,
                              file);
 
     set_path(f, find_plugin(b, file), why);
-    check_library(f, symbol);
+    check_library(f, symbol, package);
     hb_free(why);
+}
+
+/* ---- What the NCCL plane finds at run time ---- */
+
+/* One that a program opens by its name; the loader may not look where it
+ * is. */
+struct wanted {
+    const char *title, *knob, *name, *symbol;
+    const char *label; /* of progcheck_libraries */
+};
+
+/* What the files say, where the loader was not asked or does not know. */
+static void look_for(struct fact *f, const struct wanted *w, int may_load)
+{
+    json_t *all = progcheck_libraries("", hb_variable("LD_LIBRARY_PATH"));
+    json_t *found = json_object_get(all, w->label);
+    const char *path = json_string_value(json_object_get(found, "path"));
+    const char *version = json_string_value(json_object_get(found, "version"));
+    char *why;
+
+    if (path && !may_load) {
+        f->path = hb_xstrdup(path);
+        f->version = hb_xstrdup(version);
+    } else if (path) {
+        why = hb_xasprintf("the loader does not look where it is; try "
+                           "HVD_%s=%s",
+                           w->knob, path);
+        absent(f, why);
+        hb_free(why);
+    }
+    json_decref(all);
+}
+
+static struct fact *find_at_run_time(struct build *b, const struct wanted *w)
+{
+    struct fact *f = add(b, LIBRARIES, w->title);
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf text = HB_BUF_INIT;
+    const char *given = hb_knob(w->knob), *path;
+    int rc = probe_library(given ? given : w->name, w->symbol, &text, &err);
+
+    if (rc == 0) {
+        set_version(f, &text, line_end);
+        path = strchr(hb_buf_data(&text), '\n');
+        f->path = hb_xstrdup(path ? path + 1 : "");
+        hb_text_sanitize(f->path);
+    } else if (given && rc == -HVD_EUNSUPPORTED) {
+        f->path = hb_xstrdup(given);
+    } else {
+        absent(f, err.text);
+        if (!given)
+            look_for(f, w, rc != -HVD_EUNSUPPORTED);
+    }
+    hb_buf_free(&text);
+    return f;
 }
 
 static void find_ssh(struct build *b)
@@ -173,7 +236,7 @@ static void find_ssh(struct build *b)
 
     set_path(f, mpi_program_path(name), "there is no ssh in PATH");
     if (f->path && probe_program(f->path, argv, &text, NULL) == 0)
-        set_version(f, &text);
+        set_version(f, &text, package);
     hb_buf_free(&text);
 }
 
@@ -207,7 +270,35 @@ static void find_planes(struct build *b)
     if (!b->native)
         absent(f, no_libhvd);
     b->mpi = f->there;
-    absent(add(b, PLANES, "NCCL"), "not in this version");
+}
+
+/* The plug-in, and what it opens when a rank starts. */
+static void find_nccl(struct build *b)
+{
+    static const struct wanted driver = {"CUDA driver", "CUDA_LIBRARY",
+                                         "libcuda.so.1", "cuDriverGetVersion",
+                                         "cuda_driver"},
+                               nccl = {"NCCL", "NCCL_LIBRARY", "libnccl.so.2",
+                                       "ncclGetVersion", "nccl"};
+    struct fact *f = add(b, PLANES, "NCCL");
+    int cuda = find_at_run_time(b, &driver)->there, enabled = 1;
+    int library = find_at_run_time(b, &nccl)->there;
+
+    set_path(f, find_plugin(b, "libhvd-nccl.so"),
+             "libhvd-nccl.so not found; it is built where CUDA and NCCL are "
+             "installed, unless WITH_NCCL=no");
+    check_library(f, "hvd_nccl_build", line_end);
+    if (!f->there)
+        return;
+    if (!b->native)
+        absent(f, no_libhvd);
+    else if (hb_knob_bool("NCCL", &enabled, NULL) < 0 || !enabled)
+        absent(f, "switched off by HVD_NCCL");
+    else if (!cuda)
+        absent(f, "NCCL plane unavailable: no CUDA driver");
+    else if (!library)
+        absent(f, "NCCL plane unavailable: no NCCL");
+    b->nccl = f->there;
 }
 
 static void find_all(struct build *b, const char *dir)
@@ -223,6 +314,7 @@ static void find_all(struct build *b, const char *dir)
     find_ssh(b);
     find_mpirun(b);
     find_planes(b);
+    find_nccl(b);
 }
 
 static void build_fini(struct build *b)
@@ -241,7 +333,9 @@ static void put_fact(struct hb_buf *out, const struct fact *f)
     hb_buf_printf(out, "    [%c] %s", f->there ? 'X' : ' ', f->name);
     if (!f->there)
         hb_buf_printf(out, ": %s", f->why);
-    else if (f->version || f->path)
+    if (!f->there && f->version) /* it can be loaded; something else lacks */
+        hb_buf_printf(out, " (built with %s, %s)", f->version, f->path);
+    if (f->there && (f->version || f->path))
         hb_buf_printf(out, ": %s%s%s", f->version ? f->version : "",
                       f->version && f->path ? ", " : "",
                       f->path ? f->path : "");
@@ -252,15 +346,17 @@ static void put_operations(struct hb_buf *out, const struct build *b)
 {
     hb_buf_puts(out, "\nAvailable tensor operations:\n");
     for (size_t i = 0; i < COUNT(operations); i++)
-        hb_buf_printf(out, "    [%c] %s: %s%s\n", b->native ? 'X' : ' ',
-                      operations[i], b->native ? "native" : no_libhvd,
-                      b->mpi ? ", MPI" : "");
+        hb_buf_printf(out, "    [%c] %s: %s%s%s\n", b->native ? 'X' : ' ',
+                      operations[i].name, b->native ? "native" : no_libhvd,
+                      b->mpi ? ", MPI" : "",
+                      b->nccl && operations[i].nccl ? ", NCCL" : "");
 }
 
 char *check_build_text(const char *program_dir)
 {
     static const char *const titles[SECTIONS] = {
-        "Parts", "Available controllers", "Available planes"};
+        "Parts", "Available controllers", "Available planes",
+        "Libraries for GPUs, found at run time"};
     struct hb_buf out = HB_BUF_INIT;
     struct build b;
     char *text;
@@ -309,12 +405,14 @@ static json_t *operations_json(const struct build *b)
     for (size_t i = 0; i < COUNT(operations); i++) {
         json_t *object = json_object(), *planes = json_array();
 
-        put_string(object, "name", operations[i]);
+        put_string(object, "name", operations[i].name);
         json_object_set_new(object, "available", json_boolean(b->native));
         if (b->native)
             json_array_append_new(planes, json_string("native"));
         if (b->mpi)
             json_array_append_new(planes, json_string("MPI"));
+        if (b->nccl && operations[i].nccl)
+            json_array_append_new(planes, json_string("NCCL"));
         json_object_set_new(object, "planes", planes);
         json_array_append_new(list, object);
     }
@@ -334,8 +432,8 @@ static json_t *built_with_json(void)
 
 char *check_build_json(const char *program_dir)
 {
-    static const char *const keys[SECTIONS] = {"parts", "controllers",
-                                               "planes"};
+    static const char *const keys[SECTIONS] = {"parts", "controllers", "planes",
+                                               "libraries"};
     json_t *root = json_object();
     json_free_t release;
     struct build b;
