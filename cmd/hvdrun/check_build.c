@@ -11,6 +11,7 @@
 #include "lib/agent/progcheck.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
+#include "lib/base/linkage.h"
 #include "lib/base/text.h"
 #include "lib/transport/ssh2.h"
 
@@ -181,25 +182,29 @@ struct wanted {
     const char *label; /* of progcheck_libraries */
 };
 
-/* What the files say, where the loader was not asked or does not know. */
-static void look_for(struct fact *f, const struct wanted *w, int may_load)
+/* What the files say, where the loader does not know or was not asked. */
+static void look_for(struct fact *f, const struct wanted *w, int asked)
 {
     json_t *all = progcheck_libraries("", hb_variable("LD_LIBRARY_PATH"));
     json_t *found = json_object_get(all, w->label);
     const char *path = json_string_value(json_object_get(found, "path"));
     const char *version = json_string_value(json_object_get(found, "version"));
-    char *why;
+    char *why = NULL;
 
-    if (path && !may_load) {
+    if (path && !asked) {
+        f->there = 1;
         f->path = hb_xstrdup(path);
         f->version = hb_xstrdup(version);
     } else if (path) {
         why = hb_xasprintf("the loader does not look where it is; try "
                            "HVD_%s=%s",
                            w->knob, path);
-        absent(f, why);
-        hb_free(why);
+    } else if (!asked) {
+        why = hb_xasprintf("%s not found", w->name);
     }
+    if (why)
+        absent(f, why);
+    hb_free(why);
     json_decref(all);
 }
 
@@ -225,6 +230,17 @@ static struct fact *find_at_run_time(struct build *b, const struct wanted *w)
     }
     hb_buf_free(&text);
     return f;
+}
+
+static void find_ssh2(struct build *b)
+{
+    struct fact *f = add(b, CONTROLLERS, "ssh, by libssh2");
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (hb_may_load(&err) < 0)
+        absent(f, err.text);
+    else
+        check_plugin(b, f, SSH2_PLUGIN_FILE, SSH2_PLUGIN_SYMBOL);
 }
 
 static void find_ssh(struct build *b)
@@ -309,8 +325,7 @@ static void find_all(struct build *b, const char *dir)
     b->facts[b->count - 1].there = b->facts[0].there;
     if (!b->facts[0].there)
         absent(&b->facts[b->count - 1], "hvd-agent not found");
-    check_plugin(b, add(b, CONTROLLERS, "ssh, by libssh2"), "transport-ssh2.so",
-                 SSH2_PLUGIN_SYMBOL);
+    find_ssh2(b);
     find_ssh(b);
     find_mpirun(b);
     find_planes(b);
