@@ -376,10 +376,12 @@ $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
 # It looks at the programs and libraries beside it.
-$(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so \
-		$(BUILD)/tests/stand_in.so
-$(BUILD)/tests/stand_in.so: $(call obj,tests/unit/stand_in.c)
-	$(CC) $(ALL_LDFLAGS) -shared -o $@ $<
+$(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
+STAND_INS := $(addprefix $(BUILD)/tests/,stand_in.so beside/beside.so)
+$(STAND_INS): $(call obj,tests/unit/stand_in.c)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-rpath,'$$ORIGIN/beside' -o $@ $<
+$(BUILD)/tests/test_check_build $(BUILD)/tests/test_probe: | $(STAND_INS)
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 

@@ -125,7 +125,7 @@ static void check_library(struct fact *f, const char *symbol, const char *end)
     struct hb_error err = HB_ERROR_INIT;
     struct hb_buf text = HB_BUF_INIT;
 
-    if (f->path && probe_library(f->path, symbol, &text, &err) == 0)
+    if (f->path && probe_library(f->path, symbol, NULL, &text, &err) == 0)
         set_version(f, &text, end);
     else if (f->path && err.status != -HVD_EUNSUPPORTED)
         absent(f, err.text);
@@ -196,7 +196,7 @@ static void look_for(struct fact *f, const struct wanted *w, int asked)
         f->path = hb_xstrdup(path);
         f->version = hb_xstrdup(version);
     } else if (path) {
-        why = hb_xasprintf("the loader does not look where it is; try "
+        why = hb_xasprintf("it is not where the loader looks; try "
                            "HVD_%s=%s",
                            w->knob, path);
     } else if (!asked) {
@@ -208,13 +208,16 @@ static void look_for(struct fact *f, const struct wanted *w, int asked)
     json_decref(all);
 }
 
-static struct fact *find_at_run_time(struct build *b, const struct wanted *w)
+/* As the plug-in would, if there is one; returns whether it is there. */
+static int find_at_run_time(struct build *b, const struct wanted *w,
+                            const char *plugin)
 {
     struct fact *f = add(b, LIBRARIES, w->title);
     struct hb_error err = HB_ERROR_INIT;
     struct hb_buf text = HB_BUF_INIT;
     const char *given = hb_knob(w->knob), *path;
-    int rc = probe_library(given ? given : w->name, w->symbol, &text, &err);
+    int rc =
+        probe_library(given ? given : w->name, w->symbol, plugin, &text, &err);
 
     if (rc == 0) {
         set_version(f, &text, line_end);
@@ -229,7 +232,7 @@ static struct fact *find_at_run_time(struct build *b, const struct wanted *w)
             look_for(f, w, rc != -HVD_EUNSUPPORTED);
     }
     hb_buf_free(&text);
-    return f;
+    return f->there;
 }
 
 static void find_ssh2(struct build *b)
@@ -297,13 +300,14 @@ static void find_nccl(struct build *b)
                                nccl = {"NCCL", "NCCL_LIBRARY", "libnccl.so.2",
                                        "ncclGetVersion", "nccl"};
     struct fact *f = add(b, PLANES, "NCCL");
-    int cuda = find_at_run_time(b, &driver)->there, enabled = 1;
-    int library = find_at_run_time(b, &nccl)->there;
+    int cuda, library, enabled = 1;
 
     set_path(f, find_plugin(b, "libhvd-nccl.so"),
              "libhvd-nccl.so not found; it is built where CUDA and NCCL are "
              "installed, unless WITH_NCCL=no");
     check_library(f, "hvd_nccl_build", line_end);
+    cuda = find_at_run_time(b, &driver, f->path);
+    library = find_at_run_time(b, &nccl, f->path);
     if (!f->there)
         return;
     if (!b->native)

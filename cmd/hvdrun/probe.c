@@ -5,6 +5,7 @@
  */
 #include "cmd/hvdrun/probe.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "lib/base/linkage.h"
 
@@ -242,8 +243,30 @@ static void say_file(void *symbol)
         say(info.dli_fname);
 }
 
-int probe_library(const char *path, const char *symbol, struct hb_buf *out,
-                  struct hb_error *err)
+/* In the folders that are searched for what `by` opens; NULL: in none. */
+static void *open_as(const char *name, const char *by)
+{
+    void *caller = by ? dlopen(by, RTLD_NOW | RTLD_LOCAL) : NULL, *so = NULL;
+    char path[PATH_MAX];
+    Dl_serinfo size, *folders;
+
+    if (!caller || strchr(name, '/') ||
+        dlinfo(caller, RTLD_DI_SERINFOSIZE, &size) < 0)
+        return NULL;
+    folders = hb_xcalloc(1, size.dls_size);
+    if (dlinfo(caller, RTLD_DI_SERINFOSIZE, folders) == 0 &&
+        dlinfo(caller, RTLD_DI_SERINFO, folders) == 0)
+        for (unsigned i = 0; !so && i < folders->dls_cnt; i++) {
+            snprintf(path, sizeof(path), "%s/%s",
+                     folders->dls_serpath[i].dls_name, name);
+            so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        }
+    hb_free(folders);
+    return so;
+}
+
+int probe_library(const char *path, const char *symbol, const char *by,
+                  struct hb_buf *out, struct hb_error *err)
 {
     struct child c;
     int wstatus = 0;
@@ -252,8 +275,10 @@ int probe_library(const char *path, const char *symbol, struct hb_buf *out,
     if (rc == 0)
         rc = fork_child(&c, err);
     if (rc > 0) {
-        void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        void *so = open_as(path, by);
 
+        if (!so)
+            so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
         if (so && dlsym(so, symbol)) {
             say_version(so, symbol);
             say_file(dlsym(so, symbol));

@@ -253,8 +253,8 @@ START_TEST(driver_where_the_loader_does_not_look)
     link_plugin();
     touch("lib/libcuda.so.1");
     setenv("LD_LIBRARY_PATH", place, 1); /* too late for this process's own */
-    line = hb_xasprintf("[ ] CUDA driver: the loader does not look where it "
-                        "is; try HVD_CUDA_LIBRARY=%s/libcuda.so.1\n",
+    line = hb_xasprintf("[ ] CUDA driver: it is not where the loader "
+                        "looks; try HVD_CUDA_LIBRARY=%s/libcuda.so.1\n",
                         place);
     if (!dlopen("libcuda.so.1", RTLD_LAZY)) /* a machine that has none */
         expect_line(line);
