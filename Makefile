@@ -9,7 +9,8 @@
 #   make help         the rest
 #
 # Sources are listed per folder, below.  BUILD=dir builds elsewhere,
-# WERROR=1 makes warnings errors, SAN=address|thread adds sanitizers.
+# WERROR=1 makes warnings errors, SAN=address|thread adds sanitizers,
+# STATIC=1 makes an hvdrun that runs where no library is.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -25,7 +26,8 @@ PKG_CONFIG ?= pkg-config
 # ---- Sources ----------------------------------------------------------
 
 BASE_SRC := $(addprefix lib/base/, \
-	alloc.c buf.c clock.c env.c error.c log.c netaddr.c strv.c text.c trace_file.c)
+	alloc.c buf.c clock.c env.c error.c linkage.c log.c netaddr.c strv.c \
+	text.c trace_file.c)
 HOSTS_SRC := $(addprefix lib/hosts/, \
 	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
 PROTOCOL_SRC := $(addprefix lib/protocol/, \
@@ -256,11 +258,32 @@ $(eval $(call archive,hvdrun,HVDRUN))
 $(eval $(call archive,hvd-bench,HVD_BENCH))
 ar = $(patsubst %,$(BUILD)/obj/lib%.a,$(1))
 
-$(BIN)/hvdrun: $(call ar,hvdrun job transport rendezvous agent hosts protocol \
-		base)
+HVDRUN_PARTS := $(call ar,hvdrun job transport rendezvous agent hosts \
+	protocol base)
+link_hvdrun = $(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $(filter %.a,$^) \
+	-Wl,--end-group $(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) \
+	-ldl -lm
+
+# Static programs.  The linker warns about look-ups of users, which libuv has
+# and the agent does not use; of hvdrun see linkage_static.c.
+NO_WARNINGS := $(shell ld --no-warnings --version >/dev/null 2>&1 && \
+	echo -Wl,--no-warnings)
+check_static = @! nm $@ | grep ' U ' || { rm $@; exit 1; } # silenced, too
+LINKAGE := $(call obj,lib/base/linkage_static.c)
+define link_static_hvdrun
+	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ \
+	$(LINKAGE) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+	-l:libuv_a.a -l:libjansson.a -l:libyaml.a $(SODIUM_A) -ldl -lm
+	$(check_static)
+endef
+# Another STATIC links again.
+$(BIN)/hvdrun: $(HVDRUN_PARTS) $(LINKAGE) $(BUILD)/static
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $^ -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -ldl -lm
+	$(if $(filter 1,$(STATIC)),$(link_static_hvdrun),$(link_hvdrun))
+$(BUILD)/static: FORCE
+	@mkdir -p $(@D)
+	@echo '$(filter 1,$(STATIC))' | cmp -s - $@ || \
+		echo '$(filter 1,$(STATIC))' >$@
 
 # Has its own copy of what it needs, and exports one function.
 $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
@@ -280,17 +303,14 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
-# Static, so that it runs on any host of the same CPU type.  The linker
-# warns about look-ups of users, which libuv has and the agent does not use.
-NO_WARNINGS := $(shell ld --no-warnings --version >/dev/null 2>&1 && \
-	echo -Wl,--no-warnings)
+# Static, so that it runs on any host of the same CPU type.
 $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
 		$(call ar,agent protocol base)
 	@mkdir -p $(@D)
 ifeq ($(AGENT_LINK),-static)
 	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ $^ \
 		-l:libuv_a.a -ljansson -ldl $(SODIUM_A)
-	@! nm $@ | grep ' U ' || { rm $@; exit 1; } # errors are silenced, too
+	$(check_static)
 else
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) $(SODIUM_A)
 endif
@@ -357,6 +377,11 @@ $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 
 # It looks at the programs and libraries beside it.
 $(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
+STAND_INS := $(addprefix $(BUILD)/tests/,stand_in.so beside/beside.so)
+$(STAND_INS): $(call obj,tests/unit/stand_in.c)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-rpath,'$$ORIGIN/beside' -o $@ $<
+$(BUILD)/tests/test_check_build $(BUILD)/tests/test_probe: | $(STAND_INS)
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 
@@ -376,6 +401,19 @@ $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
+
+# What STATIC=1 makes; a sanitizer has no static form.
+ifeq ($(AGENT_LINK),-static)
+system-progs: $(BUILD)/tests/static/hvdrun
+$(BUILD)/tests/static/hvdrun: $(HVDRUN_PARTS) $(LINKAGE)
+	@mkdir -p $(@D)
+	$(link_static_hvdrun)
+system-progs: $(BUILD)/tests/static/actor
+$(BUILD)/tests/static/actor: $(call obj,tests/system/prog/actor.c) \
+		$(call ar,base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -static -o $@ $^
+endif
 
 # The plug-in for each MPI, whichever the build's is.
 MPI_TESTS := $(if $(MPI_SHOWN),$(foreach mpi,openmpi mpich,$(if \

@@ -249,6 +249,19 @@ HVD_API int hvd_local_size(void);
 HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 
+/*
+ * The GPU that hvdrun gave this rank, as a CUDA device ordinal, for
+ * cudaSetDevice: the first of its --gpus-per-rank among those that the
+ * process may see; ranks share when there are fewer GPUs than ranks.  It is
+ * HVD_GPU at the time of hvd_init.
+ *
+ * Returns the ordinal, or the negative of HVD_ENOTINIT, HVD_ENOENT (this host
+ * has no NVIDIA GPU, or something else than hvdrun started this process: there,
+ * hvd_local_rank() modulo the number of devices is what most launchers mean).
+ * Order: none.  Threads: any; never blocks.
+ */
+HVD_API int hvd_local_gpu(void);
+
 /* ---- Collectives --------------------------------------------------- */
 
 /*

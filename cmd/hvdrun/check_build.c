@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts are found first, as a list; then they are printed, in the bracket
- * style of horovodrun --check-build or as JSON.
+ * style of horovodrun --check-build or as JSON.  A static hvdrun loads
+ * nothing: it tells of the files that are there.
  */
 #include "cmd/hvdrun/check_build.h"
 
 #include "cmd/hvdrun/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
+#include "lib/agent/progcheck.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
+#include "lib/base/linkage.h"
 #include "lib/base/text.h"
 #include "lib/transport/ssh2.h"
 
@@ -27,7 +30,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum section { PARTS, CONTROLLERS, PLANES, SECTIONS };
+enum section { PARTS, CONTROLLERS, PLANES, LIBRARIES, SECTIONS };
 
 enum { FACTS_MAX = 16 };
 
@@ -43,15 +46,19 @@ struct build {
     const char *dir;
     struct fact facts[FACTS_MAX];
     int count;
-    int native, mpi; /* planes */
+    int native, mpi, nccl; /* planes */
 };
 
 static const char no_libhvd[] = "there is no libhvd";
+static const char line_end[] = "\r\n", package[] = ",\r\n";
 
 /* In the order of hvd.h. */
-static const char *const operations[] = {
-    "allreduce", "broadcast",     "allgather", "barrier",
-    "alltoall",  "reducescatter", "join",      "process sets"};
+static const struct {
+    const char *name;
+    int nccl; /* by NCCL, of device memory */
+} operations[] = {{"allreduce", 1}, {"broadcast", 1},   {"allgather", 1},
+                  {"barrier", 0},   {"alltoall", 1},    {"reducescatter", 1},
+                  {"join", 1},      {"process sets", 1}};
 
 /* ---- Finding ---- */
 
@@ -97,10 +104,12 @@ static void set_path(struct fact *f, char *path, const char *why_not)
         absent(f, why_not);
 }
 
-/* "MPICH Version:\t4.0.2", "Open MPI v4.1.4, package: ...". */
-static void set_version(struct fact *f, const struct hb_buf *text)
+/* The first line, or what of it is before `end`:
+ * "MPICH Version:\t4.0.2", "Open MPI v4.1.4, package: ...". */
+static void set_version(struct fact *f, const struct hb_buf *text,
+                        const char *end)
 {
-    size_t len = strcspn(hb_buf_data(text), ",\r\n");
+    size_t len = strcspn(hb_buf_data(text), end);
 
     if (!len)
         return;
@@ -111,15 +120,15 @@ static void set_version(struct fact *f, const struct hb_buf *text)
 }
 
 /* A library has to be loadable, too. */
-static void check_library(struct fact *f, const char *symbol)
+static void check_library(struct fact *f, const char *symbol, const char *end)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hb_buf text = HB_BUF_INIT;
 
-    if (f->path && probe_library(f->path, symbol, &text, &err) < 0)
+    if (f->path && probe_library(f->path, symbol, NULL, &text, &err) == 0)
+        set_version(f, &text, end);
+    else if (f->path && err.status != -HVD_EUNSUPPORTED)
         absent(f, err.text);
-    else if (f->path)
-        set_version(f, &text);
     hb_buf_free(&text);
 }
 
@@ -134,7 +143,7 @@ static void find_parts(struct build *b)
     set_path(add(b, PARTS, "hvd-agent"), find(b->dir, agents), "not found");
     f = add(b, PARTS, "libhvd");
     set_path(f, find(b->dir, libraries), "not found");
-    check_library(f, "hvd_init");
+    check_library(f, "hvd_init", line_end);
     b->native = f->there;
 }
 
@@ -160,8 +169,81 @@ static void check_plugin(struct build *b, struct fact *f, const char *file,
                              file);
 
     set_path(f, find_plugin(b, file), why);
-    check_library(f, symbol);
+    check_library(f, symbol, package);
     hb_free(why);
+}
+
+/* ---- What the NCCL plane finds at run time ---- */
+
+/* One that a program opens by its name; the loader may not look where it
+ * is. */
+struct wanted {
+    const char *title, *knob, *name, *symbol;
+    const char *label; /* of progcheck_libraries */
+};
+
+/* What the files say, where the loader does not know or was not asked. */
+static void look_for(struct fact *f, const struct wanted *w, int asked)
+{
+    json_t *all = progcheck_libraries("", hb_variable("LD_LIBRARY_PATH"));
+    json_t *found = json_object_get(all, w->label);
+    const char *path = json_string_value(json_object_get(found, "path"));
+    const char *version = json_string_value(json_object_get(found, "version"));
+    char *why = NULL;
+
+    if (path && !asked) {
+        f->there = 1;
+        f->path = hb_xstrdup(path);
+        f->version = hb_xstrdup(version);
+    } else if (path) {
+        why = hb_xasprintf("it is not where the loader looks; try "
+                           "HVD_%s=%s",
+                           w->knob, path);
+    } else if (!asked) {
+        why = hb_xasprintf("%s not found", w->name);
+    }
+    if (why)
+        absent(f, why);
+    hb_free(why);
+    json_decref(all);
+}
+
+/* As the plug-in would, if there is one; returns whether it is there. */
+static int find_at_run_time(struct build *b, const struct wanted *w,
+                            const char *plugin)
+{
+    struct fact *f = add(b, LIBRARIES, w->title);
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf text = HB_BUF_INIT;
+    const char *given = hb_knob(w->knob), *path;
+    int rc =
+        probe_library(given ? given : w->name, w->symbol, plugin, &text, &err);
+
+    if (rc == 0) {
+        set_version(f, &text, line_end);
+        path = strchr(hb_buf_data(&text), '\n');
+        f->path = hb_xstrdup(path ? path + 1 : "");
+        hb_text_sanitize(f->path);
+    } else if (given && rc == -HVD_EUNSUPPORTED) {
+        f->path = hb_xstrdup(given);
+    } else {
+        absent(f, err.text);
+        if (!given)
+            look_for(f, w, rc != -HVD_EUNSUPPORTED);
+    }
+    hb_buf_free(&text);
+    return f->there;
+}
+
+static void find_ssh2(struct build *b)
+{
+    struct fact *f = add(b, CONTROLLERS, "ssh, by libssh2");
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (hb_may_load(&err) < 0)
+        absent(f, err.text);
+    else
+        check_plugin(b, f, SSH2_PLUGIN_FILE, SSH2_PLUGIN_SYMBOL);
 }
 
 static void find_ssh(struct build *b)
@@ -173,7 +255,7 @@ static void find_ssh(struct build *b)
 
     set_path(f, mpi_program_path(name), "there is no ssh in PATH");
     if (f->path && probe_program(f->path, argv, &text, NULL) == 0)
-        set_version(f, &text);
+        set_version(f, &text, package);
     hb_buf_free(&text);
 }
 
@@ -207,7 +289,36 @@ static void find_planes(struct build *b)
     if (!b->native)
         absent(f, no_libhvd);
     b->mpi = f->there;
-    absent(add(b, PLANES, "NCCL"), "not in this version");
+}
+
+/* The plug-in, and what it opens when a rank starts. */
+static void find_nccl(struct build *b)
+{
+    static const struct wanted driver = {"CUDA driver", "CUDA_LIBRARY",
+                                         "libcuda.so.1", "cuDriverGetVersion",
+                                         "cuda_driver"},
+                               nccl = {"NCCL", "NCCL_LIBRARY", "libnccl.so.2",
+                                       "ncclGetVersion", "nccl"};
+    struct fact *f = add(b, PLANES, "NCCL");
+    int cuda, library, enabled = 1;
+
+    set_path(f, find_plugin(b, "libhvd-nccl.so"),
+             "libhvd-nccl.so not found; it is built where CUDA and NCCL are "
+             "installed, unless WITH_NCCL=no");
+    check_library(f, "hvd_nccl_build", line_end);
+    cuda = find_at_run_time(b, &driver, f->path);
+    library = find_at_run_time(b, &nccl, f->path);
+    if (!f->there)
+        return;
+    if (!b->native)
+        absent(f, no_libhvd);
+    else if (hb_knob_bool("NCCL", &enabled, NULL) < 0 || !enabled)
+        absent(f, "switched off by HVD_NCCL");
+    else if (!cuda)
+        absent(f, "NCCL plane unavailable: no CUDA driver");
+    else if (!library)
+        absent(f, "NCCL plane unavailable: no NCCL");
+    b->nccl = f->there;
 }
 
 static void find_all(struct build *b, const char *dir)
@@ -218,11 +329,11 @@ static void find_all(struct build *b, const char *dir)
     b->facts[b->count - 1].there = b->facts[0].there;
     if (!b->facts[0].there)
         absent(&b->facts[b->count - 1], "hvd-agent not found");
-    check_plugin(b, add(b, CONTROLLERS, "ssh, by libssh2"), "transport-ssh2.so",
-                 SSH2_PLUGIN_SYMBOL);
+    find_ssh2(b);
     find_ssh(b);
     find_mpirun(b);
     find_planes(b);
+    find_nccl(b);
 }
 
 static void build_fini(struct build *b)
@@ -241,7 +352,9 @@ static void put_fact(struct hb_buf *out, const struct fact *f)
     hb_buf_printf(out, "    [%c] %s", f->there ? 'X' : ' ', f->name);
     if (!f->there)
         hb_buf_printf(out, ": %s", f->why);
-    else if (f->version || f->path)
+    if (!f->there && f->version) /* it can be loaded; something else lacks */
+        hb_buf_printf(out, " (built with %s, %s)", f->version, f->path);
+    if (f->there && (f->version || f->path))
         hb_buf_printf(out, ": %s%s%s", f->version ? f->version : "",
                       f->version && f->path ? ", " : "",
                       f->path ? f->path : "");
@@ -252,15 +365,17 @@ static void put_operations(struct hb_buf *out, const struct build *b)
 {
     hb_buf_puts(out, "\nAvailable tensor operations:\n");
     for (size_t i = 0; i < COUNT(operations); i++)
-        hb_buf_printf(out, "    [%c] %s: %s%s\n", b->native ? 'X' : ' ',
-                      operations[i], b->native ? "native" : no_libhvd,
-                      b->mpi ? ", MPI" : "");
+        hb_buf_printf(out, "    [%c] %s: %s%s%s\n", b->native ? 'X' : ' ',
+                      operations[i].name, b->native ? "native" : no_libhvd,
+                      b->mpi ? ", MPI" : "",
+                      b->nccl && operations[i].nccl ? ", NCCL" : "");
 }
 
 char *check_build_text(const char *program_dir)
 {
     static const char *const titles[SECTIONS] = {
-        "Parts", "Available controllers", "Available planes"};
+        "Parts", "Available controllers", "Available planes",
+        "Libraries for GPUs, found at run time"};
     struct hb_buf out = HB_BUF_INIT;
     struct build b;
     char *text;
@@ -309,12 +424,14 @@ static json_t *operations_json(const struct build *b)
     for (size_t i = 0; i < COUNT(operations); i++) {
         json_t *object = json_object(), *planes = json_array();
 
-        put_string(object, "name", operations[i]);
+        put_string(object, "name", operations[i].name);
         json_object_set_new(object, "available", json_boolean(b->native));
         if (b->native)
             json_array_append_new(planes, json_string("native"));
         if (b->mpi)
             json_array_append_new(planes, json_string("MPI"));
+        if (b->nccl && operations[i].nccl)
+            json_array_append_new(planes, json_string("NCCL"));
         json_object_set_new(object, "planes", planes);
         json_array_append_new(list, object);
     }
@@ -334,8 +451,8 @@ static json_t *built_with_json(void)
 
 char *check_build_json(const char *program_dir)
 {
-    static const char *const keys[SECTIONS] = {"parts", "controllers",
-                                               "planes"};
+    static const char *const keys[SECTIONS] = {"parts", "controllers", "planes",
+                                               "libraries"};
     json_t *root = json_object();
     json_free_t release;
     struct build b;

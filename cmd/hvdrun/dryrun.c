@@ -48,20 +48,35 @@ static int put_cpus(struct table *t, const struct cpus_set *set)
     return rc;
 }
 
-/* Device numbers, /dev/nvidia<N>.  Bound ranks have their own or none;
- * others share, as HVD_GPU tells them. */
-static int put_gpus(struct table *t, const struct dryrun *d, int local_rank)
+/* Why the ranks of a host cannot be bound; 0 if they can, or need not. */
+static int gpus_lack(const struct dryrun *d, const struct plan_host *host,
+                     struct hb_error *err)
 {
-    const struct gpu_list *gpus = d->gpus;
+    const struct options *o = d->options;
+
+    return o->bind_gpu ? gpu_check(d->gpus, host->count, o->gpus_per_rank,
+                                   o->oversubscribe_gpu, err)
+                       : 0;
+}
+
+/* Device numbers, /dev/nvidia<N>, or names of MIG instances.  Ranks that are
+ * not bound share, as HVD_GPU tells them. */
+static int put_gpus(struct table *t, const struct dryrun *d, int local_rank,
+                    int none)
+{
     struct hb_buf text = HB_BUF_INIT;
     int each = d->options->gpus_per_rank, rc = 0;
-    long first = (long)local_rank * each;
-    int none =
-        !gpus->count || (d->options->bind_gpu && first + each > gpus->count);
 
-    for (long i = first; !rc && !none && i < first + each; i++)
-        rc = hb_buf_printf(&text, "%s%d", i > first ? "," : "",
-                           gpus->items[i % gpus->count].minor);
+    for (int i = 0; !rc && !none && i < each; i++) {
+        const struct gpu *g =
+            &d->gpus->items[gpu_of(d->gpus, local_rank, each, i)];
+
+        if (i)
+            rc = hb_buf_putc(&text, ',');
+        if (!rc)
+            rc = g->minor < 0 ? hb_buf_puts(&text, g->uuid)
+                              : hb_buf_printf(&text, "%d", g->minor);
+    }
     if (!rc)
         rc = put_cell(t, none ? "-" : hb_buf_data(&text));
     hb_buf_free(&text);
@@ -72,7 +87,7 @@ static int put_host(struct table *t, const struct dryrun *d,
                     const struct plan_host *host)
 {
     struct cpus_set *sets = hb_xcalloc((size_t)host->count, sizeof(*sets));
-    int rc = 0;
+    int rc = 0, no_gpu = !d->gpus->count || gpus_lack(d, host, NULL) < 0;
 
     cpus_plan(d->cpus, d->options->bind, host->count, sets);
     for (int i = 0; !rc && i < host->count; i++) {
@@ -84,7 +99,7 @@ static int put_host(struct table *t, const struct dryrun *d,
         if (!rc)
             rc = put_cpus(t, &sets[i]);
         if (!rc)
-            rc = put_gpus(t, d, i);
+            rc = put_gpus(t, d, i, no_gpu);
     }
     for (int i = 0; i < host->count; i++)
         cpus_set_fini(&sets[i]);
@@ -165,11 +180,9 @@ static int format_failures(const struct dryrun *d, struct hb_buf *out)
         rc = hb_buf_printf(out, "would fail: %s (exit code %d)\n", err.text,
                            code);
     hb_free(path);
-    for (int i = 0; !rc && d->options->bind_gpu && i < d->plan->host_count;
-         i++) {
+    for (int i = 0; !rc && i < d->plan->host_count; i++) {
         hb_error_clear(&err);
-        if (gpu_check(d->gpus, d->plan->hosts[i].count,
-                      d->options->gpus_per_rank, &err) < 0)
+        if (gpus_lack(d, &d->plan->hosts[i], &err) < 0)
             rc = hb_buf_printf(out, "would fail: %s: %s\n",
                                d->plan->hosts[i].entry->name, err.text);
     }

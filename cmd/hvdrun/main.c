@@ -112,8 +112,10 @@ int main(int argc, char *argv[])
 
     json_set_alloc_funcs(hb_xmalloc, hb_free);
     set_signals();
-    if (open_missing() < 0)
+    if (open_missing() < 0) {
+        hb_log(&log, HB_LOG_ERROR, "open /dev/null: %s", strerror(errno));
         return JOB_EXIT_LAUNCHER;
+    }
     options_init(&o);
     if (options_parse(&o, argc, argv, &err) < 0) {
         hb_log(&log, HB_LOG_ERROR, "%s", err.text);

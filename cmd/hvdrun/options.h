@@ -57,6 +57,7 @@ struct options {
     int64_t heartbeat_ms;     /* default 15 s; 0: never */
     int gpus_per_rank;        /* default 1 */
     int bind_gpu;             /* set CUDA_VISIBLE_DEVICES per rank */
+    int oversubscribe_gpu;    /* GPUs are shared when they are too few */
     enum control_bind bind;
     int verbose;
     enum hb_log_level log_level;

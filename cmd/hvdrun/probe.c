@@ -5,7 +5,9 @@
  */
 #include "cmd/hvdrun/probe.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/clock.h"
+#include "lib/base/linkage.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -121,18 +124,22 @@ int probe_program(const char *path, char *const *argv, struct hb_buf *out,
     return rc;
 }
 
-static void say(const char *text)
+static void say_bytes(const char *bytes, size_t len)
 {
-    size_t len = strcspn(text, "\n");
-
     while (len > 0) {
-        ssize_t n = write(STDOUT_FILENO, text, len);
+        ssize_t n = write(STDOUT_FILENO, bytes, len);
 
         if (n <= 0)
             return;
-        text += n;
+        bytes += n;
         len -= (size_t)n;
     }
+}
+
+/* Its first line. */
+static void say(const char *text)
+{
+    say_bytes(text, strcspn(text, "\n"));
 }
 
 /* MPI may be asked for its version before MPI_Init. */
@@ -164,37 +171,117 @@ static void say_hvd(void *symbol)
     say(get());
 }
 
-static void say_version(void *so)
+static void say_number(int major, int minor)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%d.%d", major, minor);
+    say(text);
+}
+
+/* 12040 for 12.4 */
+static void say_cuda(void *symbol)
+{
+    int (*get)(int *version), version = 0;
+
+    memcpy(&get, &symbol, sizeof(get));
+    if (get(&version) == 0)
+        say_number(version / 1000, version % 1000 / 10);
+}
+
+/* 22809 for 2.28.9; 2803 for 2.8.3 */
+static void say_nccl(void *symbol)
+{
+    int (*get)(int *version), version = 0, unit;
+    char patch[16];
+
+    memcpy(&get, &symbol, sizeof(get));
+    if (get(&version) != 0)
+        return;
+    unit = version < 10000 ? 1000 : 10000;
+    say_number(version / unit, version % unit / 100);
+    snprintf(patch, sizeof(patch), ".%d", version % 100);
+    say(patch);
+}
+
+/* What it was built with, a constant string. */
+static void say_text(void *symbol)
+{
+    say(symbol);
+}
+
+/* By what was asked for, if that says one; else by what came with it. */
+static void say_version(void *so, const char *asked)
 {
     static const struct {
         const char *symbol;
         void (*say)(void *symbol);
-    } versions[] = {{"MPI_Get_library_version", say_mpi},
-                    {"libssh2_version", say_ssh2},
-                    {"hvd_version", say_hvd}};
+    } versions[] = {
+        {"MPI_Get_library_version", say_mpi}, {"libssh2_version", say_ssh2},
+        {"hvd_nccl_build", say_text},         {"ncclGetVersion", say_nccl},
+        {"cuDriverGetVersion", say_cuda},     {"hvd_version", say_hvd}};
 
-    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-        void *symbol = dlsym(so, versions[i].symbol);
+    size_t count = sizeof(versions) / sizeof(versions[0]);
+    void *found = NULL;
 
-        if (symbol) {
-            versions[i].say(symbol);
-            return;
-        }
+    for (size_t i = 0; !found && i < 2 * count; i++) {
+        const char *name = versions[i % count].symbol;
+
+        if (i >= count || strcmp(name, asked) == 0)
+            found = dlsym(so, name);
+        if (found)
+            versions[i % count].say(found);
     }
 }
 
-int probe_library(const char *path, const char *symbol, struct hb_buf *out,
-                  struct hb_error *err)
+static void say_file(void *symbol)
+{
+    Dl_info info;
+
+    say_bytes("\n", 1);
+    if (dladdr(symbol, &info) && info.dli_fname)
+        say(info.dli_fname);
+}
+
+/* In the folders that are searched for what `by` opens; NULL: in none. */
+static void *open_as(const char *name, const char *by)
+{
+    void *caller = by ? dlopen(by, RTLD_NOW | RTLD_LOCAL) : NULL, *so = NULL;
+    char path[PATH_MAX];
+    Dl_serinfo size, *folders;
+
+    if (!caller || strchr(name, '/') ||
+        dlinfo(caller, RTLD_DI_SERINFOSIZE, &size) < 0)
+        return NULL;
+    folders = hb_xcalloc(1, size.dls_size);
+    if (dlinfo(caller, RTLD_DI_SERINFOSIZE, folders) == 0 &&
+        dlinfo(caller, RTLD_DI_SERINFO, folders) == 0)
+        for (unsigned i = 0; !so && i < folders->dls_cnt; i++) {
+            snprintf(path, sizeof(path), "%s/%s",
+                     folders->dls_serpath[i].dls_name, name);
+            so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        }
+    hb_free(folders);
+    return so;
+}
+
+int probe_library(const char *path, const char *symbol, const char *by,
+                  struct hb_buf *out, struct hb_error *err)
 {
     struct child c;
     int wstatus = 0;
-    int rc = fork_child(&c, err);
+    int rc = hb_may_load(err);
 
+    if (rc == 0)
+        rc = fork_child(&c, err);
     if (rc > 0) {
-        void *so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        void *so = open_as(path, by);
 
+        if (!so)
+            so = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
         if (so && dlsym(so, symbol)) {
-            say_version(so);
+            say_version(so, symbol);
+            say_file(dlsym(so, symbol));
             _exit(EXIT_SUCCESS);
         }
         say(dlerror());

@@ -12,10 +12,13 @@
 int probe_program(const char *path, char *const *argv, struct hb_buf *out,
                   struct hb_error *err);
 
-/* Loads a shared object that shall define `symbol`, and appends what it,
- * or the MPI or libssh2 that came with it, says of its version, one line.  0,
- * or -HVD_ESYSTEM with the loader's text, or -HVD_ETIMEOUT. */
-int probe_library(const char *path, const char *symbol, struct hb_buf *out,
-                  struct hb_error *err);
+/* Loads a shared object that shall define `symbol`: a path, or a name, which
+ * is looked for as by a dlopen in `by`, another shared object, if that is not
+ * NULL.  Appends two lines:
+ * what it, or the MPI or libssh2 that came with it, says of its version, maybe
+ * nothing; and the file that it was.  0, or -HVD_ESYSTEM with the loader's
+ * text, -HVD_ETIMEOUT, or -HVD_EUNSUPPORTED: this program loads none. */
+int probe_library(const char *path, const char *symbol, const char *by,
+                  struct hb_buf *out, struct hb_error *err);
 
 #endif

@@ -249,6 +249,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .bind = o->bind,
         .gpus_per_rank = o->gpus_per_rank,
         .bind_gpu = o->bind_gpu,
+        .share_gpus = o->oversubscribe_gpu,
         .grace_ms = o->grace_ms < INT_MAX ? (int)o->grace_ms : INT_MAX,
         .start_timeout_ms = o->start_timeout_ms,
         .timeout_ms = o->timeout_ms,

@@ -17,7 +17,7 @@
 
 enum { NUMBER_MAX = 999999 };
 
-static void add(struct gpu_list *l, int minor, const char *uuid)
+static void add(struct gpu_list *l, int ordinal, int minor, const char *uuid)
 {
     struct gpu *g;
 
@@ -25,8 +25,8 @@ static void add(struct gpu_list *l, int minor, const char *uuid)
         return;
     l->items =
         hb_xrealloc_array(l->items, (size_t)l->count + 1, sizeof(*l->items));
-    g = &l->items[l->count];
-    g->ordinal = l->count++;
+    g = &l->items[l->count++];
+    g->ordinal = ordinal;
     g->minor = minor;
     snprintf(g->uuid, sizeof(g->uuid), "%s", uuid);
 }
@@ -75,7 +75,7 @@ static void read_information(const char *path, struct gpu_list *l)
     if (strncmp(uuid, "GPU-", 4) != 0 || strchr(uuid, '?'))
         uuid[0] = '\0';
     if (field(text, "Device Minor:", minor, sizeof(minor)))
-        add(l, number(minor), uuid);
+        add(l, 0, number(minor), uuid);
 }
 
 static void read_driver(const char *root, struct gpu_list *l)
@@ -114,7 +114,7 @@ static void read_nodes(const char *root, struct gpu_list *l)
         return;
     while ((e = readdir(dir)))
         if (strncmp(e->d_name, "nvidia", 6) == 0 && number(e->d_name + 6) >= 0)
-            add(l, number(e->d_name + 6), "");
+            add(l, 0, number(e->d_name + 6), "");
     closedir(dir);
 }
 
@@ -156,9 +156,9 @@ static void select_visible(struct gpu_list *all, const char *visible)
         name[strcspn(name, " ")] = '\0';
         g = match(all, name);
         if (g)
-            add(&chosen, g->minor, g->uuid);
+            add(&chosen, g->ordinal, g->minor, g->uuid);
         else if (strncmp(name, "MIG-", 4) == 0)
-            add(&chosen, -1, name);
+            add(&chosen, -1, -1, name);
         else
             break;
     }
@@ -190,33 +190,44 @@ void gpu_list_fini(struct gpu_list *l)
     l->count = 0;
 }
 
+int gpu_of(const struct gpu_list *l, int local_rank, int per_rank, int i)
+{
+    return (int)(((long)local_rank * per_rank + i) % l->count);
+}
+
 char *gpu_visible(const struct gpu_list *l, int local_rank, int per_rank)
 {
     struct hb_buf b = HB_BUF_INIT;
 
-    if ((long)(local_rank + 1) * per_rank > l->count)
-        return NULL;
     for (int i = 0; i < per_rank; i++) {
-        const struct gpu *g = &l->items[local_rank * per_rank + i];
+        const struct gpu *g = &l->items[gpu_of(l, local_rank, per_rank, i)];
 
         if (i)
             hb_buf_putc(&b, ',');
         if (g->uuid[0])
             hb_buf_puts(&b, g->uuid);
         else
-            hb_buf_printf(&b, "%d", g->minor);
+            hb_buf_printf(&b, "%d", g->ordinal);
     }
     return hb_buf_detach(&b);
 }
 
-int gpu_check(const struct gpu_list *l, int ranks, int per_rank,
+int gpu_check(const struct gpu_list *l, int ranks, int per_rank, int share,
               struct hb_error *err)
 {
-    if ((long)ranks * per_rank <= l->count)
+    long needed = (long)(share ? 1 : ranks) * per_rank;
+    const char *s = per_rank == 1 ? "" : "s";
+
+    if (needed <= l->count)
         return 0;
+    if (share || l->count < per_rank)
+        return hb_error_set(err, HVD_EINVAL,
+                            "a rank needs %d GPU%s, this host has %d; "
+                            "nvidia-smi lists what its driver sees",
+                            per_rank, s, l->count);
     return hb_error_set(err, HVD_EINVAL,
                         "%d ranks with %d GPU%s each need %ld GPUs, this "
-                        "host has %d",
-                        ranks, per_rank, per_rank == 1 ? "" : "s",
-                        (long)ranks * per_rank, l->count);
+                        "host has %d; use fewer ranks, or share them with "
+                        "--oversubscribe-gpu",
+                        ranks, per_rank, s, needed, l->count);
 }

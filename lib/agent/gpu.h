@@ -5,7 +5,8 @@
  * local rank gets.
  *
  * GPUs are handed out by UUID, because the order of CUDA's ordinals depends
- * on CUDA_DEVICE_ORDER; without UUIDs (device nodes only) by minor number.
+ * on CUDA_DEVICE_ORDER; without UUIDs (device nodes only) by ordinal: a
+ * container that has /dev/nvidia3 alone has device 0.
  */
 #ifndef HVD_AGENT_GPU_H
 #define HVD_AGENT_GPU_H
@@ -15,9 +16,9 @@
 enum { GPU_MAX = 256 };
 
 struct gpu {
-    int ordinal;   /* position among those visible to the job */
-    int minor;     /* /dev/nvidiaN */
-    char uuid[96]; /* GPU-..., or "" when unknown */
+    int ordinal;   /* among all of the host, in the order of minors; or -1 */
+    int minor;     /* /dev/nvidiaN; -1: a MIG instance */
+    char uuid[96]; /* GPU-..., MIG-..., or "" when unknown */
 };
 
 struct gpu_list {
@@ -35,14 +36,18 @@ struct gpu_list {
 void gpu_list_read(const char *root, const char *visible, struct gpu_list *out);
 void gpu_list_fini(struct gpu_list *l);
 
-/* What a rank puts into CUDA_VISIBLE_DEVICES: `per_rank` GPUs from
- * local_rank * per_rank on, comma-separated, a heap string; NULL when the
- * host has fewer. */
+/* The i-th of the `per_rank` GPUs of a rank, as a place in the list: ranks
+ * take them in turn, and from the beginning again when there are too few.
+ * The list must not be empty. */
+int gpu_of(const struct gpu_list *l, int local_rank, int per_rank, int i);
+
+/* What a rank that gpu_check admitted puts into CUDA_VISIBLE_DEVICES: its
+ * GPUs, comma-separated, a heap string. */
 char *gpu_visible(const struct gpu_list *l, int local_rank, int per_rank);
 
 /* 0, or -HVD_EINVAL and one line, when `ranks` ranks that get `per_rank`
- * GPUs each need more than there are. */
-int gpu_check(const struct gpu_list *l, int ranks, int per_rank,
+ * GPUs each need more than there are; with `share`, when one does. */
+int gpu_check(const struct gpu_list *l, int ranks, int per_rank, int share,
               struct hb_error *err);
 
 #endif

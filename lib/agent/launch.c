@@ -72,13 +72,14 @@ static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
         hb_strv_addf(own, "MASTER_PORT=%d", l->port);
     if (l->gpus.count == 0)
         return;
-    hb_strv_addf(own, "HVD_GPU=%d",
-                 job->bind_gpu ? 0 : slot * job->gpus_per_rank % l->gpus.count);
-    if (!job->bind_gpu)
+    if (!job->bind_gpu) {
+        hb_strv_addf(own, "HVD_GPU=%d",
+                     gpu_of(&l->gpus, slot, job->gpus_per_rank, 0));
         return;
+    }
     visible = gpu_visible(&l->gpus, slot, job->gpus_per_rank);
-    if (visible)
-        hb_strv_addf(own, "CUDA_VISIBLE_DEVICES=%s", visible);
+    hb_strv_add(own, "HVD_GPU=0");
+    hb_strv_addf(own, "CUDA_VISIBLE_DEVICES=%s", visible);
     hb_free(visible);
 }
 
@@ -154,7 +155,8 @@ static int place_gpus(struct launch *l, struct hb_error *err)
     gpu_list_read("", hb_env_get(&job->env, "CUDA_VISIBLE_DEVICES"), &l->gpus);
     if (!job->bind_gpu)
         return 0;
-    return gpu_check(&l->gpus, job->rank_count, job->gpus_per_rank, err);
+    return gpu_check(&l->gpus, job->rank_count, job->gpus_per_rank,
+                     job->share_gpus, err);
 }
 
 /* Which ranks are near each other, for libhvd; cpus NULL: none is bound. */

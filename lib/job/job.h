@@ -58,7 +58,7 @@ struct job_config {
     const char *cwd;
     enum control_bind bind;
     int gpus_per_rank;
-    int bind_gpu;
+    int bind_gpu, share_gpus; /* as in control_launch */
     int grace_ms;
     int64_t start_timeout_ms;
     int64_t timeout_ms;     /* 0: none */

@@ -391,6 +391,7 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
         .bind = config->bind,
         .gpus_per_rank = config->gpus_per_rank,
         .bind_gpu = config->bind_gpu,
+        .share_gpus = config->share_gpus,
         .grace_ms = config->grace_ms,
         .output_window = host->job->window,
         .trace = config->timeline != NULL,

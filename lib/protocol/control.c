@@ -156,6 +156,7 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
     control_put_string(&b, "bind", bind_words[m->bind]);
     control_put_int(&b, "gpus_per_rank", m->gpus_per_rank);
     control_put_bool(&b, "bind_gpu", m->bind_gpu);
+    control_put_bool(&b, "share_gpus", m->share_gpus);
     control_put_int(&b, "grace_ms", m->grace_ms);
     control_put_int(&b, "output_window", m->output_window);
     control_put_bool(&b, "trace", m->trace);
@@ -324,6 +325,7 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
                                                    BIND_COUNT);
     m->gpus_per_rank = control_take_int(&f, "gpus_per_rank", 1, GPUS_MAX);
     m->bind_gpu = control_take_bool(&f, "bind_gpu");
+    m->share_gpus = control_take_bool(&f, "share_gpus");
     m->grace_ms = control_take_int(&f, "grace_ms", 0, CONTROL_GRACE_MAX_MS);
     take_window(&f, m);
     m->trace = control_take_bool(&f, "trace");

@@ -146,6 +146,7 @@ struct control_launch {
     enum control_bind bind;
     int gpus_per_rank; /* at least 1 */
     int bind_gpu;      /* set CUDA_VISIBLE_DEVICES per rank, by UUID */
+    int share_gpus;    /* bound ranks share when there are too few */
     int grace_ms;
     int output_window; /* bytes of OUTPUT in flight */
     int trace;         /* timelines are written and sent at the end */

@@ -6,6 +6,7 @@
 #include "lib/transport/remote_impl.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/linkage.h"
 #include "lib/transport/command.h"
 #include "lib/transport/openssh.h"
 
@@ -20,11 +21,15 @@ enum { ANSWER_MAX = 1 << 20 };
 
 static int load_plugin(struct remote *r, struct hb_error *err)
 {
-    char *path = hb_xasprintf("%s/" SSH2_PLUGIN_FILE, r->options.plugin_dir);
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *symbol = object ? dlsym(object, SSH2_PLUGIN_SYMBOL) : NULL;
+    char *path;
+    void *object, *symbol;
     ssh2_plugin_fn *get;
 
+    if (hb_may_load(err) < 0)
+        return hb_error_context(err, "libssh2 cannot be used");
+    path = hb_xasprintf("%s/" SSH2_PLUGIN_FILE, r->options.plugin_dir);
+    object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    symbol = object ? dlsym(object, SSH2_PLUGIN_SYMBOL) : NULL;
     memcpy(&get, &symbol, sizeof(get));
     if (!symbol)
         hb_error_set(err, HVD_EUNSUPPORTED, "libssh2 cannot be used: %s",

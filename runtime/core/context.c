@@ -595,3 +595,14 @@ int hvd_cross_size(void)
 {
     return topology(&hvd__context.topology.cross_size);
 }
+
+int hvd_local_gpu(void)
+{
+    int gpu = topology(&hvd__context.knobs.local_gpu);
+
+    if (gpu == -1 && hvd__alive())
+        return hvd__fail(HVD_ENOENT,
+                         "HVD_GPU is not set: hvdrun saw no NVIDIA GPU on "
+                         "this host, or did not start this process");
+    return gpu;
+}

@@ -17,16 +17,14 @@ static const struct {
     {"CYCLE_TIME", "there are no cycles: work begins when it is issued"},
     {"CACHE_CAPACITY", "every name that was seen is remembered"},
     {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "the noise is what the samples show"},
-    {"HIERARCHICAL_ALLREDUCE", "hosts are always used in this way"},
     {"HIERARCHICAL_ALLGATHER", "hosts are always used in this way"},
-    {"TORUS_ALLREDUCE", "every local rank has its own lane between hosts"},
     {"DISABLE_GROUP_FUSION", "a group is never fused with others"},
     {"DYNAMIC_PROCESS_SETS", "process sets can always be added"},
     {"GLOO_TIMEOUT_SECONDS", "see HVD_START_TIMEOUT and the stall check"},
     {"ADASUM_MPI_CHUNK_SIZE", "Adasum is not cut into chunks"},
-    {"BATCH_D2D_MEMCOPIES", "there is no GPU plane"},
-    {"ENABLE_ASYNC_COMPLETION", "there is no GPU plane"},
-    {"NUM_NCCL_STREAMS", "there is no GPU plane"},
+    {"BATCH_D2D_MEMCOPIES", "one kernel always copies all of a fused part"},
+    {"ENABLE_ASYNC_COMPLETION", "options.stream does so, call by call"},
+    {"NUM_NCCL_STREAMS", "each process set has one stream"},
     {"MPI_THREADS_DISABLE", "MPI is called by one thread at a time"},
     {"LOG_HIDE_TIME", "the library's lines have no time"},
 };
@@ -64,13 +62,16 @@ static int read_affinity(struct hvd__knobs *k, int local_rank,
 int hvd__knobs_read(struct hvd__knobs *k, int local_rank, struct hb_error *err)
 {
     const char *level = hb_knob("LOG_LEVEL");
-    int64_t fusion = FUSION_BYTES;
+    int64_t fusion = FUSION_BYTES, gpu = -1;
     int rc = hb_knob_i64("FUSION_THRESHOLD", 0, INT64_MAX, &fusion, err);
 
+    if (rc == 0)
+        rc = hb_knob_i64("GPU", 0, INT32_MAX, &gpu, err);
     memset(k, 0, sizeof(*k));
     k->log.program = "libhvd";
     k->log.level = HB_LOG_WARNING;
     k->fusion_bytes = (size_t)fusion;
+    k->local_gpu = (int)gpu;
     k->fusion_pinned = hb_knob("FUSION_THRESHOLD") != NULL;
     if (rc == 0 && level && hb_log_level_parse(level, &k->log.level) < 0)
         rc = hb_error_set(err, HVD_EINVAL,

@@ -15,6 +15,7 @@ struct hvd__knobs {
     size_t fusion_bytes; /* of one fused operation; 0: none is fused */
     int fusion_pinned;   /* the user gave it: it is not tuned */
     int engine_cpu;      /* core of the engine threads, or -1 */
+    int local_gpu;       /* HVD_GPU, or -1 */
     struct hb_log log;   /* of this process */
 };
 

@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -46,7 +47,9 @@ static void teardown(void)
 {
     static const char *const names[] = {"bin/hvd-agent",
                                         "lib/libhvd.so",
+                                        "lib/libcuda.so.1",
                                         "lib/hvd/libhvd-mpi.so",
+                                        "lib/hvd/libhvd-nccl.so",
                                         "bin",
                                         "lib/hvd",
                                         "lib",
@@ -83,7 +86,9 @@ START_TEST(nothing_there)
     ck_assert_ptr_nonnull(
         strstr(text, "[ ] ssh, by libssh2: transport-ssh2.so not found; it is "
                      "built where its library is installed\n"));
-    ck_assert_ptr_nonnull(strstr(text, "[ ] NCCL: not in this version"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "[ ] NCCL: libhvd-nccl.so not found; it is built where "
+                     "CUDA and NCCL are installed, unless WITH_NCCL=no\n"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] MPI: there is no libhvd"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] allreduce: there is no libhvd"));
     hb_free(text);
@@ -163,10 +168,125 @@ START_TEST(json)
     ck_assert_int_eq(listed(top, "controllers", "hvd-agent on this machine"),
                      1);
     ck_assert_int_eq(listed(top, "planes", "native, TCP"), 1);
-    ck_assert_int_eq(listed(top, "planes", "NCCL"), 0);
     ck_assert_int_eq(listed(top, "operations", "alltoall"), 1);
     json_decref(top);
     hb_free(text);
+}
+END_TEST
+
+/* ---- NCCL ---- */
+
+/* libhvd and the plug-in, or what seems to be one, below the root. */
+static void link_plugin(void)
+{
+    static const char *const links[][2] = {
+        {"../lib/libhvd.so", "lib/libhvd.so"},
+        {"stand_in.so", "lib/hvd/libhvd-nccl.so"}};
+    char *own = run_program_dir();
+
+    for (int i = 0; i < 2; i++) {
+        char *to = hb_xasprintf("%s/%s", own, links[i][0]);
+        char *from = hb_xasprintf("%s/%s", root, links[i][1]);
+
+        ck_assert_int_eq(symlink(to, from), 0);
+        hb_free(to);
+        hb_free(from);
+    }
+    hb_free(own);
+}
+
+static void set_library(const char *knob, const char *value)
+{
+    char *own = run_program_dir();
+    char *path = hb_xasprintf("%s/%s", own, value);
+
+    setenv(knob, value[0] == '/' ? value : path, 1);
+    hb_free(path);
+    hb_free(own);
+}
+
+static void expect_line(const char *line)
+{
+    char *text = text_here();
+
+    ck_assert_msg(strstr(text, line), "no \"%s\" in:\n%s", line, text);
+    hb_free(text);
+}
+
+START_TEST(nccl_is_there)
+{
+    link_plugin();
+    set_library("HVD_CUDA_LIBRARY", "stand_in.so");
+    set_library("HVD_NCCL_LIBRARY", "stand_in.so");
+    expect_line("[X] NCCL: CUDA 99.1, NCCL 2.99.3, /");
+    expect_line("[X] CUDA driver: 99.1, /");
+    expect_line("[X] NCCL: 2.99.3, /");
+    expect_line("/stand_in.so\n");
+    expect_line(", NCCL\n");
+    expect_line("[X] barrier: native");
+    setenv("HVD_NCCL", "0", 1);
+    expect_line("[ ] NCCL: switched off by HVD_NCCL (built with CUDA 99.1, ");
+    unsetenv("HVD_NCCL");
+}
+END_TEST
+
+START_TEST(nccl_lacks_something)
+{
+    link_plugin();
+    set_library("HVD_CUDA_LIBRARY", "/nonexistent/cuda.so");
+    set_library("HVD_NCCL_LIBRARY", "stand_in.so");
+    expect_line("[ ] NCCL: NCCL plane unavailable: no CUDA driver (built with "
+                "CUDA 99.1, NCCL 2.99.3, /");
+    expect_line("[ ] CUDA driver: /nonexistent/cuda.so: cannot open shared "
+                "object file");
+    set_library("HVD_CUDA_LIBRARY", "stand_in.so");
+    set_library("HVD_NCCL_LIBRARY", "/nonexistent/nccl.so");
+    expect_line("[ ] NCCL: NCCL plane unavailable: no NCCL (built with");
+    expect_line("[ ] NCCL: /nonexistent/nccl.so: cannot open");
+}
+END_TEST
+
+START_TEST(driver_where_the_loader_does_not_look)
+{
+    char *place = hb_xasprintf("%s/lib", root), *line;
+
+    link_plugin();
+    touch("lib/libcuda.so.1");
+    setenv("LD_LIBRARY_PATH", place, 1); /* too late for this process's own */
+    line = hb_xasprintf("[ ] CUDA driver: it is not where the loader "
+                        "looks; try HVD_CUDA_LIBRARY=%s/libcuda.so.1\n",
+                        place);
+    if (!dlopen("libcuda.so.1", RTLD_LAZY)) /* a machine that has none */
+        expect_line(line);
+    hb_free(line);
+    hb_free(place);
+}
+END_TEST
+
+START_TEST(nccl_json)
+{
+    json_t *top;
+    char *text, *bin;
+
+    link_plugin();
+    set_library("HVD_CUDA_LIBRARY", "stand_in.so");
+    set_library("HVD_NCCL_LIBRARY", "stand_in.so");
+    bin = hb_xasprintf("%s/bin", root);
+    text = check_build_json(bin);
+    top = json_loads(text, 0, NULL);
+    ck_assert_int_eq(listed(top, "planes", "NCCL"), 1);
+    ck_assert_int_eq(listed(top, "libraries", "NCCL"), 1);
+    ck_assert_int_eq(listed(top, "libraries", "CUDA driver"), 1);
+    json_decref(top);
+    hb_free(text);
+    set_library("HVD_CUDA_LIBRARY", "/nonexistent/cuda.so");
+    text = check_build_json(bin);
+    top = json_loads(text, 0, NULL);
+    ck_assert_int_eq(listed(top, "planes", "NCCL"), 0);
+    ck_assert_int_eq(listed(top, "libraries", "CUDA driver"), 0);
+    json_decref(top);
+    hb_free(text);
+    hb_free(bin);
 }
 END_TEST
 
@@ -193,6 +313,10 @@ int main(void)
     tcase_add_test(t, json);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, build_facts);
+    tcase_add_test(t, nccl_is_there);
+    tcase_add_test(t, nccl_lacks_something);
+    tcase_add_test(t, driver_where_the_loader_does_not_look);
+    tcase_add_test(t, nccl_json);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

@@ -51,6 +51,7 @@ static void make_launch(struct control_launch *m, int rank_count)
     m->bind = CONTROL_BIND_NUMA;
     m->gpus_per_rank = 2;
     m->bind_gpu = 1;
+    m->share_gpus = 1;
     m->grace_ms = 5000;
     m->output_window = CONTROL_OUTPUT_WINDOW_MIN;
     m->trace = 1;
@@ -107,6 +108,7 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_int_eq((int)got.bind, (int)m->bind);
     ck_assert_int_eq(got.gpus_per_rank, m->gpus_per_rank);
     ck_assert_int_eq(got.bind_gpu, m->bind_gpu);
+    ck_assert_int_eq(got.share_gpus, m->share_gpus);
     ck_assert_int_eq(got.grace_ms, m->grace_ms);
     ck_assert_int_eq(got.output_window, m->output_window);
     ck_assert_int_eq(got.trace, m->trace);
@@ -129,6 +131,7 @@ START_TEST(test_launch_round_trip)
     make_launch(&m, 3);
     m.bind = CONTROL_BIND_NONE;
     m.bind_gpu = 0;
+    m.share_gpus = 0;
     m.grace_ms = 0;
     m.output_window = 0;
     m.limits[CONTROL_LIMIT_CORE].value = 0;
@@ -255,6 +258,7 @@ static const struct change launch_changes[] = {
     {"gpus_per_rank", "0",
      "launch: field 'gpus_per_rank' is 0, not from 1 to 1024"},
     {"bind_gpu", "1", "launch: field 'bind_gpu' is not true or false"},
+    {"share_gpus", NULL, "launch: field 'share_gpus' is missing"},
     {"grace_ms", "-1",
      "launch: field 'grace_ms' is -1, not from 0 to 86400000"},
     {"grace_ms", NULL, "launch: field 'grace_ms' is missing"},

@@ -17,8 +17,9 @@ static struct hb_error err;
 static struct cpus_cpu cpu_items[] = {
     {0, 0, 0}, {1, 1, 0}, {2, 0, 0}, {3, 1, 0}};
 static const struct cpus cpus = {cpu_items, 4, 2, 1};
-static struct gpu gpu_items[] = {
+static const struct gpu all_gpus[] = {
     {0, 0, "GPU-a"}, {1, 1, "GPU-b"}, {2, 4, "GPU-c"}, {3, 5, "GPU-d"}};
+static struct gpu gpu_items[4];
 static struct gpu_list gpus = {gpu_items, 4};
 
 static void setup(void)
@@ -27,6 +28,7 @@ static void setup(void)
     hb_error_clear(&err);
     hb_strv_add(&options.command, "/bin/sh");
     hb_strv_add(&env, "PATH=/bin:/usr/bin");
+    memcpy(gpu_items, all_gpus, sizeof(all_gpus));
     gpus.count = 4;
 }
 
@@ -110,6 +112,29 @@ START_TEST(unbound_ranks_share_gpus)
 }
 END_TEST
 
+START_TEST(a_mig_instance_has_a_name)
+{
+    gpus.count = 1;
+    gpu_items[0] = (struct gpu){-1, -1, "MIG-12"};
+    ck_assert_ptr_nonnull(
+        strstr(format("localhost:1", 1), "0           -     MIG-12\n"));
+}
+END_TEST
+
+START_TEST(bound_ranks_share_when_told_to)
+{
+    const char *text;
+
+    options.bind_gpu = options.oversubscribe_gpu = 1;
+    options.gpus_per_rank = 3;
+    text = format("localhost:2", 2);
+    ck_assert_ptr_nonnull(strstr(text, "0     localhost  0           -     "
+                                       "0,1,4\n1     localhost  1           -"
+                                       "     5,0,1\n"));
+    ck_assert_ptr_null(strstr(text, "would fail"));
+}
+END_TEST
+
 START_TEST(words_are_quoted)
 {
     hb_strv_add(&options.command, "a b");
@@ -152,11 +177,10 @@ START_TEST(too_few_gpus_are_told)
     options.bind_gpu = 1;
     options.gpus_per_rank = 3;
     text = format("localhost:2", 2);
-    ck_assert_ptr_nonnull(strstr(text, "0     localhost  0           -     "
-                                       "0,1,4\n"));
     ck_assert_ptr_nonnull(strstr(text, "1     localhost  1           -     "
                                        "-\n"));
-    ck_assert_ptr_nonnull(strstr(text, "would fail: localhost: "));
+    ck_assert_ptr_nonnull(strstr(
+        text, "would fail: localhost: 2 ranks with 3 GPUs each need 6 GPUs"));
 }
 END_TEST
 
@@ -182,6 +206,8 @@ int main(void)
     tcase_add_test(t, more_ranks_than_cores);
     tcase_add_test(t, two_hosts_count_on_their_own);
     tcase_add_test(t, unbound_ranks_share_gpus);
+    tcase_add_test(t, a_mig_instance_has_a_name);
+    tcase_add_test(t, bound_ranks_share_when_told_to);
     tcase_add_test(t, words_are_quoted);
     tcase_add_test(t, a_missing_program_is_told);
     tcase_add_test(t, a_directory_is_told);

@@ -40,24 +40,20 @@ static void make_three(void)
     make_gpu("0000:65:00.0", INFO(1, "GPU-aa22-2"));
 }
 
-/* What `per_rank` GPUs each local rank in turn may see. */
+/* What each local rank in turn may see, as long as there are GPUs. */
 static void expect(const char *visible, int per_rank, const char *expected)
 {
     char text[512] = "";
     struct gpu_list l;
 
     gpu_list_read(fixture.root, visible, &l);
-    for (int r = 0;; r++) {
+    for (int r = 0; (r + 1) * per_rank <= l.count; r++) {
         char *v = gpu_visible(&l, r, per_rank);
 
-        if (!v)
-            break;
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
                  r ? " " : "", v);
         hb_free(v);
     }
-    for (int i = 0; i < l.count; i++)
-        ck_assert_int_eq(l.items[i].ordinal, i);
     ck_assert_str_eq(text, expected);
     gpu_list_fini(&l);
 }
@@ -93,10 +89,12 @@ START_TEST(test_inherited_list)
 }
 END_TEST
 
-START_TEST(test_unknown_uuid_gives_the_minor)
+START_TEST(test_unknown_uuid_gives_the_ordinal)
 {
     make_gpu("0000:17:00.0", INFO(3, "GPU-x?"));
-    expect(NULL, 1, "3");
+    make_gpu("0000:18:00.0", INFO(5, "GPU-yy"));
+    expect(NULL, 1, "0 GPU-yy");
+    expect("1,0", 1, "GPU-yy 0");
 }
 END_TEST
 
@@ -122,6 +120,17 @@ START_TEST(test_device_nodes)
 }
 END_TEST
 
+/* A container that was given one of many: CUDA counts what it can open. */
+START_TEST(test_one_node_of_many)
+{
+    fixture_file(&fixture, "dev/nvidiactl", "");
+    fixture_file(&fixture, "dev/nvidia3", "");
+    expect(NULL, 1, "0");
+    expect("0", 1, "0");
+    expect("3", 1, "");
+}
+END_TEST
+
 START_TEST(test_check)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -129,11 +138,53 @@ START_TEST(test_check)
 
     make_three();
     gpu_list_read(fixture.root, NULL, &l);
-    ck_assert_int_eq(gpu_check(&l, 3, 1, &err), 0);
-    ck_assert_int_eq(gpu_check(&l, 1, 3, &err), 0);
-    ck_assert_int_eq(gpu_check(&l, 2, 2, &err), -HVD_EINVAL);
+    ck_assert_int_eq(gpu_check(&l, 3, 1, 0, &err), 0);
+    ck_assert_int_eq(gpu_check(&l, 1, 3, 0, &err), 0);
+    ck_assert_int_eq(gpu_check(&l, 2, 2, 0, &err), -HVD_EINVAL);
     ck_assert_str_eq(err.text, "2 ranks with 2 GPUs each need 4 GPUs, this "
-                               "host has 3");
+                               "host has 3; use fewer ranks, or share them "
+                               "with --oversubscribe-gpu");
+    gpu_list_fini(&l);
+}
+END_TEST
+
+START_TEST(test_check_shared)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct gpu_list l;
+
+    make_three();
+    gpu_list_read(fixture.root, NULL, &l);
+    ck_assert_int_eq(gpu_check(&l, 1000, 3, 1, &err), 0);
+    ck_assert_int_eq(gpu_check(&l, 1, 4, 1, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "a rank needs 4 GPUs, this host has 3; "
+                               "nvidia-smi lists what its driver sees");
+    gpu_list_fini(&l);
+    gpu_list_read("/nonexistent", NULL, &l);
+    hb_error_clear(&err);
+    ck_assert_int_eq(gpu_check(&l, 1, 1, 1, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "a rank needs 1 GPU, this host has 0; "
+                               "nvidia-smi lists what its driver sees");
+    gpu_list_fini(&l);
+}
+END_TEST
+
+/* In turn, no rank one GPU twice, and from the first again. */
+START_TEST(test_shared_in_turn)
+{
+    static const int expected[][2] = {{0, 1}, {2, 0}, {1, 2}, {0, 1}};
+    struct gpu_list l;
+    char *v;
+
+    make_three();
+    gpu_list_read(fixture.root, NULL, &l);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_eq(gpu_of(&l, r, 2, i), expected[r][i]);
+    ck_assert_int_eq(gpu_of(&l, 100000, 1, 0), 100000 % 3);
+    v = gpu_visible(&l, 1, 2);
+    ck_assert_str_eq(v, "GPU-cc33-3,GPU-aa11-1");
+    hb_free(v);
     gpu_list_fini(&l);
 }
 END_TEST
@@ -148,10 +199,13 @@ static Suite *suite(void)
     tcase_add_test(t, test_none);
     tcase_add_test(t, test_driver_files_in_order_of_minor);
     tcase_add_test(t, test_inherited_list);
-    tcase_add_test(t, test_unknown_uuid_gives_the_minor);
+    tcase_add_test(t, test_unknown_uuid_gives_the_ordinal);
     tcase_add_test(t, test_broken_information_is_skipped);
     tcase_add_test(t, test_device_nodes);
+    tcase_add_test(t, test_one_node_of_many);
     tcase_add_test(t, test_check);
+    tcase_add_test(t, test_check_shared);
+    tcase_add_test(t, test_shared_in_turn);
     suite_add_tcase(s, t);
     return s;
 }

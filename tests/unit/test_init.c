@@ -95,6 +95,26 @@ START_TEST(test_environment)
 }
 END_TEST
 
+START_TEST(test_local_gpu)
+{
+    ck_assert_int_eq(hvd_local_gpu(), -HVD_ENOTINIT);
+    ck_assert_int_eq(hvd_init(), 0);
+    ck_assert_int_eq(hvd_local_gpu(), -HVD_ENOENT);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(), "HVD_GPU is not set"));
+    hvd_shutdown();
+    setenv("HVD_GPU", "3", 1);
+    ck_assert_int_eq(hvd_init(), 0);
+    ck_assert_int_eq(hvd_local_gpu(), 3);
+    hvd_shutdown();
+    ck_assert_int_eq(hvd_local_gpu(), -HVD_ENOTINIT);
+    setenv("HVD_GPU", "-1", 1);
+    init_fails(HVD_EINVAL, "HVD_GPU");
+    setenv("HVD_GPU", "first", 1);
+    init_fails(HVD_EINVAL, "HVD_GPU");
+    unsetenv("HVD_GPU");
+}
+END_TEST
+
 /* ---- Worlds -------------------------------------------------------- */
 
 static int open_files(void)
@@ -221,6 +241,7 @@ static Suite *init_suite(void)
     tcase_add_test(t, test_alone);
     tcase_add_test(t, test_before_init);
     tcase_add_test(t, test_environment);
+    tcase_add_test(t, test_local_gpu);
     tcase_add_test(t, test_again_and_again);
     tcase_add_test(t, test_no_memory);
     tcase_add_loop_test(t, test_faults, 0, FAULTS);

@@ -158,6 +158,7 @@ START_TEST(defaults)
     ck_assert_int_eq(o.grace_ms, 5000);
     ck_assert_int_eq(o.gpus_per_rank, 1);
     ck_assert_int_eq(o.bind_gpu, 0);
+    ck_assert_int_eq(o.oversubscribe_gpu, 0);
     ck_assert_int_eq(o.bind, CONTROL_BIND_NONE);
     ck_assert_int_eq(o.log_level, HB_LOG_WARNING);
     ck_assert_uint_eq(o.knobs.count + o.set_env.count, 0);
@@ -169,7 +170,8 @@ START_TEST(fields)
     ok("hvdrun --num-proc 4 --hosts a:2,b:2 --output-filename out "
        "-prefix-timestamp --no-tag-output --stdin 3 --start-timeout 1m "
        "--timeout 1.5 --grace 500ms --gpus-per-rank 2 --bind-gpu "
-       "--bind-to core --no-env --agent /opt/hvd-agent --verbose cmd");
+       "--oversubscribe-gpu --bind-to core --no-env --agent /opt/hvd-agent "
+       "--verbose cmd");
     ck_assert_int_eq(o.num_proc, 4);
     ck_assert_str_eq(o.hosts, "a:2,b:2");
     ck_assert_str_eq(o.output_filename, "out");
@@ -181,6 +183,7 @@ START_TEST(fields)
     ck_assert_int_eq(o.grace_ms, 500);
     ck_assert_int_eq(o.gpus_per_rank, 2);
     ck_assert_int_eq(o.bind_gpu, 1);
+    ck_assert_int_eq(o.oversubscribe_gpu, 1);
     ck_assert_int_eq(o.bind, CONTROL_BIND_CORE);
     ck_assert_int_eq(o.no_env, 1);
     ck_assert_str_eq(o.agent_path, "/opt/hvd-agent");
@@ -615,6 +618,7 @@ START_TEST(mpi_refuses_by_name)
         "--heartbeat 2",
         "--gpus-per-rank 2",
         "--bind-gpu",
+        "--oversubscribe-gpu",
         "--stats",
         "--stall-check",
         "--stall-check-warning-time-seconds 5",

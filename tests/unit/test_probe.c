@@ -2,6 +2,8 @@
 /* Asking programs and libraries what they are. */
 #include "cmd/hvdrun/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
+#include "cmd/hvdrun/run.h"
+#include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -65,7 +67,7 @@ END_TEST
 
 START_TEST(not_a_library)
 {
-    ck_assert_int_eq(probe_library("/nosuch/lib.so", "x", &out, &err),
+    ck_assert_int_eq(probe_library("/nosuch/lib.so", "x", NULL, &out, &err),
                      -HVD_ESYSTEM);
     ck_assert_ptr_nonnull(strstr(err.text, "/nosuch/lib.so"));
     ck_assert_ptr_null(strchr(err.text, '\n'));
@@ -74,12 +76,36 @@ END_TEST
 
 START_TEST(not_the_library)
 {
-    ck_assert_int_eq(probe_library("libc.so.6", "hvd_nosuch", &out, &err),
+    ck_assert_int_eq(probe_library("libc.so.6", "hvd_nosuch", NULL, &out, &err),
                      -HVD_ESYSTEM);
     ck_assert_ptr_nonnull(strstr(err.text, "hvd_nosuch"));
     hb_buf_clear(&out);
-    ck_assert_int_eq(probe_library("libc.so.6", "printf", &out, &err), 0);
-    ck_assert_uint_eq(hb_buf_len(&out), 0);
+    ck_assert_int_eq(probe_library("libc.so.6", "printf", NULL, &out, &err), 0);
+    ck_assert_int_eq(hb_buf_data(&out)[0], '\n');
+    ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "/libc.so.6"));
+}
+END_TEST
+
+/* stand_in.so is linked to look in the folder `beside`. */
+START_TEST(a_library_that_only_another_finds)
+{
+    char *own = run_program_dir();
+    char *by = hb_xasprintf("%s/stand_in.so", own);
+    char *text = hb_xasprintf("2.99.3\n%s/beside/beside.so", own);
+
+    ck_assert_int_eq(
+        probe_library("beside.so", "ncclGetVersion", NULL, &out, &err),
+        -HVD_ESYSTEM);
+    hb_buf_clear(&out);
+    ck_assert_int_eq(
+        probe_library("beside.so", "ncclGetVersion", by, &out, NULL), 0);
+    ck_assert_str_eq(hb_buf_data(&out), text);
+    hb_buf_clear(&out);
+    ck_assert_int_eq(probe_library("nosuch.so", "x", by, &out, NULL),
+                     -HVD_ESYSTEM);
+    hb_free(text);
+    hb_free(by);
+    hb_free(own);
 }
 END_TEST
 
@@ -112,6 +138,7 @@ int main(void)
     tcase_add_test(t, not_a_program);
     tcase_add_test(t, not_a_library);
     tcase_add_test(t, not_the_library);
+    tcase_add_test(t, a_library_that_only_another_finds);
     tcase_add_test(t, programs_are_found_as_a_shell_does);
     suite_add_tcase(s, t);
     return unit_run(s);

@@ -84,6 +84,21 @@ static int verb_topo(char **args)
     return 0;
 }
 
+/* gpu: which device this rank has, and may see. */
+static int verb_gpu(char **args)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int gpu;
+
+    (void)args;
+    init();
+    gpu = hvd_local_gpu();
+    check(gpu >= 0 || gpu == -HVD_ENOENT, "hvd_local_gpu");
+    printf("%d: %d of %s\n", hvd_rank(), gpu, visible ? visible : "all");
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
 /* sum COUNT TIMES */
 static int verb_sum(char **args)
 {
@@ -330,11 +345,12 @@ static const struct verb {
     int args;
     int (*run)(char **args);
 } verbs[] = {
-    {"topo", 0, verb_topo},   {"sum", 2, verb_sum},
-    {"again", 1, verb_again}, {"lose", 5, verb_lose},
-    {"spin", 2, verb_spin},   {"mismatch", 1, verb_mismatch},
-    {"idle", 2, verb_idle},   {"wait", 1, verb_wait},
-    {"quit", 1, verb_quit},   {"exec", 1, verb_exec},
+    {"topo", 0, verb_topo},         {"gpu", 0, verb_gpu},
+    {"sum", 2, verb_sum},           {"again", 1, verb_again},
+    {"lose", 5, verb_lose},         {"spin", 2, verb_spin},
+    {"mismatch", 1, verb_mismatch}, {"idle", 2, verb_idle},
+    {"wait", 1, verb_wait},         {"quit", 1, verb_quit},
+    {"exec", 1, verb_exec},
 };
 
 int main(int argc, char **argv)
