@@ -207,17 +207,24 @@ $(BUILD)/flags: mpi-missing
 endif
 .PHONY: packages-missing mpi-missing
 mpi-missing:
-	@echo 'there is no $(MPICC): WITH_MPI=no builds without MPI' >&2; exit 1
+	@echo 'there is no $(MPICC): install one, name another with MPICC, or' \
+		'build without by WITH_MPI=no' >&2; exit 1
 packages-missing:
 	@echo 'libuv, jansson, libyaml or libsodium is not installed: try' \
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
-# Changing flags rebuilds: the stamp is rewritten only when they differ.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN)
+# Changing flags rebuilds: the stamp is rewritten only when they differ.  A
+# plug-in of the flags before would still be found and loaded.
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN) \
+	$(notdir $(PLUGINS))
+NO_MPI_NOTE := $(if $(filter no,$(WITH_MPI))$(MPI_SHOWN),,there is no \
+	$(MPICC): building without libhvd-mpi.so)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(FLAGS_NOW))' >$@
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || { \
+		rm -f $(LIB)/hvd/*.so $(BUILD)/tests/*/libhvd-mpi.so && \
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@ \
+		$(if $(NO_MPI_NOTE),&& echo '$(NO_MPI_NOTE)'); }
 .PHONY: FORCE
 FORCE:
 
@@ -523,6 +530,9 @@ SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
+# Whatever WITH_X they were built with.
+BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
+
 .PHONY: install install-files
 install: all
 	@$(MAKE) --no-print-directory install-files
@@ -534,8 +544,8 @@ install-files:
 	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
 	$(INSTALL) -m 644 $(SO) $(LIBDIR)
 	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
-	$(if $(PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
-		$(INSTALL) -m 644 $(PLUGINS) $(LIBDIR)/hvd)
+	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
+		$(INSTALL) -m 644 $(BUILT_PLUGINS) $(LIBDIR)/hvd)
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
