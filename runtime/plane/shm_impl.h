@@ -18,7 +18,7 @@
  * Larger operations go on in rounds.  `filled` and `drained` only ever
  * grow; all ranks advance the private `base` of both by the number of
  * rounds, whether or not they published each value.  What they mean is
- * said where they are used (shm_allreduce.c, shm_gather.c).
+ * said where they are used (shm_allreduce.c, shm_rounds.h).
  *
  * A rank whose buffers others use in place waits for `drained` of all.  It
  * cannot when one of them is gone: it says that it gives the operation up, and
@@ -107,8 +107,10 @@ struct shm_run {
     int peer;    /* ranks below it have reached the present target */
     int stage;
     size_t round, rounds;
-    int streamed; /* store past the cache */
-    int lent;     /* some rank's memory is used where it is */
+    size_t own_pieces; /* that this rank writes: shm_rounds.h */
+    int streamed;      /* store past the cache */
+    int lent;          /* some rank's memory is used where it is */
+    int lends;         /* this rank's is */
     /* reductions */
     size_t block_elems; /* of a round; reduce-scatter: of one rank */
     /* gathers, alltoall */
