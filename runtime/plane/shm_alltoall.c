@@ -226,5 +226,6 @@ int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op)
     rc = shm_rounds(p, op, &moves);
     if (rc <= 0)
         return rc;
-    return shm_gathered(op, run->deliver, run->offset[p->n] / op->elem_bytes);
+    return hvd__op_gathered(op, run->deliver,
+                            run->offset[p->n] / op->elem_bytes);
 }

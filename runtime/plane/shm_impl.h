@@ -257,10 +257,6 @@ int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op);
 void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op);
 
-/* What an allgather or alltoall returns at its end: 1, or what it is when
- * recvbuf had no room for the elements that arrived. */
-int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived);
-
 /* Orders everything before against everything after.  gcc's
  * ThreadSanitizer does not know C11's fences and refuses them; it sees one
  * process only, so what they order is beyond it anyway. */
