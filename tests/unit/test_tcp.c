@@ -5,11 +5,11 @@
  */
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 
 #include "lib/base/clock.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -639,11 +639,5 @@ static Suite *tcp_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_suite());
 }

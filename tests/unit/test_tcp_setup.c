@@ -9,8 +9,8 @@
 #include "lib/base/clock.h"
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -475,11 +475,5 @@ static Suite *tcp_setup_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_setup_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_setup_suite());
 }
