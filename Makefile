@@ -340,8 +340,9 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 
 # Shared by tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
-	agent_util.c fake_agent.c remote_util.c ssh_client.c ssh_server.c \
-	hier_world.c shm_group.c shm_member.c tcp_group.c thread_plane.c values.c worker_client.c world.c world_hosts.c)
+	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
+	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
+	thread_plane.c values.c worker_client.c world.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \

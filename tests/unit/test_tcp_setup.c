@@ -247,9 +247,7 @@ static int closed_body(struct tcp_group *g, int me)
     struct hvd__tcp *t = NULL;
 
     must(tcp_group_open(g, me, OPEN_MS, &t, NULL) == 0);
-    atomic_fetch_add(&g->flags[0], 1);
-    while (atomic_load(&g->flags[0]) < 2)
-        usleep(1000);
+    tcp_group_meet(g, 0, 2);
     if (me == 0) {
         /* The test itself holds the listeners until its members end. */
         int fd = knock(g);
@@ -358,17 +356,11 @@ static int taken_word_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns =
-                                         hb_now_ns() + 1000000ull * OPEN_MS,
-                                     .agent_fd = -1,
-                                     .agent_lost = word};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
     uint64_t began_ns = hb_now_ns();
 
+    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
+    config.agent_lost = word;
     if (me == 0)
         return 0;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
