@@ -128,13 +128,13 @@ signals_end_the_job() {
     local signal
     for signal in TERM INT; do
         rm -f up.*
-        start $mpi-$signal "$HVDRUN" --mpi -np 2 \
+        start "$mpi-$signal" "$HVDRUN" --mpi -np 2 \
             sh -c "$who"'; : >up.$rank; exec sleep 300'
         wait_for '[ -e up.0 ] && [ -e up.1 ]'
-        kill -$signal "$(cat $mpi-$signal.pid)"
-        finish $mpi-$signal
+        kill -$signal "$(cat "$mpi-$signal.pid")"
+        finish "$mpi-$signal"
         # MPICH's mpiexec calls it a success now and then.
-        [ "$status" -ne 0 ] || [ $mpi = mpich ] || fail "exit 0: SIG$signal"
+        [ "$status" -ne 0 ] || [ "$mpi" = mpich ] || fail "exit 0: SIG$signal"
         wait_for "gone $mpi-$signal"
     done
 }
