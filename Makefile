@@ -93,7 +93,7 @@ RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
 endif
 MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
 	alltoall.c call.c error.c gather.c header.c leave.c plane.c reduce.c \
-	types.c wait.c world.c)
+	rounds.c types.c wait.c world.c)
 # It has its own copy of these.
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
@@ -209,17 +209,24 @@ $(BUILD)/flags: mpi-missing
 endif
 .PHONY: packages-missing mpi-missing
 mpi-missing:
-	@echo 'there is no $(MPICC): WITH_MPI=no builds without MPI' >&2; exit 1
+	@echo 'there is no $(MPICC): install one, name another with MPICC, or' \
+		'build without by WITH_MPI=no' >&2; exit 1
 packages-missing:
 	@echo 'libuv, jansson, libyaml or libsodium is not installed: try' \
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
-# Changing flags rebuilds: the stamp is rewritten only when they differ.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN)
+# Changing flags rebuilds: the stamp is rewritten only when they differ.  A
+# plug-in of the flags before would still be found and loaded.
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN) \
+	$(notdir $(PLUGINS))
+NO_MPI_NOTE := $(if $(filter no,$(WITH_MPI))$(MPI_SHOWN),,there is no \
+	$(MPICC): building without libhvd-mpi.so)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(FLAGS_NOW))' >$@
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || { \
+		rm -f $(LIB)/hvd/*.so $(BUILD)/tests/*/libhvd-mpi.so && \
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@ \
+		$(if $(NO_MPI_NOTE),&& echo '$(NO_MPI_NOTE)'); }
 .PHONY: FORCE
 FORCE:
 
@@ -353,8 +360,9 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 
 # Shared by tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
-	agent_util.c fake_agent.c remote_util.c ssh_client.c ssh_server.c \
-	hier_world.c shm_group.c shm_member.c tcp_group.c thread_plane.c values.c worker_client.c world.c world_hosts.c)
+	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
+	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
+	thread_plane.c values.c worker_client.c world.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
@@ -561,6 +569,9 @@ SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
+# Whatever WITH_X they were built with.
+BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
+
 .PHONY: install install-files
 install: all
 	@$(MAKE) --no-print-directory install-files
@@ -572,8 +583,8 @@ install-files:
 	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
 	$(INSTALL) -m 644 $(SO) $(LIBDIR)
 	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
-	$(if $(PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
-		$(INSTALL) -m 644 $(PLUGINS) $(LIBDIR)/hvd)
+	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
+		$(INSTALL) -m 644 $(BUILT_PLUGINS) $(LIBDIR)/hvd)
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc

@@ -134,13 +134,8 @@ void hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
 
 int hier_gather_result(const struct hvd__hier *h, struct hvd__op *op)
 {
-    if (h->deliver || (!op->recvbuf && op->recvcap == 0))
-        return 1;
-    return hb_error_set(
-        op->err, HVD_EINVAL,
-        "%s: recvbuf has room for %zu elements and %zu are gathered",
-        hvd__kind_name(op->kind), op->recvcap,
-        (size_t)(h->offsets[h->map->size] / op->elem_bytes));
+    return hvd__op_gathered(op, h->deliver,
+                            h->offsets[h->map->size] / op->elem_bytes);
 }
 
 /* ---- Rounds -------------------------------------------------------------- */

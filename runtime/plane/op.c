@@ -92,6 +92,15 @@ const char *hvd__kind_name(uint32_t kind)
     return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
 }
 
+int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived)
+{
+    if (delivered || (!op->recvbuf && op->recvcap == 0))
+        return 1;
+    return hb_error_set(op->err, HVD_EINVAL,
+                        "%s: recvbuf has room for %zu elements and %zu arrived",
+                        hvd__kind_name(op->kind), op->recvcap, arrived);
+}
+
 /* The values of one field, as text. */
 struct field {
     const char *what;

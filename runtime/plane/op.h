@@ -208,6 +208,11 @@ struct hvd__party {
 int hvd__descriptor_differ(const struct hvd__party *a,
                            const struct hvd__party *b, struct hb_error *err);
 
+/* What an allgather or alltoall returns at its end: 1, or what it is when
+ * recvbuf is wanted and had no room for the elements that arrived, so that
+ * they were not delivered. */
+int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived);
+
 const char *hvd__kind_name(uint32_t kind);
 
 #endif

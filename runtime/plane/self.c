@@ -20,18 +20,14 @@ static int self_supports(const struct hvd__plane *p, const struct hvd__op *op)
 /* What goes to the only rank comes from it. */
 static int self_gather(struct hvd__op *op)
 {
+    int rc;
+
     if (op->recvcounts)
         op->recvcounts[0] = op->count;
-    if (!op->recvbuf && op->recvcap == 0)
-        return 0;
-    if (op->count > op->recvcap)
-        return hb_error_set(op->err, HVD_EINVAL,
-                            "%s: recvbuf has room for %zu elements and %zu "
-                            "arrived",
-                            hvd__kind_name(op->kind), op->recvcap, op->count);
-    if (op->count)
+    if (op->count && op->count <= op->recvcap)
         memmove(op->recvbuf, op->sendbuf, op->count * op->elem_bytes);
-    return 0;
+    rc = hvd__op_gathered(op, op->count <= op->recvcap, op->count);
+    return rc < 0 ? rc : 0;
 }
 
 /* In pieces of the stack's size when it is not direct. */

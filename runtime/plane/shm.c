@@ -195,15 +195,6 @@ static int domains_progress(struct hvd__plane *plane, struct hvd__op *op)
     return rc == 1 ? shm_progress(plane, op) : ended(p, op, rc);
 }
 
-int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived)
-{
-    if (deliver || (!op->recvbuf && op->recvcap == 0))
-        return 1;
-    return hb_error_set(op->err, HVD_EINVAL,
-                        "%s: recvbuf has room for %zu elements and %zu arrived",
-                        hvd__kind_name(op->kind), op->recvcap, arrived);
-}
-
 void shm_pack(const struct hvd__shm *p, const struct hvd__op *op, void *dst,
               size_t first, size_t count)
 {

@@ -5,25 +5,16 @@
  * Every rank's table of bytes, one entry per rank, is in its header if there
  * are few ranks, else in its counts; then small data for the others, one
  * rank's after the other's.  Longer data goes through slots that are divided
- * into one cell per receiver: in a round each rank fills its slot's cells with
- * the next piece for each (filled), and takes its own cell from all slots
- * (drained).  Piece i + 2 reuses the slot of piece i - 2, so it waits for all
- * ranks to have drained that one.
- *
- * Data in an arena is read where it is, all in round 0, and its owner waits
- * until all ranks have drained the last round.
+ * into one cell per receiver: a piece is the next part for each.
  */
-#include "runtime/plane/shm_impl.h"
+#include "runtime/plane/shm_rounds.h"
 
 #include <string.h>
 
 enum {
     TABLE_MAX = 4, /* ranks whose table fits into a header */
     ALIGN_BYTES = 64,
-    AHEAD = 2, /* pieces written before their round */
 };
-
-enum stage { STAGE_BEGIN, STAGE_TAKE, STAGE_FILL, STAGE_LENT };
 
 /* A header's payload: the table, if it is there; then data, or else, at the
  * end, where it is in an arena. */
@@ -79,7 +70,7 @@ static size_t cell_bytes(const struct hvd__shm *p)
 }
 
 /* Rounds in which a rank sends something to another one. */
-static size_t pieces(const struct hvd__shm *p, int rank, int to)
+static size_t pieces_for(const struct hvd__shm *p, int rank, int to)
 {
     uint64_t bytes = table_of(p, rank)[to];
 
@@ -103,20 +94,28 @@ static void copy_in(struct hvd__shm *p, const struct hvd__op *op, size_t i)
     const uint64_t *table = table_of(p, p->me);
 
     for (int to = 0; to < p->n; src += table[to++])
-        if (to != p->me && i < pieces(p, p->me, to))
+        if (to != p->me && i < pieces_for(p, p->me, to))
             hvd__copy_shared(shm_slot(p, p->me, i) + (size_t)to * cell_bytes(p),
                              src + i * cell_bytes(p),
                              piece_bytes(p, table[to], i));
 }
 
-/* A rank's piece for this one. */
-static void take(struct hvd__shm *p, const struct hvd__op *op, int rank,
-                 size_t i)
+static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
+                     int rank)
 {
-    size_t bytes = table_of(p, rank)[p->me];
+    (void)op;
+    return pieces_for(p, rank, p->me);
+}
+
+/* A rank's piece for this one. */
+static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
+{
+    size_t i = p->run.round, bytes = table_of(p, rank)[p->me];
     unsigned char *dst = (unsigned char *)op->recvbuf + p->run.offset[rank];
     const unsigned char *src;
 
+    if (!p->run.deliver)
+        return;
     if (p->run.how[rank] == RIDES) {
         src = data_of(p, rank) + offset_of(p, rank, p->me);
         if (rank < p->me)
@@ -140,24 +139,6 @@ static void take_own(struct hvd__shm *p, const struct hvd__op *op)
                   (const unsigned char *)op->sendbuf +
                       offset_of(p, p->me, p->me),
                   bytes, p->run.streamed);
-}
-
-static int has_piece(const struct hvd__shm *p, size_t i)
-{
-    if (p->run.how[p->me] != IN_SLOTS)
-        return 0;
-    for (int to = 0; to < p->n; to++)
-        if (to != p->me && i < pieces(p, p->me, to))
-            return 1;
-    return 0;
-}
-
-static void fill(struct hvd__shm *p, const struct hvd__op *op, size_t i)
-{
-    if (!has_piece(p, i))
-        return;
-    copy_in(p, op, i);
-    shm_publish(p, &p->ranks[p->me].filled.value, p->base + i + 1);
 }
 
 /* ---- Stage and advance ----------------------------------------------- */
@@ -201,7 +182,7 @@ static size_t rounds_of(const struct hvd__shm *p, int rank)
     for (int to = 0; to < p->n; to++)
         if (to != rank && (longest < 0 || table[to] > table[longest]))
             longest = to;
-    return longest < 0 ? 0 : pieces(p, rank, longest);
+    return longest < 0 ? 0 : pieces_for(p, rank, longest);
 }
 
 static void begin(struct hvd__shm *p, struct hvd__op *op)
@@ -226,88 +207,25 @@ static void begin(struct hvd__shm *p, struct hvd__op *op)
         run->rounds = rounds > run->rounds ? rounds : run->rounds;
     }
     op->algorithm = names[most];
+    run->own_pieces = rounds_of(p, p->me);
+    run->lends = run->how[p->me] == IN_ARENA;
     run->lent = most == IN_ARENA;
     run->deliver = run->offset[p->n] <= op->recvcap * op->elem_bytes;
     run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
-    for (size_t i = 1; i < AHEAD; i++)
-        fill(p, op, i);
-}
-
-static int take_all(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-
-    for (; run->peer < p->n; run->peer++) {
-        int r = run->peer, rc = 1;
-
-        if (r == p->me || run->round >= pieces(p, r, p->me))
-            continue;
-        if (run->round > 0)
-            rc = shm_reached(p, r, &p->ranks[r].filled.value,
-                             p->base + run->round + 1, op->err);
-        if (rc <= 0)
-            return rc;
-        if (run->deliver)
-            take(p, op, r, run->round);
-    }
-    run->peer = 0;
-    return 1;
-}
-
-/* Whether the slot of piece i is free. */
-static int drained(struct hvd__shm *p, struct hvd__op *op, size_t i)
-{
-    if (i < SHM_SLOTS || !has_piece(p, i))
-        return 1;
-    return shm_all_reached(p, SHM_DRAINED, p->base + i - SHM_SLOTS + 1,
-                           op->err);
-}
-
-static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-
-    while (run->round < run->rounds) {
-        size_t next = run->round + AHEAD;
-        int rc;
-
-        if (run->stage == STAGE_TAKE) {
-            rc = take_all(p, op);
-            if (rc == 1)
-                rc = shm_still_lent(p, op->err);
-            if (rc <= 0)
-                return rc;
-            shm_publish(p, &p->ranks[p->me].drained.value,
-                        p->base + run->round + 1);
-            run->stage = STAGE_FILL;
-        }
-        rc = drained(p, op, next);
-        if (rc <= 0)
-            return rc;
-        fill(p, op, next);
-        run->stage = STAGE_TAKE;
-        run->round++;
-    }
-    take_own(p, op);
-    run->stage = STAGE_LENT;
-    return 1;
 }
 
 int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op)
 {
+    static const struct shm_moves moves = {
+        .pieces = pieces, .copy_in = copy_in, .take = take, .finish = take_own};
     struct shm_run *run = &p->run;
-    int rc = 1;
+    int rc;
 
-    if (run->stage == STAGE_BEGIN) {
+    if (run->stage == SHM_BEGIN)
         begin(p, op);
-        run->stage = STAGE_TAKE;
-    }
-    if (run->stage != STAGE_LENT)
-        rc = advance_rounds(p, op);
-    if (rc == 1 && run->how[p->me] == IN_ARENA)
-        rc = shm_all_reached(p, SHM_DRAINED, p->base + run->rounds, op->err);
+    rc = shm_rounds(p, op, &moves);
     if (rc <= 0)
         return rc;
-    p->base += run->rounds;
-    return shm_gathered(op, run->deliver, run->offset[p->n] / op->elem_bytes);
+    return hvd__op_gathered(op, run->deliver,
+                            run->offset[p->n] / op->elem_bytes);
 }

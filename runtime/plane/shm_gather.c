@@ -4,24 +4,15 @@
  *
  * A broadcast is a gather in which only the root has anything.  Counts
  * travel in the headers, with the data if it fits.  Longer data goes
- * through the region's ring in slot-sized pieces: `filled` counts the
- * pieces a rank has written, `drained` the rounds in which it has copied
- * out every rank's piece.  Piece i + 2 reuses the slot of piece i - 2, so
- * it waits for all ranks to have drained that one.
- *
- * Data in an arena is read where it is, all in round 0, and its owner waits
- * until all ranks have drained the last round.
+ * through the region's ring in slot-sized pieces.
  */
-#include "runtime/plane/shm_impl.h"
+#include "runtime/plane/shm_rounds.h"
 
 #include <string.h>
 
 enum {
     INLINE_BYTES = SHM_PAYLOAD_BYTES - sizeof(uint64_t),
-    AHEAD = 2, /* pieces written before their round */
 };
-
-enum stage { STAGE_BEGIN, STAGE_COPY_OUT, STAGE_COPY_IN, STAGE_LENT };
 
 static size_t sent_bytes(const struct hvd__shm *p, const struct hvd__op *op)
 {
@@ -43,10 +34,12 @@ static uint64_t lent(const struct hvd__shm *p, int rank)
                : 0;
 }
 
-static size_t pieces(const struct hvd__shm *p, int rank)
+static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
+                     int rank)
 {
     size_t bytes = bytes_of(&p->run, rank);
 
+    (void)op;
     if (bytes <= INLINE_BYTES || lent(p, rank))
         return bytes > 0;
     return (bytes - 1) / SHM_SLOT_BYTES + 1;
@@ -121,7 +114,7 @@ static void read_counts(struct hvd__shm *p, const struct hvd__op *op)
 
         run->offset[r + 1] = run->offset[r] + bytes;
         run->lent |= lent(p, r) != 0;
-        n = pieces(p, r);
+        n = pieces(p, op, r);
         if (n > run->rounds)
             run->rounds = n;
         if (op->recvcounts)
@@ -144,103 +137,6 @@ static void place_own(struct hvd__shm *p, const struct hvd__op *op)
     run->send = dst;
 }
 
-static void gather_begin(struct hvd__shm *p, const struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-
-    read_counts(p, op);
-    run->deliver = op->kind == HVD__BROADCAST ||
-                   run->offset[p->n] <= op->recvcap * op->elem_bytes;
-    run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
-    /* Before other data can overwrite it: an allgather's sendbuf may lie
-     * anywhere in recvbuf.  Otherwise peers come first. */
-    run->own_placed = overlaps(op->sendbuf, bytes_of(run, p->me), op->recvbuf,
-                               run->offset[p->n]);
-    if (run->own_placed)
-        place_own(p, op);
-}
-
-static void copy_in(struct hvd__shm *p, size_t i)
-{
-    struct shm_run *run = &p->run;
-    size_t bytes = bytes_of(run, p->me);
-
-    if (i >= pieces(p, p->me))
-        return;
-    hvd__copy_shared(shm_slot(p, p->me, i), run->send + i * SHM_SLOT_BYTES,
-                     piece_bytes(bytes, i));
-    shm_publish(p, &p->ranks[p->me].filled.value, p->base + i + 1);
-}
-
-/* Every other rank's piece of this round. */
-static int copy_out(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-    size_t i = run->round;
-
-    for (; run->peer < p->n; run->peer++) {
-        int r = run->peer, rc = 1;
-        const unsigned char *piece;
-        size_t len;
-
-        if (r == p->me || i >= pieces(p, r))
-            continue;
-        if (i > 0)
-            rc = shm_reached(p, r, &p->ranks[r].filled.value, p->base + i + 1,
-                             op->err);
-        if (rc <= 0)
-            return rc;
-        piece = piece_at(p, r, i, &len);
-        if (run->deliver)
-            hvd__copy((unsigned char *)op->recvbuf + run->offset[r] +
-                          i * SHM_SLOT_BYTES,
-                      piece, len, run->streamed);
-    }
-    run->peer = 0;
-    return 1;
-}
-
-/* Whether the slot of piece i is free. */
-static int drained(struct hvd__shm *p, struct hvd__op *op, size_t i)
-{
-    if (i < SHM_SLOTS || i >= pieces(p, p->me))
-        return 1;
-    return shm_all_reached(p, SHM_DRAINED, p->base + i - SHM_SLOTS + 1,
-                           op->err);
-}
-
-/* 1 when this rank has nothing more to do but to wait for its own data. */
-static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-
-    while (run->round < run->rounds) {
-        size_t next = run->round + AHEAD;
-        int rc;
-
-        if (run->stage == STAGE_COPY_OUT) {
-            rc = copy_out(p, op);
-            if (rc == 1)
-                rc = shm_still_lent(p, op->err);
-            if (rc <= 0)
-                return rc;
-            shm_publish(p, &p->ranks[p->me].drained.value,
-                        p->base + run->round + 1);
-            run->stage = STAGE_COPY_IN;
-        }
-        rc = drained(p, op, next);
-        if (rc <= 0)
-            return rc;
-        copy_in(p, next);
-        run->stage = STAGE_COPY_OUT;
-        run->round++;
-    }
-    if (!run->own_placed)
-        place_own(p, op);
-    run->stage = STAGE_LENT;
-    return 1;
-}
-
 static const char *algorithm_of(const struct hvd__shm *p)
 {
     const char *name = "shm.header";
@@ -253,24 +149,64 @@ static const char *algorithm_of(const struct hvd__shm *p)
     return name;
 }
 
-int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op)
+static void gather_begin(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
-    int rc = 1;
 
-    if (run->stage == STAGE_BEGIN) {
+    read_counts(p, op);
+    op->algorithm = algorithm_of(p);
+    run->own_pieces = pieces(p, op, p->me);
+    run->lends = lent(p, p->me) != 0;
+    run->deliver = op->kind == HVD__BROADCAST ||
+                   run->offset[p->n] <= op->recvcap * op->elem_bytes;
+    run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
+    /* Before other data can overwrite it: an allgather's sendbuf may lie
+     * anywhere in recvbuf.  Otherwise peers come first. */
+    run->own_placed = overlaps(op->sendbuf, bytes_of(run, p->me), op->recvbuf,
+                               run->offset[p->n]);
+    if (run->own_placed)
+        place_own(p, op);
+}
+
+static void copy_in(struct hvd__shm *p, const struct hvd__op *op, size_t i)
+{
+    size_t bytes = bytes_of(&p->run, p->me);
+
+    (void)op;
+    hvd__copy_shared(shm_slot(p, p->me, i), p->run.send + i * SHM_SLOT_BYTES,
+                     piece_bytes(bytes, i));
+}
+
+static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
+{
+    struct shm_run *run = &p->run;
+    size_t len;
+    const unsigned char *piece = piece_at(p, rank, run->round, &len);
+
+    if (run->deliver)
+        hvd__copy((unsigned char *)op->recvbuf + run->offset[rank] +
+                      run->round * SHM_SLOT_BYTES,
+                  piece, len, run->streamed);
+}
+
+static void finish(struct hvd__shm *p, const struct hvd__op *op)
+{
+    if (!p->run.own_placed)
+        place_own(p, op);
+}
+
+int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op)
+{
+    static const struct shm_moves moves = {
+        .pieces = pieces, .copy_in = copy_in, .take = take, .finish = finish};
+    struct shm_run *run = &p->run;
+    int rc;
+
+    if (run->stage == SHM_BEGIN)
         gather_begin(p, op);
-        op->algorithm = algorithm_of(p);
-        for (size_t i = 1; i < AHEAD; i++)
-            copy_in(p, i);
-        run->stage = STAGE_COPY_OUT;
-    }
-    if (run->stage != STAGE_LENT)
-        rc = advance_rounds(p, op);
-    if (rc == 1 && lent(p, p->me))
-        rc = shm_all_reached(p, SHM_DRAINED, p->base + run->rounds, op->err);
+    rc = shm_rounds(p, op, &moves);
     if (rc <= 0)
         return rc;
-    p->base += run->rounds;
-    return shm_gathered(op, run->deliver, run->offset[p->n] / op->elem_bytes);
+    return hvd__op_gathered(op, run->deliver,
+                            run->offset[p->n] / op->elem_bytes);
 }

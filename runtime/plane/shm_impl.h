@@ -21,7 +21,7 @@
  * Larger operations go on in rounds.  `filled` and `drained` only ever
  * grow; all ranks advance the private `base` of both by the number of
  * rounds, whether or not they published each value.  What they mean is
- * said where they are used (shm_allreduce.c, shm_gather.c).
+ * said where they are used (shm_allreduce.c, shm_rounds.h).
  *
  * A rank whose buffers others use in place waits for `drained` of all.  It
  * cannot when one of them is gone: it says that it gives the operation up, and
@@ -121,8 +121,10 @@ struct shm_run {
     int peer;    /* ranks below it have reached the present target */
     int stage;
     size_t round, rounds;
-    int streamed; /* store past the cache */
-    int lent;     /* some rank's memory is used where it is */
+    size_t own_pieces; /* that this rank writes: shm_rounds.h */
+    int streamed;      /* store past the cache */
+    int lent;          /* some rank's memory is used where it is */
+    int lends;         /* this rank's is */
     /* reductions */
     size_t block_elems; /* of a round; reduce-scatter: of one rank */
     /* gathers, alltoall */
@@ -292,10 +294,6 @@ void shm_scatter_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op);
 void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op);
 int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op);
-
-/* What an allgather or alltoall returns at its end: 1, or what it is when
- * recvbuf had no room for the elements that arrived. */
-int shm_gathered(const struct hvd__op *op, int deliver, size_t arrived);
 
 /* Orders everything before against everything after.  gcc's
  * ThreadSanitizer does not know C11's fences and refuses them; it sees one

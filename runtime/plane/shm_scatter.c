@@ -12,19 +12,12 @@
  *
  * What rides in the header is reduced from there.  Else a slot has a block
  * of every part: in a round each rank copies the i-th block of all parts but
- * its own to its slot (filled), reduces the block of its own part from all
- * slots and its private input (drained: "I am done with the slots of this
- * round").  Blocks are copied in two rounds ahead, so round i + 2 goes over
- * the slots of round i - 2.  Small ones are all in round 0.
- *
- * What lies in an arena is read there, and its owner waits at the end until
- * all have drained all rounds.
+ * its own to its slot, and reduces the block of its own part from all slots
+ * and its private input.  Small ones are all in round 0.
  */
-#include "runtime/plane/shm_impl.h"
+#include "runtime/plane/shm_rounds.h"
 
-enum { ALIGN_BYTES = 64, AHEAD = 2 };
-
-enum stage { STAGE_BEGIN, STAGE_FILLED, STAGE_DRAINED, STAGE_LENT };
+enum { ALIGN_BYTES = 64 };
 
 struct hvd__span hvd__lane_span(size_t count, size_t elem_bytes, int lanes,
                                 int lane)
@@ -138,12 +131,16 @@ static void reduce_own(struct hvd__shm *p, const struct hvd__op *op,
                s.count, &op->args);
 }
 
-static void fill(struct hvd__shm *p, const struct hvd__op *op, size_t round)
+static void reduce_block(struct hvd__shm *p, const struct hvd__op *op)
 {
-    if (round >= p->run.rounds || lent(p, p->me))
-        return;
-    copy_in(p, op, round);
-    shm_publish(p, &p->ranks[p->me].filled.value, p->base + round + 1);
+    reduce_own(p, op, block_span(p, op, p->me, p->run.round));
+}
+
+/* Whose memory is read in place, and who gets nothing, is not waited for. */
+static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
+                     int rank)
+{
+    return lent(p, rank) || p->me >= parts_of(p, op) ? 1 : p->run.rounds;
 }
 
 /* ---- Stage and advance --------------------------------------------------- */
@@ -167,89 +164,23 @@ void shm_scatter_stage(struct hvd__shm *p, const struct hvd__op *op)
         copy_in(p, op, 0);
 }
 
-/* Whether the slots of round + AHEAD are free. */
-static int drained(struct hvd__shm *p, struct hvd__op *op)
-{
-    size_t next = p->run.round + AHEAD;
-
-    if (next < SHM_SLOTS || next >= p->run.rounds || lent(p, p->me))
-        return 1;
-    return shm_all_reached(p, SHM_DRAINED, p->base + next - SHM_SLOTS + 1,
-                           op->err);
-}
-
-/* All blocks of this round for this rank are there. */
-static int filled(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-
-    if (run->round == 0 || p->me >= parts_of(p, op))
-        return 1;
-    for (; run->peer < p->n; run->peer++) {
-        int r = run->peer, rc;
-
-        if (r == p->me || lent(p, r))
-            continue;
-        rc = shm_reached(p, r, &p->ranks[r].filled.value,
-                         p->base + run->round + 1, op->err);
-        if (rc <= 0)
-            return rc;
-    }
-    run->peer = 0;
-    return 1;
-}
-
-static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-    int rc;
-
-    while (run->round < run->rounds) {
-        if (run->stage == STAGE_FILLED) {
-            rc = filled(p, op);
-            if (rc <= 0)
-                return rc;
-            reduce_own(p, op, block_span(p, op, p->me, run->round));
-            rc = shm_still_lent(p, op->err);
-            if (rc < 0)
-                return rc;
-            shm_publish(p, &p->ranks[p->me].drained.value,
-                        p->base + run->round + 1);
-            run->stage = STAGE_DRAINED;
-        }
-        rc = drained(p, op);
-        if (rc <= 0)
-            return rc;
-        fill(p, op, run->round + AHEAD);
-        run->stage = STAGE_FILLED;
-        run->round++;
-    }
-    run->stage = STAGE_LENT;
-    return 1;
-}
-
 int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op)
 {
+    static const struct shm_moves moves = {
+        .pieces = pieces, .copy_in = copy_in, .taken = reduce_block};
     struct shm_run *run = &p->run;
-    int rc = 1;
 
     if (rides(op)) {
         op->algorithm = "shm.header";
         reduce_own(p, op, part_of(p, op, p->me));
         return 1;
     }
-    if (run->stage == STAGE_BEGIN) {
-        op->algorithm = lent(p, p->me) ? "shm.arena" : "shm.rounds";
+    if (run->stage == SHM_BEGIN) {
+        run->lends = lent(p, p->me) != 0;
+        run->own_pieces = run->lends ? 0 : run->rounds;
+        op->algorithm = run->lends ? "shm.arena" : "shm.rounds";
         for (int r = 0; r < p->n; r++)
             run->lent |= lent(p, r) != 0;
-        fill(p, op, 1);
-        run->stage = STAGE_FILLED;
     }
-    if (run->stage != STAGE_LENT)
-        rc = advance_rounds(p, op);
-    if (rc == 1 && lent(p, p->me))
-        rc = shm_all_reached(p, SHM_DRAINED, p->base + run->rounds, op->err);
-    if (rc == 1)
-        p->base += run->rounds;
-    return rc;
+    return shm_rounds(p, op, &moves);
 }

@@ -12,6 +12,7 @@
 #   wait_for [-t S] CONDITION polls, bounded
 #   var FILE NAME             a value out of what `actor environ` wrote
 #   absent PATTERN FILE
+#   each_mpirun CMD..., each_mpi CMD...
 #   fail TEXT, skip REASON
 #
 # cluster.sh adds what tests on several hosts need.
@@ -207,6 +208,34 @@ memory_group() {
     else
         skip "no memory cgroup"
     fi
+}
+
+# Runs it with every MPI that is installed: its name in $mpi, and what hvdrun
+# --mpi calls.
+each_mpirun() {
+    local found=
+    for mpi in openmpi mpich; do
+        export HVD_MPIRUN=mpirun.openmpi
+        [ $mpi = openmpi ] || HVD_MPIRUN=mpiexec.hydra
+        command -v $HVD_MPIRUN >/dev/null || continue
+        found=1
+        "$@"
+    done
+    [ "$found" ] || skip "no mpirun is installed"
+}
+
+# Only those that have a plug-in, too, which libhvd then finds.
+each_mpi() {
+    with_plugin=
+    each_mpirun if_plugin "$@"
+    [ "$with_plugin" ] || skip "this build has no libhvd-mpi.so"
+}
+
+if_plugin() {
+    export HVD_PLUGIN_DIR=$BUILD/tests/$mpi
+    [ -e "$HVD_PLUGIN_DIR/libhvd-mpi.so" ] || return 0
+    with_plugin=1
+    "$@"
 }
 
 # shellcheck source=tests/system/cluster.sh

@@ -177,6 +177,11 @@ test_table() {
     grep -q 'float32 max, burst of 2' bench.out
 }
 
+test_without_hvdrun() {
+    expect_exit 0 "$HVD_BENCH" allreduce --sizes 1K --iters 2
+    [ -s out ]
+}
+
 test_wrong_use() {
     local args
     while read -r args; do

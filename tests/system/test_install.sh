@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# make install and uninstall, and what a user does with the result.
+# make install and uninstall, and what a user does with the result; and what
+# make does where there is no MPI.
 
 install_to() {
     sanitized && skip "the normal build is installed"
@@ -85,4 +86,33 @@ test_uninstall_leaves_nothing() {
     install_to uninstall
     find root ! -type d >left
     [ ! -s left ] || fail "left: $(head -n 5 left)"
+}
+
+# make_flags [VARIABLE=VALUE...]: make, as far as it decides what to build.
+make_flags() {
+    env -u MPICC make -C "$ROOT" --no-print-directory BUILD="$PWD/build" \
+        "$@" "$PWD/build/flags" >out 2>err
+}
+
+test_build_without_mpi() {
+    mkdir -p build/lib/hvd
+    touch build/lib/hvd/libhvd-mpi.so
+    make_flags -s WITH_MPI=auto MPICC="$PWD/none"
+    [ "$(cat out)" = \
+        "there is no $PWD/none: building without libhvd-mpi.so" ]
+    [ ! -e build/lib/hvd/libhvd-mpi.so ] || fail "an old plug-in is there"
+    make_flags -s WITH_MPI=auto MPICC="$PWD/none"
+    cat out err >said
+    [ ! -s said ]
+    rm -r build
+    make_flags -s WITH_MPI=no
+    cat out err >said
+    [ ! -s said ]
+    rm -r build
+    ! make_flags WITH_MPI="$PWD/none" || fail "WITH_MPI=/path: exit 0"
+    grep -q "^there is no $PWD/none/bin/mpicc: install one" err
+    ! make_flags WITH_MPI=yes MPICC=none || fail "WITH_MPI=yes: exit 0"
+    grep -q '^there is no none: install one' err
+    [ ! -s out ]
+    [ ! -e build ]
 }

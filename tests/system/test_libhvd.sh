@@ -204,45 +204,6 @@ test_hvdrun_killed_inside_collectives() {
     done
 }
 
-bench() {
-    local np=$1
-    shift
-    "$HVDRUN" -np "$np" --no-tag-output "$HVD_BENCH" "$@" >bench.out ||
-        fail "np $np: hvd-bench $*: $(tail -n 3 bench.out)"
-}
-
-test_bench_checks_results() {
-    local np t
-    for np in 1 2 4; do
-        for t in uint8 int8 uint16 int16 int32 int64 float16 bfloat16 \
-            float32 float64 bool; do
-            bench $np allreduce --dtype $t --sizes 8,100000 --iters 3
-        done
-        bench $np broadcast --sizes 8,1M --iters 3
-        bench $np allgather --sizes 8,1M --iters 3
-        bench $np barrier --iters 3
-    done
-}
-
-test_bench_without_hvdrun() {
-    expect_exit 0 "$HVD_BENCH" allreduce --sizes 1K --iters 2
-    [ -s out ]
-}
-
-test_bench_json() {
-    bench 2 allreduce --sizes 1K,4K --iters 3 --json
-    grep -q '{' bench.out
-}
-
-test_bench_wrong_use() {
-    expect_exit 2 "$HVD_BENCH" allredoos
-    one_line err
-    expect_exit 2 "$HVD_BENCH" allreduce --dtype float31
-    one_line err
-    expect_exit 2 "$HVD_BENCH" allreduce --sizes x
-    one_line err
-}
-
 test_library_needs_only_libc() {
     readelf -d "$BUILD/lib/libhvd.so" |
         sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' >needed

@@ -4,24 +4,11 @@
 # The MPI plane by itself, without libhvd, under every MPI that is installed;
 # see tests/system/prog/mpi_plane.c.
 
-# Those for which there is a plug-in and a launcher.
-mpis=()
-for mpi in openmpi mpich; do
-    if [ -e "$BUILD/tests/$mpi/libhvd-mpi.so" ] &&
-        command -v "mpiexec.$mpi" >/dev/null; then
-        mpis+=("$mpi")
-    fi
-done
-
-need_mpi() {
-    [ ${#mpis[@]} -gt 0 ] || skip "no MPI is installed"
-}
-
-# under MPI NP [VARIABLE=VALUE...] MODE: no word, and exit code 0.  MPI's own
+# under NP [VARIABLE=VALUE...] MODE: no word, and exit code 0.  MPI's own
 # libraries do not free all they have.
 under() {
-    local mpi=$1 np=$2 launcher
-    shift 2
+    local np=$1 launcher
+    shift
     case $mpi in
     openmpi)
         launcher=(mpiexec.openmpi --oversubscribe --bind-to none -np "$np")
@@ -31,77 +18,53 @@ under() {
     esac
     expect_exit 0 timeout 120 "${unchecked_leaks[@]}" "${@:1:$#-1}" \
         "${launcher[@]}" "$PROG/mpi_plane" \
-        "$BUILD/tests/$mpi/libhvd-mpi.so" "${@: -1}"
+        "$HVD_PLUGIN_DIR/libhvd-mpi.so" "${@: -1}"
     [ ! -s out ] || fail "$mpi, $np: stdout is not empty"
 }
 
-test_mpi_collectives() {
-    local mpi np
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        for np in 1 2 3 4 5; do
-            under "$mpi" $np collectives
+# with NPS MODE...
+with() {
+    local np mode
+    for np in $1; do
+        for mode in "${@:2}"; do
+            under "$np" "$mode"
         done
     done
+}
+
+test_mpi_collectives() {
+    each_mpi with '1 2 3 4 5' collectives
 }
 
 test_mpi_counts_beyond_a_call() {
-    local mpi
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        under "$mpi" 2 HVD_MPI_CHUNK=7 collectives
-        under "$mpi" 3 HVD_MPI_CHUNK=100 collectives
-    done
+    each_mpi under 2 HVD_MPI_CHUNK=7 collectives
+    each_mpi under 3 HVD_MPI_CHUNK=100 collectives
 }
 
 test_mpi_ranks_agree() {
-    local mpi np
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        for np in 2 3 5; do
-            under "$mpi" $np agreement
-        done
-    done
+    each_mpi with '2 3 5' agreement
 }
 
 test_mpi_planes_side_by_side() {
-    local mpi np
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        for np in 2 4; do
-            under "$mpi" $np sets
-        done
-    done
+    each_mpi with '2 4' sets
 }
 
 test_mpi_rank_leaves() {
-    local mpi np
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        for np in 2 3 4; do
-            under "$mpi" $np leave
-            under "$mpi" $np given-up
-        done
-    done
+    each_mpi with '2 3 4' leave given-up
 }
 
 # What the program itself has done with MPI.
 test_mpi_of_the_program() {
-    local mpi
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        under "$mpi" 2 own
-        under "$mpi" 1 too-low
-        under "$mpi" 1 too-late
-    done
+    each_mpi with 2 own
+    each_mpi with 1 too-low too-late
+}
+
+exports_two_names() {
+    nm -D --defined-only "$HVD_PLUGIN_DIR/libhvd-mpi.so" |
+        awk '{ print $3 }' | sort >symbols
+    printf '%s\n' hvd_mpi_library hvd_plugin | cmp - symbols
 }
 
 test_mpi_plugin_exports() {
-    local mpi
-    need_mpi
-    for mpi in "${mpis[@]}"; do
-        nm -D --defined-only "$BUILD/tests/$mpi/libhvd-mpi.so" |
-            awk '{ print $3 }' | sort >symbols
-        printf '%s\n' hvd_mpi_library hvd_plugin | cmp - symbols
-    done
+    each_mpi exports_two_names
 }

@@ -4,20 +4,6 @@
 # Programs on libhvd that an MPI's own launcher starts, without hvdrun: the
 # same binaries as everywhere, on shared memory and over MPI.
 
-# each_mpi CMD...: once with each MPI there is, in $mpi.
-each_mpi() {
-    local found='' name
-    for name in openmpi mpich; do
-        mpi=$name
-        [ -e "$BUILD/tests/$mpi/libhvd-mpi.so" ] || continue
-        command -v "mpiexec.$mpi" >/dev/null || continue
-        found=1
-        export HVD_PLUGIN_DIR=$BUILD/tests/$mpi
-        "$@"
-    done
-    [ -n "$found" ] || skip "no MPI is installed"
-}
-
 # launcher NP: its command into the array of that name.  MPI's own libraries
 # do not free all they have.
 launcher() {

@@ -3,20 +3,6 @@
 #
 # hvdrun --mpi with the mpirun of each MPI that is installed.
 
-# each_mpi CMD...: once with each in HVD_MPIRUN, its short name in $mpi.
-each_mpi() {
-    local names='' name
-    for mpi in openmpi mpich; do
-        name=mpirun.openmpi
-        [ $mpi = openmpi ] || name=mpiexec.hydra
-        command -v $name >/dev/null || continue
-        names="$names $mpi"
-        export HVD_MPIRUN=$name
-        "$@"
-    done
-    [ -n "$names" ] || skip "no mpirun is installed"
-}
-
 need_openmpi() {
     command -v mpirun.openmpi >/dev/null || skip "Open MPI is not installed"
     export HVD_MPIRUN=mpirun.openmpi
@@ -39,7 +25,7 @@ ranks_are_started() {
 }
 
 test_mpirun_ranks() {
-    each_mpi ranks_are_started
+    each_mpirun ranks_are_started
 }
 
 exit_code_is_passed() {
@@ -48,7 +34,7 @@ exit_code_is_passed() {
 }
 
 test_mpirun_exit_code() {
-    each_mpi exit_code_is_passed
+    each_mpirun exit_code_is_passed
 }
 
 output_is_tagged() {
@@ -60,7 +46,7 @@ output_is_tagged() {
 }
 
 test_mpirun_tags() {
-    each_mpi output_is_tagged
+    each_mpirun output_is_tagged
 }
 
 # A rank looks for the value on every command line there is.
@@ -88,7 +74,7 @@ environment_is_passed() {
 }
 
 test_mpirun_environment() {
-    each_mpi environment_is_passed
+    each_mpirun environment_is_passed
 }
 
 arguments_are_kept() {
@@ -102,7 +88,7 @@ arguments_are_kept() {
 }
 
 test_mpirun_arguments() {
-    each_mpi arguments_are_kept
+    each_mpirun arguments_are_kept
 }
 
 # The line that --dry-run prints is one for a shell, and does the same.
@@ -121,7 +107,7 @@ dry_run_prints_the_command() {
 }
 
 test_mpirun_dry_run() {
-    each_mpi dry_run_prints_the_command
+    each_mpirun dry_run_prints_the_command
 }
 
 stdin_is_read() {
@@ -134,7 +120,7 @@ stdin_is_read() {
 }
 
 test_mpirun_stdin() {
-    each_mpi stdin_is_read
+    each_mpirun stdin_is_read
 }
 
 # hvdrun has become mpirun: a signal to it ends the ranks.
@@ -142,19 +128,19 @@ signals_end_the_job() {
     local signal
     for signal in TERM INT; do
         rm -f up.*
-        start $mpi-$signal "$HVDRUN" --mpi -np 2 \
+        start "$mpi-$signal" "$HVDRUN" --mpi -np 2 \
             sh -c "$who"'; : >up.$rank; exec sleep 300'
         wait_for '[ -e up.0 ] && [ -e up.1 ]'
-        kill -$signal "$(cat $mpi-$signal.pid)"
-        finish $mpi-$signal
+        kill -$signal "$(cat "$mpi-$signal.pid")"
+        finish "$mpi-$signal"
         # MPICH's mpiexec calls it a success now and then.
-        [ "$status" -ne 0 ] || [ $mpi = mpich ] || fail "exit 0: SIG$signal"
+        [ "$status" -ne 0 ] || [ "$mpi" = mpich ] || fail "exit 0: SIG$signal"
         wait_for "gone $mpi-$signal"
     done
 }
 
 test_mpirun_signals() {
-    each_mpi signals_end_the_job
+    each_mpirun signals_end_the_job
 }
 
 time_limit_holds() {
@@ -165,7 +151,7 @@ time_limit_holds() {
 }
 
 test_mpirun_time_limit() {
-    each_mpi time_limit_holds
+    each_mpirun time_limit_holds
 }
 
 # What an outer job told its rank is not taken for its own.
@@ -180,7 +166,7 @@ nested_job_runs() {
 }
 
 test_mpirun_nested() {
-    each_mpi nested_job_runs
+    each_mpirun nested_job_runs
 }
 
 test_mpirun_output_files() {
@@ -209,9 +195,9 @@ test_mpirun_from_a_config_file() {
 test_mpirun_refusals() {
     expect_exit 2 env PATH="$PWD" "$HVDRUN" --mpi -np 1 true
     check_refusal 'there is no mpirun in PATH; install Open MPI'
-    each_mpi refused '--grace cannot be used with --mpi' --mpi -np 1 --grace 1
-    each_mpi refused "argument ':'" --mpi -np 1 true :
-    each_mpi refused 'nosuchfile' --mpi --hostfile nosuchfile
+    each_mpirun refused '--grace cannot be used with --mpi' --mpi -np 1 --grace 1
+    each_mpirun refused "argument ':'" --mpi -np 1 true :
+    each_mpirun refused 'nosuchfile' --mpi --hostfile nosuchfile
     HVD_MPIRUN=nosuch refused 'HVD_MPIRUN: there is no program nosuch' \
         --mpi -np 1
     HVD_MPIRUN=/bin/true refused '/bin/true is not known' --mpi -np 1

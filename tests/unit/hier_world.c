@@ -5,32 +5,11 @@
 #include "lib/base/clock.h"
 #include "runtime/plane/shm.h"
 
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LIMIT_S = 120 };
-
-static void need(int ok, const char *what)
-{
-    if (ok)
-        return;
-    perror(what);
-    abort();
-}
-
-static void *shared(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    need(p != MAP_FAILED, "mmap");
-    return p;
-}
 
 /* ---- Before the ranks are there ------------------------------------------ */
 
@@ -58,12 +37,12 @@ static void make_map(struct hier_world *w)
 static void prepare(struct hier_world *w)
 {
     make_map(w);
-    w->flags = shared(HIER_WORLD_MAX * sizeof(*w->flags));
+    w->flags = forked_shared(HIER_WORLD_MAX * sizeof(*w->flags));
     for (int i = 0; i < w->map.hosts; i++) {
         int local = hvd__map_local_size(&w->map, i);
         uint64_t bytes = hvd__shm_segment_bytes(local);
 
-        w->heads[i] = shared(bytes);
+        w->heads[i] = forked_shared(bytes);
         segment_head_init(w->heads[i], 1, (uint32_t)local, bytes);
     }
     for (int r = 0; r < w->size; r++)
@@ -159,14 +138,13 @@ static struct hvd__plane *open_shm(const struct hier_world *w, int rank)
     return p;
 }
 
-static void member(struct hier_world *w, int rank)
+static int member(void *arg, int rank)
 {
+    struct hier_world *w = arg;
     struct hvd__hier_config config = {.map = &w->map, .rank = (uint32_t)rank};
     int host = (int)w->map.host_of[rank], failed;
     struct hvd__plane *p;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(LIMIT_S);
     for (int r = 0; r < w->size; r++)
         if (r != rank)
             close(w->listeners[r]);
@@ -180,28 +158,19 @@ static void member(struct hier_world *w, int rank)
     p->ops->leave(p);
     p->ops->free(p);
     clean_up(w);
-    exit(failed);
+    return failed;
 }
 
 int hier_world_run(struct hier_world *w)
 {
     pid_t pids[HIER_WORLD_MAX];
-    int failed = 0;
+    int failed;
 
     prepare(w);
-    fflush(NULL);
-    for (int r = 0; r < w->size; r++) {
-        pids[r] = fork();
-        need(pids[r] >= 0, "fork");
-        if (pids[r] == 0)
-            member(w, r);
-    }
+    forked_start(w->size, LIMIT_S, member, w, pids);
     for (int r = 0; r < w->size; r++)
         close(w->listeners[r]);
-    for (int r = 0; r < w->size; r++) {
-        need(waitpid(pids[r], &w->wait_status[r], 0) == pids[r], "waitpid");
-        failed += w->wait_status[r] != 0;
-    }
+    failed = forked_wait(w->size, pids, w->wait_status);
     clean_up(w);
     return failed;
 }

@@ -7,9 +7,9 @@
 #define TESTS_UNIT_HIER_WORLD_H
 
 #include "runtime/plane/hier.h"
+#include "tests/unit/forked.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 enum { HIER_WORLD_MAX = 16 };
 
@@ -37,13 +37,5 @@ struct hvd__op hier_world_op(enum hvd__kind kind, enum hvd_dtype dtype,
                              uint64_t signature, struct hb_error *err);
 /* Carries it out: what progress gave at last. */
 int hier_world_do(struct hvd__plane *p, struct hvd__op *op);
-
-#define must(cond)                                                             \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            return 1;                                                          \
-        }                                                                      \
-    } while (0)
 
 #endif

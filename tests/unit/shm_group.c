@@ -4,43 +4,23 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { LIMIT_S = 300, EPOCH = 1, MET = SHM_GROUP_MAX, FLAGS };
-
-static void need(int ok, const char *what)
-{
-    if (ok)
-        return;
-    perror(what);
-    abort();
-}
 
 static uint64_t segment_bytes(const struct shm_group *g)
 {
     return hvd__shm_segment_bytes(g->n) + (uint64_t)g->n * g->arena_bytes;
 }
 
-static void *map_shared(uint64_t bytes)
+static int member(void *arg, int me)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct shm_group *g = arg;
 
-    need(p != MAP_FAILED, "mmap");
-    return p;
-}
-
-static void member(struct shm_group *g, int me)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(LIMIT_S);
-    exit(g->body(g, me));
+    return g->body(g, me);
 }
 
 static int index_of(const pid_t *pids, int n, pid_t pid)
@@ -70,9 +50,9 @@ static void reap(struct shm_group *g, const pid_t *pids)
 static void open_segment(struct shm_group *g)
 {
     need(g->n <= SHM_GROUP_MAX, "ranks");
-    g->head = map_shared(segment_bytes(g));
+    g->head = forked_shared(segment_bytes(g));
     segment_head_init(g->head, EPOCH, (uint32_t)g->n, segment_bytes(g));
-    g->flags = map_shared(FLAGS * sizeof(*g->flags));
+    g->flags = forked_shared(FLAGS * sizeof(*g->flags));
 }
 
 /* How many ranks have failed. */
@@ -92,13 +72,7 @@ int shm_group_run(struct shm_group *g)
     pid_t pids[SHM_GROUP_MAX];
 
     open_segment(g);
-    fflush(NULL);
-    for (int i = 0; i < g->n; i++) {
-        pids[i] = fork();
-        need(pids[i] >= 0, "fork");
-        if (pids[i] == 0)
-            member(g, i);
-    }
+    forked_start(g->n, LIMIT_S, member, g, pids);
     for (int i = 0; i < g->n; i++)
         reap(g, pids);
     return close_segment(g);

@@ -10,10 +10,10 @@
 
 #include "runtime/plane/arena.h"
 #include "runtime/plane/shm.h"
+#include "tests/unit/forked.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 
 enum { SHM_GROUP_MAX = HVD__SHM_LOCAL_MAX };
 
@@ -45,13 +45,5 @@ int shm_group_do(struct hvd__plane *plane, struct hvd__op *op);
 
 /* All ranks meet here; without the plane. */
 void shm_group_meet(struct shm_group *g);
-
-#define must(cond)                                                             \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            return 1;                                                          \
-        }                                                                      \
-    } while (0)
 
 #endif

@@ -6,14 +6,12 @@
  * gives every connection to an `sshd -i` of its own, or does something
  * worse with it, so that no port is guessed and MaxStartups does not count.
  *
- *     ssh_fixture_init();                          once, makes keys
  *     server_start(&s, SERVER_SSHD, "MaxAuthTries 2", NULL);
  *     ssh_client_init(&c, &s);
  *     ssh_client_open(&c);
  *     ssh_client_run(&c, until_started);
  *     ...
  *     ssh_client_close(&c); ssh_client_fini(&c); server_stop(&s);
- *     ssh_fixture_fini();
  *
  * Keys in the directory: host_ed25519, host_ecdsa, host_rsa; the user's
  * ed25519, ecdsa, p521 (SEC1 PEM), rsa, locked (passphrase LOCKED_PHRASE),
@@ -26,13 +24,14 @@
 #include "lib/base/buf.h"
 #include "lib/transport/ssh2.h"
 
+#include <check.h>
 #include <sys/types.h>
 
 #define LOCKED_PHRASE "open sesame"
 
-/* "" or why there is no sshd for tests here. */
-const char *ssh_fixture_init(void);
-void ssh_fixture_fini(void);
+/* A suite of one case: what its main returns, 0 too if there is no sshd for
+ * tests here. */
+int ssh_fixture_run(const char *name, void (*add_tests)(TCase *t));
 /* A path in the directory; valid until the eighth call after. */
 const char *ssh_file(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));

@@ -4,32 +4,19 @@
 
 #include "lib/base/clock.h"
 
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LIMIT_S = 120 };
-
-static void need(int ok, const char *what)
-{
-    if (ok)
-        return;
-    perror(what);
-    abort();
-}
 
 static void prepare(struct tcp_group *g)
 {
     memset(g->auth.secret, 7, sizeof(g->auth.secret));
     snprintf(g->auth.job_id, sizeof(g->auth.job_id), "job");
     g->auth.epoch = 1;
-    g->flags = mmap(NULL, TCP_GROUP_MAX * sizeof(*g->flags),
-                    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    need(g->flags != MAP_FAILED && g->n <= TCP_GROUP_MAX, "prepare");
+    g->flags = forked_shared(TCP_GROUP_MAX * sizeof(*g->flags));
+    need(g->n <= TCP_GROUP_MAX, "prepare");
     for (int i = 0; i < g->n; i++) {
         uint16_t port = 0;
 
@@ -41,53 +28,65 @@ static void prepare(struct tcp_group *g)
     }
 }
 
-static void member(struct tcp_group *g, int me)
+static int member(void *arg, int me)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(LIMIT_S);
+    struct tcp_group *g = arg;
+
     for (int i = 0; i < g->n; i++)
         if (i != me)
             close(g->listeners[i]);
-    exit(g->body(g, me));
+    return g->body(g, me);
 }
 
 int tcp_group_run(struct tcp_group *g)
 {
     pid_t pids[TCP_GROUP_MAX];
-    int failed = 0;
+    int failed;
 
     prepare(g);
-    fflush(NULL);
-    for (int i = 0; i < g->n; i++) {
-        pids[i] = fork();
-        need(pids[i] >= 0, "fork");
-        if (pids[i] == 0)
-            member(g, i);
-    }
+    forked_start(g->n, LIMIT_S, member, g, pids);
     for (int i = 0; i < g->n; i++)
         close(g->listeners[i]);
-    for (int i = 0; i < g->n; i++) {
-        need(waitpid(pids[i], &g->wait_status[i], 0) == pids[i], "waitpid");
-        failed += g->wait_status[i] != 0;
-    }
+    failed = forked_wait(g->n, pids, g->wait_status);
     munmap((void *)g->flags, TCP_GROUP_MAX * sizeof(*g->flags));
     return failed;
+}
+
+struct hvd__tcp_config tcp_group_config(const struct tcp_group *g, int me)
+{
+    return (struct hvd__tcp_config){.peers = g->peers,
+                                    .count = g->n,
+                                    .me = me,
+                                    .auth = &g->auth,
+                                    .listener = g->listeners[me],
+                                    .deadline_ns = UINT64_MAX,
+                                    .agent_fd = -1};
 }
 
 int tcp_group_open(struct tcp_group *g, int me, int limit_ms,
                    struct hvd__tcp **t, struct hb_error *err)
 {
-    struct hvd__tcp_config config = {
-        .peers = g->peers,
-        .count = g->n,
-        .me = me,
-        .auth = &g->auth,
-        .listener = g->listeners[me],
-        .deadline_ns = hb_now_ns() + (uint64_t)limit_ms * 1000000,
-        .agent_fd = -1,
-    };
+    struct hvd__tcp_config config = tcp_group_config(g, me);
 
+    config.deadline_ns = hb_now_ns() + (uint64_t)limit_ms * 1000000;
     return hvd__tcp_open(&config, t, err);
+}
+
+void tcp_group_meet(struct tcp_group *g, int flag, int members)
+{
+    atomic_fetch_add(&g->flags[flag], 1);
+    while (atomic_load(&g->flags[flag]) < members)
+        usleep(1000);
+}
+
+void tcp_group_exchange(const struct tcp_group *g, struct hvd__tcp *t)
+{
+    static unsigned char all[TCP_GROUP_MAX][8], mine;
+    static struct hvd__tcp_block blocks[TCP_GROUP_MAX];
+
+    for (int i = 0; i < g->n; i++)
+        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
+    hvd__tcp_exchange(t, &mine, 1, blocks);
 }
 
 int tcp_group_finish(struct hvd__tcp *t, struct hb_error *err)

@@ -7,10 +7,10 @@
 #define TESTS_UNIT_TCP_GROUP_H
 
 #include "runtime/plane/tcp.h"
+#include "tests/unit/forked.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 
 enum { TCP_GROUP_MAX = 64 };
 
@@ -30,19 +30,17 @@ struct tcp_group {
 /* The number of members that did not end with 0. */
 int tcp_group_run(struct tcp_group *g);
 
-/* In a member: connects it, within limit_ms. */
+/* In a member: what it connects with; no deadline and no agent. */
+struct hvd__tcp_config tcp_group_config(const struct tcp_group *g, int me);
+/* `members` of them meet at a flag; without the group. */
+void tcp_group_meet(struct tcp_group *g, int flag, int members);
+/* Connects it, within limit_ms. */
 int tcp_group_open(struct tcp_group *g, int me, int limit_ms,
                    struct hvd__tcp **t, struct hb_error *err);
 
+/* Begins an exchange of a byte each. */
+void tcp_group_exchange(const struct tcp_group *g, struct hvd__tcp *t);
 /* Goes on with the group's operation until it is over. */
 int tcp_group_finish(struct hvd__tcp *t, struct hb_error *err);
-
-#define must(cond)                                                             \
-    do {                                                                       \
-        if (!(cond)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-            return 1;                                                          \
-        }                                                                      \
-    } while (0)
 
 #endif

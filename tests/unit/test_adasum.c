@@ -7,8 +7,8 @@
 #include "lib/base/alloc.h"
 #include "runtime/plane/cast.h"
 #include "tests/unit/thread_plane.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -538,8 +538,6 @@ int main(void)
 {
     Suite *suite = suite_create("adasum");
     TCase *tc = tcase_create("adasum");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, any_number_of_ranks, 0, 4);
@@ -553,9 +551,5 @@ int main(void)
     tcase_add_test(tc, plane_fails);
     tcase_add_test(tc, no_memory);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(suite);
 }

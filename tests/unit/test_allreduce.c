@@ -5,10 +5,10 @@
  * with what the formula says; and the same bits on every rank.
  */
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -304,11 +304,5 @@ static Suite *allreduce_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(allreduce_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(allreduce_suite());
 }

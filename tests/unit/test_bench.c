@@ -6,8 +6,8 @@
 #include "cmd/hvd-bench/resnet50.h"
 #include "cmd/hvd-bench/work.h"
 #include "runtime/plane/reduce.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,11 +487,5 @@ static Suite *bench_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(bench_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(bench_suite());
 }

@@ -7,8 +7,8 @@
 #include "runtime/plane/cast.h"
 #include "runtime/plane/op.h"
 #include "tests/unit/half_reference.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -308,8 +308,6 @@ int main(void)
 {
     Suite *suite = suite_create("cast");
     TCase *tc = tcase_create("cast");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, narrows_at_every_edge, 0, 4);
@@ -321,9 +319,5 @@ int main(void)
     tcase_add_test(tc, parts_travel_narrower);
     tcase_add_test(tc, parts_as_they_are);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(suite);
 }

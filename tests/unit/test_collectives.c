@@ -4,9 +4,9 @@
  * every field; arguments that are refused.
  */
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -497,11 +497,5 @@ static Suite *collectives_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(collectives_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(collectives_suite());
 }

@@ -6,9 +6,9 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -483,11 +483,5 @@ static Suite *engine_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(engine_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(engine_suite());
 }

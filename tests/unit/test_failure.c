@@ -8,9 +8,9 @@
 #include "lib/protocol/worker.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -479,11 +479,5 @@ static Suite *failure_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(failure_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(failure_suite());
 }

@@ -5,9 +5,9 @@
  * different things, and waiting for nothing in particular.
  */
 #include "tests/unit/hier_world.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 
-#include <check.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -620,11 +620,5 @@ static Suite *hier_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(hier_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(hier_suite());
 }

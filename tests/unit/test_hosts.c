@@ -5,10 +5,10 @@
  * in test_hosts_failure.c.
  */
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -507,11 +507,5 @@ static Suite *hosts_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(hosts_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(hosts_suite());
 }

@@ -7,9 +7,9 @@
 #include "runtime/hvd.h"
 #include "runtime/plane/hier.h"
 #include "runtime/plane/shm.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -367,11 +367,5 @@ static Suite *hosts_failure_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(hosts_failure_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(hosts_failure_suite());
 }

@@ -5,9 +5,9 @@
  * sets that come and go, and how they fail.
  */
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -425,11 +425,5 @@ static Suite *sets_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(sets_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(sets_suite());
 }

@@ -5,9 +5,9 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,11 +251,5 @@ static Suite *init_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(init_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(init_suite());
 }

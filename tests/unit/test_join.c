@@ -4,9 +4,9 @@
  * learn who was last.
  */
 #include "runtime/plane/reduce.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -291,8 +291,6 @@ int main(void)
 {
     Suite *s = suite_create("join");
     TCase *tc = tcase_create("join");
-    SRunner *sr;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, test_uneven, 1, 5);
@@ -303,9 +301,5 @@ int main(void)
     tcase_add_test(tc, test_busy);
     tcase_add_loop_test(tc, test_narrowed, 0, 4);
     suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return unit_run(s);
 }

@@ -2,8 +2,8 @@
 /* Where ranks are: hosts of any size, ranks in any order. */
 #include "lib/base/alloc.h"
 #include "runtime/plane/map.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 START_TEST(test_uneven_hosts)
@@ -128,11 +128,5 @@ static Suite *map_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(map_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(map_suite());
 }

@@ -5,8 +5,8 @@
  */
 #include "runtime/core/neutral.h"
 #include "runtime/plane/reduce.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -146,17 +146,11 @@ int main(void)
 {
     Suite *suite = suite_create("neutral");
     TCase *tc = tcase_create("neutral");
-    SRunner *runner;
-    int failed;
 
     tcase_add_loop_test(tc, changes_nothing, 0, NDTYPES);
     tcase_add_test(tc, product_of_any_scale);
     tcase_add_test(tc, zero_scale_of_extremes);
     tcase_add_test(tc, adasum_and_nothing);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(suite);
 }

@@ -5,9 +5,9 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/core/plan.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -534,8 +534,6 @@ int main(void)
 {
     Suite *s = suite_create("order");
     TCase *tc = tcase_create("order");
-    SRunner *sr;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, test_any_order, 1, 5);
@@ -552,9 +550,5 @@ int main(void)
     tcase_add_test(tc, test_many);
     tcase_add_test(tc, test_names);
     suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return unit_run(s);
 }

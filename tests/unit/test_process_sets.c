@@ -5,9 +5,9 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -533,8 +533,6 @@ int main(void)
 {
     Suite *s = suite_create("process_sets");
     TCase *tc = tcase_create("process_sets");
-    SRunner *sr;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, test_even_odd);
@@ -550,9 +548,5 @@ int main(void)
     tcase_add_test(tc, test_going);
     tcase_add_test(tc, test_no_memory);
     suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return unit_run(s);
 }

@@ -5,8 +5,8 @@
  */
 #include "runtime/plane/reduce.h"
 #include "tests/unit/reduce_reference.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -467,11 +467,5 @@ static Suite *reduce_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(reduce_suite());
-    int failed;
-
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(reduce_suite());
 }

@@ -381,20 +381,8 @@ START_TEST(two_hundred_sessions)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    const char *missing = ssh_fixture_init();
-    Suite *s = suite_create("ssh2");
-    TCase *t = tcase_create("all");
-    int rc;
-
-    if (*missing) {
-        printf("skipped: %s\n100%%: Checks: 1, Failures: 0, Errors: 0\n",
-               missing);
-        return 0;
-    }
-    suite_add_tcase(s, t);
-    tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_shell);
     tcase_add_test(t, no_callback_is_needed_for_stages_and_drains);
@@ -409,7 +397,9 @@ int main(void)
     tcase_add_test(t, both_streams_are_drained);
     tcase_add_test(t, a_fast_host_leaves_turns_to_others);
     tcase_add_test(t, two_hundred_sessions);
-    rc = unit_run(s);
-    ssh_fixture_fini();
-    return rc;
+}
+
+int main(void)
+{
+    return ssh_fixture_run("ssh2", add_tests);
 }

@@ -364,20 +364,8 @@ START_TEST(no_such_user)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    const char *missing = ssh_fixture_init();
-    Suite *s = suite_create("ssh2_auth");
-    TCase *t = tcase_create("all");
-    int rc;
-
-    if (*missing) {
-        printf("skipped: %s\n100%%: Checks: 1, Failures: 0, Errors: 0\n",
-               missing);
-        return 0;
-    }
-    suite_add_tcase(s, t);
-    tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, kinds_of_keys);
     tcase_add_test(t, rsa_keys);
@@ -402,7 +390,9 @@ int main(void)
     tcase_add_test(t, a_server_that_loses_patience);
     tcase_add_test(t, a_server_without_sessions);
     tcase_add_test(t, no_such_user);
-    rc = unit_run(s);
-    ssh_fixture_fini();
-    return rc;
+}
+
+int main(void)
+{
+    return ssh_fixture_run("ssh2_auth", add_tests);
 }

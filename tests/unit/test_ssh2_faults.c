@@ -369,20 +369,8 @@ START_TEST(closed_while_a_passphrase_is_asked)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    const char *missing = ssh_fixture_init();
-    Suite *s = suite_create("ssh2_faults");
-    TCase *t = tcase_create("all");
-    int rc;
-
-    if (*missing) {
-        printf("skipped: %s\n100%%: Checks: 1, Failures: 0, Errors: 0\n",
-               missing);
-        return 0;
-    }
-    suite_add_tcase(s, t);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, nobody_listens);
     tcase_add_test(t, names_that_are_none);
     tcase_add_test(t, families);
@@ -402,7 +390,9 @@ int main(void)
     tcase_add_test(t, closed_while_they_wait);
     tcase_add_test(t, one_slot_for_many);
     tcase_add_test(t, closed_while_a_passphrase_is_asked);
-    rc = unit_run(s);
-    ssh_fixture_fini();
-    return rc;
+}
+
+int main(void)
+{
+    return ssh_fixture_run("ssh2_faults", add_tests);
 }

@@ -323,20 +323,8 @@ START_TEST(a_file_that_cannot_be_written)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *t)
 {
-    const char *missing = ssh_fixture_init();
-    Suite *s = suite_create("ssh2_hosts");
-    TCase *t = tcase_create("all");
-    int rc;
-
-    if (*missing) {
-        printf("skipped: %s\n100%%: Checks: 1, Failures: 0, Errors: 0\n",
-               missing);
-        return 0;
-    }
-    suite_add_tcase(s, t);
-    tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, unknown);
     tcase_add_test(t, a_file_that_cannot_be_read);
@@ -351,7 +339,9 @@ int main(void)
     tcase_add_test(t, accepts_new_keys_when_told);
     tcase_add_test(t, adds_after_a_cut_line);
     tcase_add_test(t, a_file_that_cannot_be_written);
-    rc = unit_run(s);
-    ssh_fixture_fini();
-    return rc;
+}
+
+int main(void)
+{
+    return ssh_fixture_run("ssh2_hosts", add_tests);
 }

@@ -6,8 +6,8 @@
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 #include "runtime/core/hosts.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -181,16 +181,9 @@ static Suite *subset_suite(void)
 
 int main(void)
 {
-    SRunner *r;
-    int failed;
-
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED)
         return EXIT_FAILURE;
-    r = srunner_create(subset_suite());
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(subset_suite());
 }

@@ -5,11 +5,11 @@
  */
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 
 #include "lib/base/clock.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -212,19 +212,11 @@ static const char *host_of(void *arg, uint32_t rank)
 static int gone_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct hvd__tcp_block blocks[3];
-    unsigned char all[3][8], mine[8] = {1};
     unsigned char *buf = calloc(1, BYTES_MAX);
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns = UINT64_MAX,
-                                     .agent_fd = -1,
-                                     .host_of = host_of};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
 
+    config.host_of = host_of;
     must(buf && hvd__tcp_open(&config, &t, &err) == 0);
     hvd__tcp_broadcast(t, buf, BYTES_MAX, 0, HVD__TCP_CHAIN);
     if (me == 2)
@@ -236,9 +228,7 @@ static int gone_body(struct tcp_group *g, int me)
         free(buf);
         return 0;
     }
-    for (int i = 0; i < g->n; i++)
-        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, mine, sizeof(mine), blocks);
+    tcp_group_exchange(g, t);
     must(tcp_group_finish(t, &err) == -HVD_ESHUTDOWN);
     must(strcmp(err.text, "rank 777 on host far has shut down") == 0);
     must(err.rank == 777 && strcmp(err.host, "far") == 0);
@@ -266,33 +256,21 @@ static int knows_nothing(void *arg, struct hb_error *err)
 static int death_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct hvd__tcp_block blocks[3];
-    unsigned char all[3][8], mine = 0;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns = UINT64_MAX,
-                                     .agent_fd = -1,
-                                     .agent_lost = knows_nothing};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
     struct hvd__tcp *t = NULL;
     int rc;
 
+    config.agent_lost = knows_nothing;
     must(hvd__tcp_open(&config, &t, &err) == 0);
     if (me == 1)
         raise(SIGKILL);
-    for (int i = 0; i < g->n; i++)
-        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    tcp_group_exchange(g, t);
     rc = tcp_group_finish(t, &err);
     must(rc == -HVD_EPEER);
     must(strncmp(err.text, "rank 101 on host h1: connection lost", 36) == 0);
     must(err.rank == 101);
     /* The other one would not know whom to blame. */
-    atomic_fetch_add(&g->flags[0], 1);
-    while (atomic_load(&g->flags[0]) < 2)
-        usleep(1000);
+    tcp_group_meet(g, 0, 2);
     hvd__tcp_free(t);
     return 0;
 }
@@ -390,19 +368,11 @@ static int began_wait(struct hvd__tcp *t, struct hb_error *err)
 
 static int began_body(struct tcp_group *g, int me)
 {
-    struct hvd__tcp_block blocks[4];
     struct hb_error err = HB_ERROR_INIT;
-    unsigned char all[4][8], mine = 0;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns = UINT64_MAX,
-                                     .agent_fd = -1,
-                                     .host_of = host_of};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
     struct hvd__tcp *t = NULL;
 
+    config.host_of = host_of;
     must(hvd__tcp_open(&config, &t, &err) == 0);
     must(me == 0 || hvd__tcp_began(t, &err) == 0);
     atomic_fetch_add(&g->flags[0], 1);
@@ -412,9 +382,7 @@ static int began_body(struct tcp_group *g, int me)
         usleep(20000); /* the others are asleep */
     else
         must(began_wait(t, &err) == 1);
-    for (int i = 0; i < g->n; i++)
-        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    tcp_group_exchange(g, t);
     must(tcp_group_finish(t, &err) == 1);
     if (me == 0) {
         hvd__tcp_tell_gone(t, 777);
@@ -422,9 +390,7 @@ static int began_body(struct tcp_group *g, int me)
         must(began_wait(t, &err) == -HVD_ESHUTDOWN);
         must(strcmp(err.text, "rank 777 on host far has shut down") == 0);
     }
-    atomic_fetch_add(&g->flags[1], 1);
-    while (atomic_load(&g->flags[1]) < g->n)
-        usleep(1000);
+    tcp_group_meet(g, 1, g->n);
     hvd__tcp_free(t);
     return 0;
 }
@@ -448,9 +414,7 @@ static int idle_death_body(struct tcp_group *g, int me)
         raise(SIGKILL);
     must(began_wait(t, &err) == -HVD_EPEER);
     must(strncmp(err.text, "rank 101 on host h1: connection lost", 36) == 0);
-    atomic_fetch_add(&g->flags[0], 1);
-    while (atomic_load(&g->flags[0]) < g->n - 1)
-        usleep(1000);
+    tcp_group_meet(g, 0, g->n - 1);
     hvd__tcp_free(t);
     return 0;
 }
@@ -476,9 +440,7 @@ static int interrupt_body(struct tcp_group *g, int me)
         hvd__tcp_interrupt(t);
         hvd__tcp_pause(t);
     }
-    atomic_fetch_add(&g->flags[0], 1);
-    while (atomic_load(&g->flags[0]) < g->n)
-        usleep(1000);
+    tcp_group_meet(g, 0, g->n);
     hvd__tcp_free(t);
     return 0;
 }
@@ -501,18 +463,11 @@ static int word(void *arg, struct hb_error *err)
 static int word_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct hvd__tcp_block blocks[2];
-    unsigned char all[2][8], mine = 0;
     struct hvd__tcp *t = NULL;
     int fds[2];
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns = UINT64_MAX,
-                                     .agent_lost = word};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
 
+    config.agent_lost = word;
     must(pipe(fds) == 0);
     config.agent_fd = fds[0];
     must(hvd__tcp_open(&config, &t, &err) == 0);
@@ -522,9 +477,7 @@ static int word_body(struct tcp_group *g, int me)
         hvd__tcp_free(t);
         return 0;
     }
-    for (int i = 0; i < 2; i++)
-        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    tcp_group_exchange(g, t);
     must(hvd__tcp_progress(t, &err) == 0);
     must(write(fds[1], "x", 1) == 1);
     must(tcp_group_finish(t, &err) == -HVD_EPEER);
@@ -559,19 +512,16 @@ static void *interrupt_often(void *arg)
     return NULL;
 }
 
-static int wait_for_word(struct hvd__tcp *t, int interrupted)
+static int wait_for_word(const struct tcp_group *g, struct hvd__tcp *t)
 {
+    int interrupted = *(int *)g->arg;
     struct hb_error err = HB_ERROR_INIT;
-    struct hvd__tcp_block blocks[2];
-    unsigned char all[2][8], mine = 0;
     pthread_t thread;
     uint64_t began_ns;
 
     must(!interrupted ||
          pthread_create(&thread, NULL, interrupt_often, t) == 0);
-    for (int i = 0; i < 2; i++)
-        blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    tcp_group_exchange(g, t);
     for (int i = 0; i < 3; i++) {
         must(hvd__tcp_progress(t, &err) == 0);
         hvd__tcp_pause(t);
@@ -589,20 +539,14 @@ static int taken_word_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns = UINT64_MAX,
-                                     .agent_fd = -1,
-                                     .agent_lost = word_if_told};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
 
+    config.agent_lost = word_if_told;
     told = g->flags;
     must(hvd__tcp_open(&config, &t, &err) == 0);
     while (me == 1 && !atomic_load(told + 1))
         usleep(1000);
-    must(me == 1 || wait_for_word(t, *(int *)g->arg) == 0);
+    must(me == 1 || wait_for_word(g, t) == 0);
     hvd__tcp_free(t);
     return 0;
 }
@@ -639,11 +583,5 @@ static Suite *tcp_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_suite());
 }

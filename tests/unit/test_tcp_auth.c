@@ -4,8 +4,8 @@
  */
 #include "lib/base/hvd_status.h"
 #include "runtime/plane/tcp_auth.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,11 +172,5 @@ static Suite *tcp_auth_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_auth_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_auth_suite());
 }

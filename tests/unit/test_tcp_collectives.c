@@ -7,9 +7,9 @@
  */
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -470,11 +470,5 @@ static Suite *tcp_collectives_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_collectives_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_collectives_suite());
 }

@@ -6,8 +6,8 @@
  */
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,11 +228,5 @@ static Suite *tcp_model_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_model_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_model_suite());
 }

@@ -9,8 +9,8 @@
 #include "lib/base/clock.h"
 #include "runtime/plane/tcp.h"
 #include "tests/unit/tcp_group.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -247,9 +247,7 @@ static int closed_body(struct tcp_group *g, int me)
     struct hvd__tcp *t = NULL;
 
     must(tcp_group_open(g, me, OPEN_MS, &t, NULL) == 0);
-    atomic_fetch_add(&g->flags[0], 1);
-    while (atomic_load(&g->flags[0]) < 2)
-        usleep(1000);
+    tcp_group_meet(g, 0, 2);
     if (me == 0) {
         /* The test itself holds the listeners until its members end. */
         int fd = knock(g);
@@ -358,17 +356,11 @@ static int taken_word_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = {.peers = g->peers,
-                                     .count = g->n,
-                                     .me = me,
-                                     .auth = &g->auth,
-                                     .listener = g->listeners[me],
-                                     .deadline_ns =
-                                         hb_now_ns() + 1000000ull * OPEN_MS,
-                                     .agent_fd = -1,
-                                     .agent_lost = word};
+    struct hvd__tcp_config config = tcp_group_config(g, me);
     uint64_t began_ns = hb_now_ns();
 
+    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
+    config.agent_lost = word;
     if (me == 0)
         return 0;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
@@ -475,11 +467,5 @@ static Suite *tcp_setup_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(tcp_setup_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(tcp_setup_suite());
 }

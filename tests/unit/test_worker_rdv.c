@@ -3,8 +3,8 @@
  * limits. */
 #include "lib/base/alloc.h"
 #include "lib/protocol/worker.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,11 +200,5 @@ static Suite *worker_rdv_suite(void)
 
 int main(void)
 {
-    SRunner *r = srunner_create(worker_rdv_suite());
-    int failed;
-
-    srunner_run_all(r, CK_ENV);
-    failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(worker_rdv_suite());
 }

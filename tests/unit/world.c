@@ -30,14 +30,6 @@ enum {
 
 struct world_board *world_board;
 
-void world_need(int ok, const char *what)
-{
-    if (ok)
-        return;
-    perror(what);
-    abort();
-}
-
 /* ---- Places --------------------------------------------------------- */
 
 static int host_of(const struct world *w, int rank)
@@ -107,7 +99,7 @@ static void set_number(const char *name, uint32_t value)
     char text[16];
 
     snprintf(text, sizeof(text), "%u", value);
-    world_need(setenv(name, text, 1) == 0, "setenv");
+    need(setenv(name, text, 1) == 0, "setenv");
 }
 
 static void rank_main(const struct agent *a, int rank)
@@ -123,7 +115,7 @@ static void rank_main(const struct agent *a, int rank)
     set_number("HVD_LOCAL_SIZE", w.local_size);
     set_number("HVD_CROSS_RANK", w.cross_rank);
     set_number("HVD_CROSS_SIZE", w.cross_size);
-    world_need(setenv("HVD_RENDEZVOUS", a->address, 1) == 0, "setenv");
+    need(setenv("HVD_RENDEZVOUS", a->address, 1) == 0, "setenv");
     exit(a->world->body(rank, a->world->arg));
 }
 
@@ -133,12 +125,12 @@ static void start_ranks(struct agent *a)
     for (int r = 0; r < a->world->size; r++) {
         pid_t pid = fork();
 
-        world_need(pid >= 0, "fork");
+        need(pid >= 0, "fork");
         if (pid == 0)
             rank_main(a, r);
         a->pids[r] = pid;
         a->pidfds[r] = (int)syscall(SYS_pidfd_open, pid, 0);
-        world_need(a->pidfds[r] >= 0, "pidfd_open");
+        need(a->pidfds[r] >= 0, "pidfd_open");
         a->alive++;
     }
 }
@@ -170,7 +162,7 @@ static void reap(struct agent *a, int rank)
 {
     int status = 0;
 
-    world_need(waitpid(a->pids[rank], &status, 0) == a->pids[rank], "waitpid");
+    need(waitpid(a->pids[rank], &status, 0) == a->pids[rank], "waitpid");
     close(a->pidfds[rank]);
     a->pidfds[rank] = -1;
     a->alive--;
@@ -209,7 +201,7 @@ static uint32_t usable_cpus(void)
 {
     cpu_set_t set;
 
-    world_need(sched_getaffinity(0, sizeof(set), &set) == 0, "getaffinity");
+    need(sched_getaffinity(0, sizeof(set), &set) == 0, "getaffinity");
     return (uint32_t)CPU_COUNT(&set);
 }
 
@@ -236,7 +228,7 @@ static void say_welcome(const struct agent *a, const struct conn *c)
     w.cpus = world->cpus ? world->cpus : usable_cpus();
     snprintf(w.host, sizeof(w.host), "%s", world_host(world, c->rank));
     snprintf(w.job_id, sizeof(w.job_id), "0123456789abcdef");
-    world_need(worker_encode_welcome(&out, &w) == 0, "welcome");
+    need(worker_encode_welcome(&out, &w) == 0, "welcome");
     world_say(c, &out, -1);
     hb_buf_free(&out);
 }
@@ -261,11 +253,11 @@ static void answer_hello(struct agent *a, struct conn *c)
         hang_up(c);
         break;
     case WORLD_REFUSES:
-        world_need(worker_encode_refused(&out, "no such rank") == 0, "refused");
+        need(worker_encode_refused(&out, "no such rank") == 0, "refused");
         world_say(c, &out, -1);
         break;
     case WORLD_TALKS_RUBBISH:
-        world_need(hb_buf_puts(&out, "HTTP/1.1 400 Bad Request") == 0, "puts");
+        need(hb_buf_puts(&out, "HTTP/1.1 400 Bad Request") == 0, "puts");
         world_say(c, &out, -1);
         break;
     default:
@@ -280,7 +272,7 @@ static void say_abort(struct agent *a, int rank, const char *text)
     struct hb_buf out = HB_BUF_INIT;
 
     snprintf(m.text, sizeof(m.text), "%s", text);
-    world_need(worker_encode_abort(&out, &m) == 0, "abort");
+    need(worker_encode_abort(&out, &m) == 0, "abort");
     for (int i = 0; i < a->conn_count; i++)
         if (a->conns[i].fd >= 0 && a->conns[i].rank >= 0)
             world_say(&a->conns[i], &out, -1);
@@ -297,15 +289,14 @@ static int make_segment(struct agent *a, struct host *h, uint32_t epoch,
 
     if (a->world->fault == WORLD_SMALL_SEGMENT)
         given -= 4096;
-    world_need(fd >= 0 && ftruncate(fd, (off_t)given) == 0, "memfd");
-    world_need(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
-               "seal");
+    need(fd >= 0 && ftruncate(fd, (off_t)given) == 0, "memfd");
+    need(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "seal");
     if (h->head)
         munmap(h->head, h->head_bytes);
     h->head_bytes = segment_head_bytes((uint32_t)h->size);
     h->head =
         mmap(NULL, h->head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    world_need(h->head != MAP_FAILED, "mmap");
+    need(h->head != MAP_FAILED, "mmap");
     if (a->world->fault == WORLD_BAD_HEAD)
         epoch++;
     segment_head_init(h->head, epoch, (uint32_t)h->size, bytes);
@@ -325,7 +316,7 @@ static void hand_out(struct agent *a, int host, uint32_t epoch, uint64_t bytes)
     int fd = make_segment(a, &a->hosts[host], epoch, bytes);
     struct hb_buf out = HB_BUF_INIT;
 
-    world_need(worker_encode_segment(&out, &m) == 0, "segment");
+    need(worker_encode_segment(&out, &m) == 0, "segment");
     for (int i = 0; i < a->conn_count; i++) {
         struct conn *c = &a->conns[i];
 
@@ -360,14 +351,13 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
 
     switch (f->type) {
     case WORKER_HELLO:
-        world_need(worker_decode_hello(f->payload, f->len, &hello) == 0,
-                   "HELLO");
+        need(worker_decode_hello(f->payload, f->len, &hello) == 0, "HELLO");
         c->rank = (int)hello.rank;
         frame_done(&c->in, f);
         answer_hello(a, c);
         return;
     case WORKER_JOIN:
-        world_need(worker_decode_join(f->payload, f->len, &join) == 0, "JOIN");
+        need(worker_decode_join(f->payload, f->len, &join) == 0, "JOIN");
         c->joined = join.epoch;
         frame_done(&c->in, f);
         joined(a, host_of(a->world, c->rank), join.epoch, join.segment_bytes);
@@ -380,9 +370,9 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
         world_hear_fence(a, c, f);
         return;
     default:
-        world_need(f->type == WORKER_LEAVE &&
-                       worker_decode_leave(f->payload, f->len, &epoch) == 0,
-                   "LEAVE");
+        need(f->type == WORKER_LEAVE &&
+                 worker_decode_leave(f->payload, f->len, &epoch) == 0,
+             "LEAVE");
         frame_done(&c->in, f);
     }
 }
@@ -397,7 +387,7 @@ static void read_conn(struct agent *a, struct conn *c)
         hang_up(c);
         return;
     }
-    world_need(hb_buf_append(&c->in, bytes, (size_t)n) == 0, "append");
+    need(hb_buf_append(&c->in, bytes, (size_t)n) == 0, "append");
     while (c->fd >= 0 && frame_decode(&c->in, 1 << 16, &f, NULL) == 1)
         hear(a, c, &f);
 }
@@ -410,13 +400,13 @@ static void accept_conn(struct agent *a)
         if (a->conns[i].fd < 0)
             c = &a->conns[i];
     if (!c) {
-        world_need(a->conn_count < CONNS_MAX, "too many connections");
+        need(a->conn_count < CONNS_MAX, "too many connections");
         c = &a->conns[a->conn_count++];
     }
     memset(c, 0, sizeof(*c));
     c->rank = -1;
     c->fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
-    world_need(c->fd >= 0, "accept");
+    need(c->fd >= 0, "accept");
 }
 
 /* ---- The loop ------------------------------------------------------ */
@@ -433,10 +423,10 @@ static void listen_on(struct agent *a)
     memcpy(sa.sun_path + 1, a->address + 6, len);
     len += (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1;
     a->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    world_need(a->listener >= 0 &&
-                   bind(a->listener, (struct sockaddr *)&sa, len) == 0 &&
-                   listen(a->listener, WORLD_RANKS_MAX) == 0,
-               "listen");
+    need(a->listener >= 0 &&
+             bind(a->listener, (struct sockaddr *)&sa, len) == 0 &&
+             listen(a->listener, WORLD_RANKS_MAX) == 0,
+         "listen");
 }
 
 static void turn(struct agent *a)
@@ -483,7 +473,7 @@ int world_run_with(struct world *w)
     place_ranks(&a);
     world_board = mmap(NULL, sizeof(*world_board), PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    world_need(world_board != MAP_FAILED && w->size <= WORLD_RANKS_MAX, "mmap");
+    need(world_board != MAP_FAILED && w->size <= WORLD_RANKS_MAX, "mmap");
     listen_on(&a);
     start_ranks(&a);
     while (a.alive) {

@@ -15,9 +15,8 @@ void world_answer_routes(const struct agent *a, const struct conn *c)
 
     for (int i = 0; i < a->host_count; i++)
         addresses[i] = loopback;
-    world_need(
-        worker_encode_routes_are(&out, addresses, (size_t)a->host_count) == 0,
-        "routes");
+    need(worker_encode_routes_are(&out, addresses, (size_t)a->host_count) == 0,
+         "routes");
     world_say(c, &out, -1);
     hb_buf_free(&out);
 }
@@ -44,7 +43,7 @@ static void answer_fence(struct agent *a, const char *scope)
             return;
         bytes += conns[r]->value_len;
     }
-    world_need(worker_begin_fenced(&out, scope, size, bytes) == 0, "fenced");
+    need(worker_begin_fenced(&out, scope, size, bytes) == 0, "fenced");
     for (uint32_t r = 0; r < size; r++)
         worker_put_fenced(&out, r, conns[r]->value, conns[r]->value_len);
     for (uint32_t r = 0; r < size; r++) {
@@ -59,8 +58,7 @@ void world_hear_fence(struct agent *a, struct conn *c, const struct frame *f)
     struct worker_value v;
     char scope[WORKER_SCOPE_MAX];
 
-    world_need(worker_decode_fence(f->payload, f->len, c->scope, &v) == 0,
-               "FENCE");
+    need(worker_decode_fence(f->payload, f->len, c->scope, &v) == 0, "FENCE");
     c->value_len = v.len;
     memcpy(c->value, v.value, v.len);
     memcpy(scope, c->scope, sizeof(scope));

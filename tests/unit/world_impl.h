@@ -5,6 +5,7 @@
 
 #include "lib/protocol/segment.h"
 #include "lib/protocol/worker.h"
+#include "tests/unit/forked.h"
 #include "tests/unit/world.h"
 
 #include <sys/types.h>
@@ -45,7 +46,6 @@ struct agent {
 };
 
 /* A world that cannot be made is a broken machine, not a test result. */
-void world_need(int ok, const char *what);
 
 /* Sends a message, with a descriptor unless fd is negative. */
 void world_say(const struct conn *c, const struct hb_buf *out, int fd);

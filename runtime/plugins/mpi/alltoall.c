@@ -4,14 +4,12 @@
  *
  * Splits first, and then what all ranks must know of each other to cut alike:
  * the longest split, and whether one of them has no room or more than MPI's
- * ints can say.  Then the data goes in one call, or in pieces through scratch
- * memory, one half for what is sent and one for what comes.
+ * ints can say.  Half of the scratch memory is for what comes, the other for
+ * what is sent.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
 #include <string.h>
-
-enum step { STEP_SPLITS, STEP_CARDS, STEP_PLAN, STEP_DATA };
 
 /* Words: splits that come, splits that go, and what the most of which over
  * all ranks counts. */
@@ -36,7 +34,6 @@ static int exchange_splits(struct mp_plane *p, struct hvd__op *op)
 {
     for (int r = 0; r < p->n; r++)
         outgoing(p)[r] = op->sendcounts[r];
-    p->run.step = STEP_CARDS;
     return mp_alltoall(p, op->err, outgoing(p), incoming(p));
 }
 
@@ -58,40 +55,17 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
     card[HAS_ROOM] = (uint64_t)p->run.deliver;
     card[NEEDS_PIECES] =
         !p->run.deliver || op->count > mp_most() || p->offset[p->n] > mp_most();
-    p->run.step = STEP_PLAN;
     return mp_allreduce(p, op->err, card, card, CARD_WORDS, MPI_UINT64_T,
                         MPI_MAX);
 }
 
 static void plan(struct mp_plane *p, const struct hvd__op *op)
 {
-    struct mp_run *run = &p->run;
-    size_t most = MP_SCRATCH_BYTES / 2 / op->elem_bytes;
-    size_t longest = card_of(p)[LONGEST];
+    const uint64_t *card = card_of(p);
 
-    run->windowed = card_of(p)[NEEDS_PIECES] != 0;
-    most = (most < mp_most() ? most : mp_most()) / (size_t)p->n;
-    run->piece = run->windowed ? (most ? most : 1) : longest;
-    run->rounds =
-        card_of(p)[HAS_ROOM] && longest ? (longest - 1) / run->piece + 1 : 0;
-    run->step = STEP_DATA;
-}
-
-/* The part of each split in a round, one after the other: counts and
- * displacements. */
-static void cut(const struct mp_plane *p, const uint64_t *splits, int *counts,
-                int *displs)
-{
-    size_t skip = p->run.at * p->run.piece, displ = 0;
-
-    for (int r = 0; r < p->n; r++) {
-        size_t left = splits[r] > skip ? splits[r] - skip : 0;
-
-        left = left < p->run.piece ? left : p->run.piece;
-        counts[r] = (int)left;
-        displs[r] = (int)displ;
-        displ += left;
-    }
+    p->run.windowed = card[NEEDS_PIECES] != 0;
+    mp_plan_pieces(p, op, MP_SCRATCH_BYTES / 2, card[LONGEST],
+                   card[HAS_ROOM] != 0);
 }
 
 static void pack(struct mp_plane *p, const struct hvd__op *op,
@@ -106,70 +80,34 @@ static void pack(struct mp_plane *p, const struct hvd__op *op,
                    (size_t)s->sendcounts[r] * bytes);
 }
 
-static unsigned char *second_half(const struct mp_plane *p)
-{
-    return (unsigned char *)p->scratch + MP_SCRATCH_BYTES / 2;
-}
-
 static int issue_round(struct mp_plane *p, struct hvd__op *op)
 {
+    unsigned char *half = (unsigned char *)p->scratch + MP_SCRATCH_BYTES / 2;
     int *i = p->ints, n = p->n;
-    struct mp_splits s = {.sendcounts = i,
-                          .sdispls = i + n,
-                          .recvcounts = i + 2 * n,
-                          .rdispls = i + 3 * n,
+    struct mp_splits s = {.recvcounts = i,
+                          .rdispls = i + n,
+                          .sendcounts = i + 2 * n,
+                          .sdispls = i + 3 * n,
                           .send = op->sendbuf,
                           .recv = op->recvbuf};
 
-    cut(p, outgoing(p), i, i + n);
-    cut(p, incoming(p), i + 2 * n, i + 3 * n);
+    mp_cut(p, incoming(p), 1, i);
+    mp_cut(p, outgoing(p), 1, i + 2 * n);
     if (p->run.windowed) {
-        pack(p, op, &s, p->scratch);
-        s.send = p->scratch;
-        s.recv = second_half(p);
+        pack(p, op, &s, half);
+        s.send = half;
+        s.recv = p->scratch;
     }
-    p->run.block = 1;
     return mp_alltoallv(p, op, &s);
-}
-
-static void take_round(struct mp_plane *p, const struct hvd__op *op)
-{
-    struct mp_run *run = &p->run;
-    const int *counts = p->ints + 2 * p->n, *displs = p->ints + 3 * p->n;
-    size_t bytes = op->elem_bytes, skip = run->at * run->piece;
-
-    for (int r = 0; run->windowed && run->deliver && r < p->n; r++)
-        if (counts[r])
-            memcpy((unsigned char *)op->recvbuf + (p->offset[r] + skip) * bytes,
-                   second_half(p) + (size_t)displs[r] * bytes,
-                   (size_t)counts[r] * bytes);
-    run->at++;
-    run->block = 0;
 }
 
 int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op)
 {
-    struct mp_run *run = &p->run;
+    static const struct mp_moves moves = {
+        .ask = {exchange_splits, compare_cards},
+        .plan = plan,
+        .issue = issue_round};
 
     op->algorithm = p->solo ? "mpi.alltoall" : "mpi.ialltoall";
-    for (;;) {
-        int rc = mp_landed(p, op);
-
-        if (rc <= 0)
-            return rc;
-        if (run->step == STEP_PLAN)
-            plan(p, op);
-        if (run->block)
-            take_round(p, op);
-        if (run->step == STEP_DATA && run->at == run->rounds)
-            return mp_gathered(op, run->deliver, p->offset[p->n]);
-        if (run->step == STEP_SPLITS)
-            rc = exchange_splits(p, op);
-        else if (run->step == STEP_CARDS)
-            rc = compare_cards(p, op);
-        else
-            rc = issue_round(p, op);
-        if (rc < 0)
-            return rc;
-    }
+    return mp_rounds(p, op, &moves);
 }

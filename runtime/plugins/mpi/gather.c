@@ -2,15 +2,11 @@
 /*
  * Broadcast and ragged allgather.
  *
- * An allgather first gathers counts, and how much room each rank has.  If all
- * have room, and MPI's ints can say it, the data goes in one call, in place.
- * Else in pieces through scratch memory, which ranks without room throw away.
+ * An allgather first gathers counts, and how much room each rank has.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
 #include <string.h>
-
-enum step { STEP_COUNTS, STEP_PLAN, STEP_DATA };
 
 /* ---- Broadcast --------------------------------------------------------- */
 
@@ -45,15 +41,6 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
 
 /* ---- Allgather --------------------------------------------------------- */
 
-int mp_gathered(const struct hvd__op *op, int deliver, size_t arrived)
-{
-    if (deliver || (!op->recvbuf && op->recvcap == 0))
-        return 1;
-    return hb_error_set(op->err, HVD_EINVAL,
-                        "%s: recvbuf has room for %zu elements and %zu arrived",
-                        hvd__kind_name(op->kind), op->recvcap, arrived);
-}
-
 /* What each rank has, and has room for. */
 static uint64_t *card_of(const struct mp_plane *p, int rank)
 {
@@ -66,7 +53,6 @@ static int gather_counts(struct mp_plane *p, struct hvd__op *op)
 
     own[0] = op->count;
     own[1] = op->recvbuf ? op->recvcap : 0;
-    p->run.step = STEP_PLAN;
     return mp_allgather(p, op->err, p->words, 2, MPI_UINT64_T);
 }
 
@@ -83,15 +69,6 @@ static void place_own(struct mp_plane *p, const struct hvd__op *op)
     if (dst != op->sendbuf)
         memmove(dst, op->sendbuf, op->count * op->elem_bytes);
     p->run.send = dst;
-}
-
-/* Elements of each rank in a piece of which every rank has one. */
-static size_t piece_elems(const struct mp_plane *p, const struct hvd__op *op)
-{
-    size_t most = MP_SCRATCH_BYTES / op->elem_bytes;
-
-    most = (most < mp_most() ? most : mp_most()) / (size_t)p->n;
-    return most ? most : 1;
 }
 
 /* All ranks see the same cards, and so plan alike. */
@@ -114,28 +91,8 @@ static void plan(struct mp_plane *p, const struct hvd__op *op)
         with_room += card_of(p, r)[1] >= total;
     run->deliver = card_of(p, p->me)[1] >= total;
     run->windowed = with_room < (size_t)p->n || total > mp_most();
-    run->piece = run->windowed ? piece_elems(p, op) : longest;
-    run->rounds = with_room && longest ? (longest - 1) / run->piece + 1 : 0;
+    mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
     place_own(p, op);
-    run->step = STEP_DATA;
-}
-
-/* Everybody's count and place in a round, relative to what is received. */
-static int *set_counts(struct mp_plane *p, size_t round)
-{
-    size_t skip = round * p->run.piece, displ = 0;
-    int *displs = p->ints + p->n;
-
-    for (int r = 0; r < p->n; r++) {
-        size_t left = card_of(p, r)[0];
-
-        left = left > skip ? left - skip : 0;
-        left = left < p->run.piece ? left : p->run.piece;
-        p->ints[r] = (int)left;
-        displs[r] = (int)displ;
-        displ += left;
-    }
-    return displs;
 }
 
 static int is_even(const struct mp_plane *p)
@@ -149,9 +106,10 @@ static int is_even(const struct mp_plane *p)
 static int issue_round(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
-    int *displs = set_counts(p, run->at);
+    int *displs = p->ints + p->n;
     size_t bytes = op->elem_bytes;
 
+    mp_cut(p, p->words, 2, p->ints);
     if (!run->windowed && is_even(p))
         return mp_allgather(p, op->err, op->recvbuf, op->count,
                             mp_plain_type(bytes));
@@ -164,44 +122,11 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
     return mp_allgatherv(p, op, p->scratch, p->ints, displs);
 }
 
-static void take_round(struct mp_plane *p, const struct hvd__op *op)
-{
-    struct mp_run *run = &p->run;
-    const int *displs = p->ints + p->n;
-    size_t bytes = op->elem_bytes, skip = run->at * run->piece;
-
-    for (int r = 0; run->windowed && run->deliver && r < p->n; r++)
-        if (r != p->me && p->ints[r])
-            memcpy((unsigned char *)op->recvbuf + (p->offset[r] + skip) * bytes,
-                   (unsigned char *)p->scratch + (size_t)displs[r] * bytes,
-                   (size_t)p->ints[r] * bytes);
-    run->at++;
-    run->block = 0;
-}
-
 int mp_gather_advance(struct mp_plane *p, struct hvd__op *op)
 {
-    struct mp_run *run = &p->run;
+    static const struct mp_moves moves = {
+        .ask = {gather_counts}, .plan = plan, .issue = issue_round};
 
     op->algorithm = p->solo ? "mpi.allgather" : "mpi.iallgather";
-    for (;;) {
-        int rc = mp_landed(p, op);
-
-        if (rc <= 0)
-            return rc;
-        if (run->step == STEP_PLAN)
-            plan(p, op);
-        if (run->block)
-            take_round(p, op);
-        if (run->step == STEP_DATA && run->at == run->rounds)
-            return mp_gathered(op, run->deliver, p->offset[p->n]);
-        if (run->step == STEP_COUNTS) {
-            rc = gather_counts(p, op);
-        } else {
-            run->block = 1;
-            rc = issue_round(p, op);
-        }
-        if (rc < 0)
-            return rc;
-    }
+    return mp_rounds(p, op, &moves);
 }

@@ -243,7 +243,25 @@ int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op);
 int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op);
 int mp_gather_advance(struct mp_plane *p, struct hvd__op *op);
 int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op);
-/* Their result, as on shared memory: 1, or recvbuf had no room. */
-int mp_gathered(const struct hvd__op *op, int deliver, size_t arrived);
+
+/* ---- rounds.c: what allgather and alltoall are made of ---- */
+struct mp_moves {
+    /* One collective each, whose results every rank plans from; then NULL. */
+    int (*ask[3])(struct mp_plane *p, struct hvd__op *op);
+    /* After them: sets run.deliver, windowed, piece and rounds. */
+    void (*plan)(struct mp_plane *p, const struct hvd__op *op);
+    /* Begins the collective of round run.at, after mp_cut of what comes into
+     * the first 2 * n of p->ints; if run.windowed, to the start of scratch. */
+    int (*issue)(struct mp_plane *p, struct hvd__op *op);
+};
+int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m);
+/* Elements for each rank in a piece, if so many bytes hold one for each; and
+ * the rounds, none if no rank has room. */
+void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
+                    size_t longest, int has_room);
+/* Each rank's part of this round, one after the other: n counts, and n
+ * displacements.  Its elements are every `step`th word. */
+void mp_cut(const struct mp_plane *p, const uint64_t *elems, int step,
+            int *counts);
 
 #endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ragged data of which ranks know after asking each other.
+ *
+ * If all have room for what comes, and MPI's ints can say it, the data goes in
+ * one call, in place.  Else in pieces through scratch memory, which ranks
+ * without room throw away; not at all if none has.
+ */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include <string.h>
+
+enum { STEP_ROUNDS = -1 }; /* of run.step; before: which ask comes next */
+
+void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
+                    size_t longest, int has_room)
+{
+    struct mp_run *run = &p->run;
+    size_t most = bytes / op->elem_bytes;
+
+    most = (most < mp_most() ? most : mp_most()) / (size_t)p->n;
+    run->piece = run->windowed ? (most ? most : 1) : longest;
+    run->rounds = has_room && longest ? (longest - 1) / run->piece + 1 : 0;
+}
+
+void mp_cut(const struct mp_plane *p, const uint64_t *elems, int step,
+            int *counts)
+{
+    size_t skip = p->run.at * p->run.piece, displ = 0;
+
+    for (int r = 0; r < p->n; r++, elems += step) {
+        size_t left = *elems > skip ? *elems - skip : 0;
+
+        left = left < p->run.piece ? left : p->run.piece;
+        counts[r] = (int)left;
+        counts[p->n + r] = (int)displ;
+        displ += left;
+    }
+}
+
+static void take_round(struct mp_plane *p, const struct hvd__op *op)
+{
+    struct mp_run *run = &p->run;
+    const int *counts = p->ints, *displs = p->ints + p->n;
+    size_t bytes = op->elem_bytes, skip = run->at * run->piece;
+
+    for (int r = 0; run->windowed && run->deliver && r < p->n; r++)
+        if (counts[r])
+            memcpy((unsigned char *)op->recvbuf + (p->offset[r] + skip) * bytes,
+                   (unsigned char *)p->scratch + (size_t)displs[r] * bytes,
+                   (size_t)counts[r] * bytes);
+    run->at++;
+    run->block = 0;
+}
+
+int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m)
+{
+    struct mp_run *run = &p->run;
+
+    for (;;) {
+        int rc = mp_landed(p, op);
+
+        if (rc <= 0)
+            return rc;
+        if (run->block)
+            take_round(p, op);
+        if (run->step != STEP_ROUNDS && !m->ask[run->step]) {
+            m->plan(p, op);
+            run->step = STEP_ROUNDS;
+        }
+        if (run->step == STEP_ROUNDS && run->at == run->rounds)
+            return hvd__op_gathered(op, run->deliver, p->offset[p->n]);
+        if (run->step != STEP_ROUNDS) {
+            rc = m->ask[run->step++](p, op);
+        } else {
+            run->block = 1;
+            rc = m->issue(p, op);
+        }
+        if (rc < 0)
+            return rc;
+    }
+}
