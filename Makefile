@@ -76,7 +76,7 @@ HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
 		call.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
-		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
+		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
 		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c shm_domains.c \
@@ -93,7 +93,7 @@ RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
 endif
 MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
 	alltoall.c call.c error.c gather.c header.c leave.c plane.c reduce.c \
-	types.c wait.c world.c)
+	start.c types.c wait.c world.c)
 # It has its own copy of these.
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
