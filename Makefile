@@ -121,7 +121,7 @@ UNIT_TESTS += hier hosts_sets subset
 UNIT_TESTS += autotune tuner
 UNIT_TESTS += stall control_stall agent_stall trace_stall
 UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
-SYSTEM_PROGS := actor coll evil_agent mpi_plane poke prop pty rdv stall
+SYSTEM_PROGS := actor coll evil_agent mpi_fault mpi_plane poke prop pty rdv stall
 FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous tcp
 
 comma := ,
@@ -437,7 +437,14 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 	$(CC) $(ALL_CFLAGS) $(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
 		$(call mpi_libs,$(shell mpicc.$* -show))
-system-progs: $(MPI_USERS)
+# Calls of MPI and for memory that fail; for LD_PRELOAD.
+MPI_FAILS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_fail.so)
+$(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) -fPIC -shared \
+		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
+		$(call mpi_libs,$(shell mpicc.$* -show))
+system-progs: $(MPI_USERS) $(MPI_FAILS)
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\

@@ -15,7 +15,10 @@ static int failed(struct mp_plane *p, struct hb_error *err, int rc)
     int peers = mp_deserted(p, err);
 
     mp_world.failed = 1;
-    return peers < 0 ? peers : mp_error(err, -1, rc, p->run.call);
+    if (peers < 0)
+        return peers;
+    return p->run.flying ? mp_error_test(err, -1, rc, "MPI_Test", p->run.call)
+                         : mp_error(err, -1, rc, p->run.call);
 }
 
 static int issued(struct mp_plane *p, struct hb_error *err, int rc,

@@ -12,17 +12,28 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DEATH_MS = 50 };
 
-void mp_name_rank(struct hb_error *err, int rank)
+const char *mp_host(int rank)
 {
     const struct hvd__mpi_world *w = &mp_world.view;
 
+    return w->hosts ? w->hosts[w->host_of[rank]] : "?";
+}
+
+static void name(struct hb_error *err, int rank, const char *host)
+{
     if (!err || err->status)
         return;
     err->rank = rank;
-    snprintf(err->host, sizeof(err->host), "%s", w->hosts[w->host_of[rank]]);
+    snprintf(err->host, sizeof(err->host), "%s", host);
+}
+
+void mp_name_rank(struct hb_error *err, int rank)
+{
+    name(err, rank, mp_host(rank));
 }
 
 /* One line: MPICH gives several. */
@@ -58,7 +69,6 @@ static int find_dead(void)
 
 int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call)
 {
-    const struct hvd__mpi_world *w = &mp_world.view;
     const char *end = "";
     char text[MPI_MAX_ERROR_STRING];
 
@@ -73,7 +83,16 @@ int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call)
                             text);
     mp_name_rank(err, peer);
     return hb_error_set(err, HVD_EPEER, "rank %d on host %s: %s%s: %s", peer,
-                        w->hosts[w->host_of[peer]], end, call, text);
+                        mp_host(peer), end, call, text);
+}
+
+int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
+                  const char *call)
+{
+    char both[64];
+
+    snprintf(both, sizeof(both), "%s of %s", test, call);
+    return mp_error(err, peer, mpi_rc, both);
 }
 
 int mp_error_own(struct hb_error *err, int mpi_rc, const char *call)
@@ -93,6 +112,7 @@ void mp_explain(struct mp_why *why, const struct hb_error *err)
     if (err->status == 0 || err->status == -HVD_ESHUTDOWN)
         return;
     why->status = -err->status;
+    gethostname(why->host, sizeof(why->host) - 1);
     why->blamed = err->rank < 0 ? mp_world.view.rank : err->rank;
     snprintf(why->text, sizeof(why->text), "%.*s", MP_WHY_BYTES - 1, err->text);
 }
@@ -100,11 +120,14 @@ void mp_explain(struct mp_why *why, const struct hb_error *err)
 int mp_peer_failed(struct hb_error *err, int peer, const struct mp_why *why)
 {
     const struct hvd__mpi_world *w = &mp_world.view;
-    int named = why->blamed >= 0 && why->blamed < w->size;
+    const char *host = w->hosts ? mp_host(peer) : why->host;
 
     mp_world.failed = 1; /* it does not finalise MPI */
-    mp_name_rank(err, named ? why->blamed : peer);
-    return hb_error_set(err, HVD_EPEER, "rank %d on host %s has failed: %.*s",
-                        peer, w->hosts[w->host_of[peer]],
+    if (why->blamed == peer || why->blamed < 0 || why->blamed >= w->size)
+        name(err, peer, host);
+    else
+        mp_name_rank(err, why->blamed);
+    return hb_error_set(err, HVD_EPEER, "rank %d on host %.*s has failed: %.*s",
+                        peer, (int)sizeof(why->host), host,
                         (int)sizeof(why->text), why->text);
 }

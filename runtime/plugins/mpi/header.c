@@ -53,18 +53,17 @@ int mp_header_open(struct mp_plane *p, struct hb_error *err)
     return 0;
 }
 
-void mp_header_close(struct mp_plane *p)
+int mp_header_close(struct mp_plane *p)
 {
     for (int k = 0; k < p->nrounds; k++) {
         struct mp_round *r = &p->rounds[k];
 
-        if (r->in_req != MPI_REQUEST_NULL) {
-            MPI_Cancel(&r->in_req);
-            MPI_Wait(&r->in_req, MPI_STATUS_IGNORE);
-        }
+        if (mp_withdraw(&r->in_req) < 0)
+            return -HVD_ESYSTEM;
         MPI_Wait(&r->out_req[0], MPI_STATUS_IGNORE);
         MPI_Wait(&r->out_req[1], MPI_STATUS_IGNORE);
     }
+    return 0;
 }
 
 /* 1: sent; 0: the one before the last has not gone yet. */
@@ -194,7 +193,7 @@ int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
     for (int k = 0; rc == 0 && 1 << k < c->n; k++) {
         int to = c->ranks[(c->me + (1 << k)) % c->n];
         int from = c->ranks[(c->me - (1 << k) + c->n) % c->n];
-        const struct mp_await a = {"MPI_Testall", from, c->deadline_ns};
+        const struct mp_await a = {"MPI_Irecv", from, c->deadline_ns};
 
         rounds[k].out = *value;
         rc = begin_exchange(&rounds[k], to, from, tag, err);

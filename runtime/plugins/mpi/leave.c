@@ -58,14 +58,13 @@ int mp_leave_open(struct mp_plane *p, struct hb_error *err)
     return post(p, err);
 }
 
-void mp_leave_close(struct mp_plane *p)
+int mp_leave_close(struct mp_plane *p)
 {
-    if (p->gone_req != MPI_REQUEST_NULL) {
-        MPI_Cancel(&p->gone_req);
-        MPI_Wait(&p->gone_req, MPI_STATUS_IGNORE);
-    }
+    if (mp_withdraw(&p->gone_req) < 0)
+        return -HVD_ESYSTEM;
     for (int i = 0; i < 2 * p->n; i++)
         MPI_Wait(&p->gone_reqs[i], MPI_STATUS_IGNORE);
+    return 0;
 }
 
 int mp_farewells(struct mp_plane *p, struct hb_error *err)
@@ -92,13 +91,12 @@ int mp_farewells(struct mp_plane *p, struct hb_error *err)
 static int has_left(struct mp_plane *p, struct hb_error *err)
 {
     int rank = p->ranks[p->first_gone];
-    const struct hvd__mpi_world *w = &mp_world.view;
 
     if (p->why.status)
         return mp_peer_failed(err, rank, &p->why);
     mp_name_rank(err, rank);
     return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
-                        rank, w->hosts[w->host_of[rank]]);
+                        rank, mp_host(rank));
 }
 
 int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err)
@@ -153,7 +151,7 @@ void mp_tell(struct mp_plane *p, enum mp_leaving how)
         .over = p->stage == MP_DATA ? p->seq : p->over,
         .because = (uint64_t)(p->first_gone < 0 ? p->me : p->first_gone)};
     if (p->first_gone < 0)
-        mp_explain(&out->why, &p->broken);
+        mp_explain(&out->why, p->broken.status ? &p->broken : &mp_world.broken);
     else
         out->why = p->why;
     for (int i = 1; i < p->n; i++) {

@@ -70,6 +70,7 @@ enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
 struct mp_why {
     int32_t status; /* enum hvd_status, 0: it is no failure */
     int32_t blamed; /* rank of the world */
+    char host[64];  /* whose it is */
     char text[MP_WHY_BYTES];
 };
 
@@ -112,6 +113,7 @@ struct mp_run {
 struct mp_plane {
     struct hvd__plane plane;
     MPI_Comm comm;
+    MPI_Group group; /* while it is made */
     int n, me;
     int *ranks;         /* [n]: of the world */
     uint64_t seq, over; /* operations begun, and carried out */
@@ -151,6 +153,7 @@ struct mp_world {
     int may_block;          /* MPI waits well enough */
     int keyval;             /* of what MPI_Finalize deletes first */
     MPI_Comm comm;
+    int can_tell;           /* over comm, if a call fails */
     MPI_Request notice_req; /* a rank has failed outside of planes */
     struct mp_why notice_in, notice_out;
     struct hvd__mpi_world view;
@@ -178,7 +181,12 @@ static inline void mp_unlock(void)
 int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call);
 /* The same for what can only be this process's: HVD_ESYSTEM. */
 int mp_error_own(struct hb_error *err, int mpi_rc, const char *call);
+/* As mp_error, of a test whether what call began is done. */
+int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
+                  const char *call);
+/* In err's rank and host, unless it is set. */
 void mp_name_rank(struct hb_error *err, int rank);
+const char *mp_host(int rank); /* "?" before they are known */
 /* err as this rank tells it to others: its status 0 if that is none, or
  * HVD_ESHUTDOWN. */
 void mp_explain(struct mp_why *why, const struct hb_error *err);
@@ -201,15 +209,18 @@ int mp_await(const struct mp_await *a, MPI_Request *reqs, int n,
              struct hb_error *err);
 /* From when there is a communicator for it. */
 int mp_notices_open(struct hb_error *err);
-void mp_notices_close(void);
-/* What a function outside of planes returns: after an error of MPI, which
- * lasts, the others are told. */
+/* A receive that nobody will send for: 0, or negative and it is still there,
+ * and its memory has to be. */
+int mp_withdraw(MPI_Request *req);
+/* What a function outside of planes returns: an error of MPI's lasts, and the
+ * others are told, unless they have told this rank or its time is over, as
+ * theirs will be. */
 int mp_over(int rc, const struct hb_error *err);
 
 /* ---- header.c ---- */
 int mp_header_init(struct mp_plane *p);
 int mp_header_open(struct mp_plane *p, struct hb_error *err);
-void mp_header_close(struct mp_plane *p);
+int mp_header_close(struct mp_plane *p); /* as mp_withdraw */
 int mp_header_send(struct mp_plane *p, const struct hvd__op *op);
 /* 1: all have begun it, and head is of all; 0; or negative. */
 int mp_header_agree(struct mp_plane *p, struct hvd__op *op);
@@ -229,7 +240,7 @@ void mp_interrupt(struct hvd__plane *plane);
 /* ---- leave.c ---- */
 int mp_leave_init(struct mp_plane *p);
 int mp_leave_open(struct mp_plane *p, struct hb_error *err);
-void mp_leave_close(struct mp_plane *p);
+int mp_leave_close(struct mp_plane *p); /* as mp_withdraw */
 /* Takes in the farewells that have arrived: 0 or negative. */
 int mp_farewells(struct mp_plane *p, struct hb_error *err);
 /* The same, and negative when a peer is gone that has not carried out the

@@ -34,9 +34,12 @@ static int (*const collectives[])(struct mp_plane *, struct hvd__op *) = {
 
 static int is_broken(const struct mp_plane *p, struct hb_error *err)
 {
-    if (p->broken.status)
-        *err = p->broken;
-    return p->broken.status;
+    const struct hb_error *broken =
+        p->broken.status ? &p->broken : &mp_world.broken;
+
+    if (broken->status)
+        *err = *broken;
+    return broken->status;
 }
 
 static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
@@ -76,6 +79,8 @@ static int start(struct hvd__plane *plane, struct hvd__op *op)
         rc = mp_header_send(p, op);
         if (rc < 0)
             end(p, op, rc);
+    } else if (p->left != MP_GONE) {
+        mp_tell(p, MP_GONE);
     }
     mp_unlock();
     return rc;
@@ -180,12 +185,11 @@ static int all_gone(const struct mp_plane *p)
     return 1;
 }
 
-static void disconnect(struct mp_plane *p)
+static int disconnect(struct mp_plane *p)
 {
-    mp_header_close(p);
-    mp_leave_close(p);
-    if (p->comm != MPI_COMM_NULL)
-        MPI_Comm_free(&p->comm);
+    if (mp_header_close(p) < 0 || mp_leave_close(p) < 0)
+        return -HVD_ESYSTEM;
+    return MPI_Comm_free(&p->comm) == MPI_SUCCESS ? 0 : -HVD_ESYSTEM;
 }
 
 static void release(struct mp_plane *p)
@@ -235,8 +239,11 @@ int mp_reap(enum mp_reap how)
             at = &p->next;
             continue;
         }
+        if (disconnect(p) < 0) {
+            mp_world.failed = 1;
+            break;
+        }
         *at = p->next;
-        disconnect(p);
         if (p->freed)
             release(p);
     }
@@ -282,6 +289,7 @@ static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
         return NULL;
     p->plane.ops = &ops;
     p->comm = MPI_COMM_NULL;
+    p->group = MPI_GROUP_NULL;
     p->n = c->n;
     p->me = c->me;
     p->ranks = hb_calloc(n, sizeof(*p->ranks));
@@ -298,6 +306,19 @@ static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
     return p;
 }
 
+static int make_group(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
+                      struct hb_error *err)
+{
+    MPI_Group all;
+    int rc = MPI_Comm_group(mp_world.comm, &all);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_group");
+    rc = MPI_Group_incl(all, c->n, c->ranks, &p->group);
+    MPI_Group_free(&all);
+    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Group_incl");
+}
+
 /* Blocking and nonblocking collectives must not wait for each other's locks
  * (the caller has it, and this gives it away in between): from when this plane
  * is counted, this rank begins no operation that blocks; one that it began
@@ -310,7 +331,6 @@ static int settle(const struct hvd__mpi_plane_config *c, int has_memory,
     uint64_t least;
     int rc, busy = 1;
 
-    mp_world.planes++;
     least = has_memory ? 1 + (mp_world.all ? mp_world.all->seq : 0) : 0;
     rc = mp_least(c, &least, err);
     if (rc == 0 && least == 0)
@@ -341,26 +361,17 @@ static int copy_world(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
     return mp_await(&a, &req, 1, err);
 }
 
+/* MPI has this in its blocking form only, so that a rank which fails in it
+ * leaves the others there until its process ends. */
 static int create_comm(struct mp_plane *p,
                        const struct hvd__mpi_plane_config *c,
                        struct hb_error *err)
 {
-    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc;
-    const char *call = "MPI_Comm_group";
-    MPI_Group all, some;
+    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS);
+    int rc = MPI_Comm_create_group(mp_world.comm, p->group, tag, &p->comm);
 
-    rc = MPI_Comm_group(mp_world.comm, &all);
-    if (rc == MPI_SUCCESS) {
-        call = "MPI_Group_incl";
-        rc = MPI_Group_incl(all, c->n, c->ranks, &some);
-        if (rc == MPI_SUCCESS) {
-            call = "MPI_Comm_create_group";
-            rc = MPI_Comm_create_group(mp_world.comm, some, tag, &p->comm);
-            MPI_Group_free(&some);
-        }
-        MPI_Group_free(&all);
-    }
-    return rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, call);
+    return rc == MPI_SUCCESS ? 0
+                             : mp_error(err, -1, rc, "MPI_Comm_create_group");
 }
 
 static int connect_members(struct mp_plane *p,
@@ -403,10 +414,16 @@ struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
         *err = mp_world.broken;
         return NULL;
     }
-    rc = settle(c, p != NULL, err);
+    mp_world.planes++;
+    if (p && make_group(p, c, err) < 0)
+        rc = err->status;
+    else
+        rc = settle(c, p != NULL, err);
     mp_reap(MP_REAP_FREED);
     if (rc == 0)
         rc = connect_members(p, c, err);
+    if (p && p->group != MPI_GROUP_NULL)
+        MPI_Group_free(&p->group);
     if (rc == 0)
         rc = mp_header_open(p, err);
     if (rc == 0)

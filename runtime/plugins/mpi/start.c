@@ -92,9 +92,10 @@ int mp_init(uint64_t deadline_ns, struct hb_error *err)
     pthread_mutex_unlock(&init.lock);
     if (over && init.rc == MPI_SUCCESS)
         return 0;
-    if (over)
-        return mp_error_own(err, init.rc, "MPI_Init_thread");
     mp_world.failed = 1;
+    if (over) /* MPI's text of it cannot be had before it is initialised */
+        return hb_error_set(err, HVD_ESYSTEM, "MPI_Init_thread: error %d",
+                            init.rc);
     return too_late(err, "MPI_Init_thread");
 }
 
@@ -110,22 +111,28 @@ int mp_notices_open(struct hb_error *err)
     return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Irecv");
 }
 
-void mp_notices_close(void)
+int mp_withdraw(MPI_Request *req)
 {
-    if (mp_world.notice_req == MPI_REQUEST_NULL)
-        return;
-    MPI_Cancel(&mp_world.notice_req);
-    MPI_Wait(&mp_world.notice_req, MPI_STATUS_IGNORE);
+    if (*req == MPI_REQUEST_NULL)
+        return 0;
+    if (MPI_Cancel(req) == MPI_SUCCESS &&
+        MPI_Wait(req, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        return 0;
+    mp_world.failed = 1;
+    return -HVD_ESYSTEM;
 }
 
 static int look(struct hb_error *err)
 {
     MPI_Status status;
-    int flag = 0;
+    int flag = 0, rc;
 
     if (mp_world.notice_req == MPI_REQUEST_NULL)
         return 0;
-    if (MPI_Test(&mp_world.notice_req, &flag, &status) != MPI_SUCCESS || !flag)
+    rc = MPI_Test(&mp_world.notice_req, &flag, &status);
+    if (rc != MPI_SUCCESS)
+        return mp_error_test(err, -1, rc, "MPI_Test", "MPI_Irecv");
+    if (!flag)
         return 0;
     mp_world.notice_req = MPI_REQUEST_NULL;
     mp_peer_failed(&mp_world.broken, status.MPI_SOURCE, &mp_world.notice_in);
@@ -161,7 +168,7 @@ int mp_await(const struct mp_await *a, MPI_Request *reqs, int n,
         int rc = MPI_Testall(n, reqs, &flag, statuses);
 
         if (rc != MPI_SUCCESS)
-            return mp_error(err, a->peer, rc, a->call);
+            return mp_error_test(err, a->peer, rc, "MPI_Testall", a->call);
         if (flag)
             return 0;
         rc = look(err);
@@ -182,7 +189,7 @@ int mp_over(int rc, const struct hb_error *err)
     if (rc == 0 || !mp_world.failed || mp_world.broken.status)
         return rc;
     mp_world.broken = *err;
-    if (mp_world.notice_req == MPI_REQUEST_NULL)
+    if (!mp_world.can_tell || rc == -HVD_ETIMEOUT)
         return rc;
     mp_explain(&mp_world.notice_out, err);
     for (int r = 0; r < mp_world.view.size; r++) {

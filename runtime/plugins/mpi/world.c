@@ -52,19 +52,36 @@ static const char *level_name(int level)
                                             : "MPI_THREAD_MULTIPLE";
 }
 
-static int read_world(struct hb_error *err)
-{
-    struct hvd__mpi_world *w = &mp_world.view;
-    int rc = MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+/* MPI ends the process at errors of calls that concern no communicator, or the
+ * world's, unless it is told to return them: for good where MPI is ours, else
+ * while the world is made, which *held are for. */
+struct handlers {
+    MPI_Errhandler world, self;
+};
 
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_size");
+static void hold_handlers(struct handlers *held)
+{
+    if (!mp_world.ours) {
+        MPI_Comm_get_errhandler(MPI_COMM_WORLD, &held->world);
+        MPI_Comm_get_errhandler(MPI_COMM_SELF, &held->self);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+}
+
+static void release_handlers(struct handlers *held)
+{
+    if (mp_world.ours)
+        return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, held->world);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, held->self);
+    MPI_Errhandler_free(&held->world);
+    MPI_Errhandler_free(&held->self);
 }
 
 static int begin(struct hb_error *err)
 {
-    int flag = 0, level = MPI_THREAD_SINGLE, rc;
+    int flag = 0, rc = 0;
 
     MPI_Finalized(&flag);
     if (flag)
@@ -74,18 +91,37 @@ static int begin(struct hb_error *err)
     MPI_Initialized(&flag);
     if (!flag) {
         rc = mp_init(mp_world.deadline_ns, err);
-        if (rc < 0)
-            return rc;
-        mp_world.ours = 1;
+        mp_world.ours = rc == 0;
     }
-    MPI_Query_thread(&level);
+    return rc;
+}
+
+static int check_level(struct hb_error *err)
+{
+    int level = MPI_THREAD_SINGLE, rc = MPI_Query_thread(&level);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Query_thread");
     if (level >= MPI_THREAD_SERIALIZED)
-        return read_world(err);
+        return 0;
     return hb_error_set(
         err, HVD_EUNSUPPORTED, "MPI runs at thread level %s; %s",
         level_name(level),
-        flag ? "call MPI_Init_thread with MPI_THREAD_SERIALIZED before hvd_init"
-             : "it must be built for MPI_THREAD_SERIALIZED");
+        mp_world.ours
+            ? "it must be built for MPI_THREAD_SERIALIZED"
+            : "call MPI_Init_thread with MPI_THREAD_SERIALIZED before "
+              "hvd_init");
+}
+
+static int read_world(struct hb_error *err)
+{
+    struct hvd__mpi_world *w = &mp_world.view;
+    int rc = MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_rank");
+    rc = MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_size");
 }
 
 /* ---- Who is where -------------------------------------------------------- */
@@ -203,7 +239,7 @@ static void look_around(struct hvd__mpi_world *w)
 
 /* What must be so on all ranks before they go on: those that cannot say so
  * here, which takes no memory. */
-enum { CHUNK, NO_CHUNK, NO_MEMORY, NEEDS };
+enum { CHUNK, NONSENSE, NO_MEMORY, NEEDS };
 
 static int agree_on_needs(int has_memory, struct hb_error *err)
 {
@@ -216,7 +252,10 @@ static int agree_on_needs(int has_memory, struct hb_error *err)
 
     /* All must cut alike: the least that one was given. */
     least[CHUNK] = chunk;
-    least[NO_CHUNK] = given < 0 ? w->rank : w->size;
+    mp_world.may_block = 1;
+    if (given >= 0)
+        given = hb_knob_bool("MPI_BLOCKING", &mp_world.may_block, err);
+    least[NONSENSE] = given < 0 ? w->rank : w->size;
     least[NO_MEMORY] = has_memory ? w->size : w->rank;
     rc = MPI_Iallreduce(MPI_IN_PLACE, least, NEEDS, MPI_INT64_T, MPI_MIN,
                         mp_world.comm, &req);
@@ -232,10 +271,11 @@ static int agree_on_needs(int has_memory, struct hb_error *err)
                             "rank %d has no memory for "
                             "%d ranks",
                             (int)least[NO_MEMORY], w->size);
-    if (least[NO_CHUNK] < w->size)
+    if (least[NONSENSE] < w->size)
         return hb_error_set(err, HVD_EINVAL,
-                            "HVD_MPI_CHUNK of rank %d is no number of elements",
-                            (int)least[NO_CHUNK]);
+                            "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
+                            "makes no sense",
+                            (int)least[NONSENSE]);
     mp_world.chunk_elems = least[CHUNK];
     return 0;
 }
@@ -285,7 +325,7 @@ static int find_ranks(struct hb_error *err)
 /* ---- Opening ---------------------------------------------------------------
  */
 
-static int make_comms(struct hb_error *err)
+static int make_comm(struct hb_error *err)
 {
     const struct mp_await a = {"MPI_Comm_idup", -1, mp_world.deadline_ns};
     MPI_Request req;
@@ -296,6 +336,7 @@ static int make_comms(struct hb_error *err)
     rc = mp_await(&a, &req, 1, err);
     if (rc < 0)
         return rc;
+    mp_world.can_tell = 1;
     rc = MPI_Comm_set_errhandler(mp_world.comm, MPI_ERRORS_RETURN);
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Comm_set_errhandler");
@@ -305,10 +346,11 @@ static int make_comms(struct hb_error *err)
 /* After an error requests may be left that use it. */
 static void free_comm(void)
 {
-    if (mp_world.failed || mp_world.comm == MPI_COMM_NULL)
+    if (mp_world.failed || mp_world.comm == MPI_COMM_NULL ||
+        mp_withdraw(&mp_world.notice_req) < 0)
         return;
-    mp_notices_close();
     MPI_Comm_free(&mp_world.comm);
+    mp_world.can_tell = 0;
 }
 
 /* MPI_Finalize, whoever calls it: peers are about to say that they leave, as it
@@ -339,8 +381,9 @@ static int watch_finalize(struct hb_error *err)
     int rc = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, clean_up,
                                     &mp_world.keyval, NULL);
 
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_set_attr(MPI_COMM_SELF, mp_world.keyval, NULL);
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_create_keyval");
+    rc = MPI_Comm_set_attr(MPI_COMM_SELF, mp_world.keyval, NULL);
     return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_set_attr");
 }
 
@@ -359,62 +402,39 @@ static void read_library(void)
     mp_world.view.library = mp_world.library;
 }
 
-/* MPI ends the process at errors of calls that concern no communicator, or the
- * world's, unless it is told to return them: for good where MPI is ours, else
- * while the world is made, which *held are for. */
-struct handlers {
-    MPI_Errhandler world, self;
-};
-
-static void hold_handlers(struct handlers *held)
-{
-    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &held->world);
-    MPI_Comm_get_errhandler(MPI_COMM_SELF, &held->self);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-}
-
-static void release_handlers(struct handlers *held)
-{
-    if (!mp_world.ours) {
-        MPI_Comm_set_errhandler(MPI_COMM_WORLD, held->world);
-        MPI_Comm_set_errhandler(MPI_COMM_SELF, held->self);
-    }
-    MPI_Errhandler_free(&held->world);
-    MPI_Errhandler_free(&held->self);
-}
-
 static int make_world(struct hb_error *err)
 {
-    struct handlers held;
-    int rc;
+    int rc = check_level(err);
 
-    hold_handlers(&held);
-    rc = make_comms(err);
+    if (rc == 0)
+        rc = read_world(err);
+    if (rc == 0)
+        rc = make_comm(err);
     if (rc == 0)
         rc = mp_types_open(err);
     if (rc == 0)
         rc = find_ranks(err);
     if (rc == 0)
         rc = watch_finalize(err);
-    mp_over(rc, err);
-    release_handlers(&held);
-    return rc;
+    return mp_over(rc, err);
 }
 
 static int open_world(struct hb_error *err)
 {
+    struct handlers held;
     int rc = mp_over(begin(err), err);
 
     if (rc < 0 || mp_world.up)
         return rc;
+    hold_handlers(&held);
+    read_library();
     rc = make_world(err);
+    release_handlers(&held);
     if (rc == 0) {
-        read_library();
         /* Open MPI gives way to others while it waits. */
-        mp_world.may_block =
-            !mp_world.crowded ||
-            strncmp(mp_world.library, "Open MPI", strlen("Open MPI")) == 0;
+        if (mp_world.crowded &&
+            strncmp(mp_world.library, "Open MPI", strlen("Open MPI")) != 0)
+            mp_world.may_block = 0;
         mp_world.up = 1;
     } else if (!mp_world.failed) {
         forget();
