@@ -205,11 +205,24 @@ static void release(struct mp_plane *p)
     hb_free(p);
 }
 
+/* What this rank has sent may need the peers' MPI to get there. */
+static int all_sent(struct mp_plane *p)
+{
+    int sent = 1;
+
+    for (int i = 0; i < 2 * p->n && sent; i++)
+        MPI_Test(&p->gone_reqs[i], &sent, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2 * p->nrounds && sent; i++)
+        MPI_Test(&p->rounds[i / 2].out_req[i % 2], &sent, MPI_STATUS_IGNORE);
+    return sent;
+}
+
 static int is_due(struct mp_plane *p, enum mp_reap how)
 {
     if (!p->freed && (how == MP_REAP_FREED || p->left != MP_GONE))
         return 0;
-    return how == MP_REAP_ALL || (mp_farewells(p, NULL) == 0 && all_gone(p));
+    return how == MP_REAP_ALL ||
+           (mp_farewells(p, NULL) == 0 && all_gone(p) && all_sent(p));
 }
 
 void mp_leave_all(void)
