@@ -441,7 +441,7 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 MPI_FAILS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_fail.so)
 $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) -fPIC -shared \
+	$(CC) -std=c11 -D_GNU_SOURCE -I. -O2 -g $(WARN) -fPIC -shared \
 		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(call mpi_libs,$(shell mpicc.$* -show))
 system-progs: $(MPI_USERS) $(MPI_FAILS)

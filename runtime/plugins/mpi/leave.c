@@ -12,7 +12,8 @@
  * word; if somebody has, then all have begun, the headers are on their way,
  * and this rank will see them in that time, says so, and takes part.  Where it
  * has not seen them in that time, those who went on learn that it is gone, and
- * give up too.
+ * give up too; those who are in a call that blocks cannot.  Then this rank must
+ * not wait for them in MPI_Finalize: see mp_settle_at_exit.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -189,6 +190,7 @@ static void stay(struct mp_plane *p)
     }
     if (rc == 1)
         p->over = p->seq;
+    mp_world.unsure |= rc == 0;
     op->err = given;
     p->op = NULL;
     p->stage = MP_IDLE;
@@ -234,6 +236,19 @@ int mp_lock_at_exit(void)
         until.tv_sec++;
     }
     return pthread_mutex_clocklock(&mp_world.lock, CLOCK_MONOTONIC, &until);
+}
+
+void mp_settle_at_exit(void)
+{
+    const struct timespec step = {0, 1000 * 1000};
+    uint64_t until = hb_now_ns() + mp_world.patience_ns;
+
+    while (mp_world.unsure && !mp_world.failed && mp_reap(MP_REAP_LEFT) > 0) {
+        mp_world.failed = hb_now_ns() > until;
+        mp_unlock();
+        nanosleep(&step, NULL);
+        mp_lock();
+    }
 }
 
 void mp_leave(struct hvd__plane *plane)

@@ -149,6 +149,8 @@ struct mp_world {
     int failed;             /* an MPI call has, here or on a peer */
     struct hb_error broken; /* outside of planes: lasts */
     uint64_t deadline_ns;   /* of hvd_init */
+    uint64_t patience_ns;   /* that it had */
+    int unsure;             /* a peer may wait for what this rank gave up */
     int crowded;            /* more ranks than cores here */
     int may_block;          /* MPI waits well enough */
     int keyval;             /* of what MPI_Finalize deletes first */
@@ -255,6 +257,9 @@ void mp_leave(struct hvd__plane *plane);
 void mp_leave_now(struct mp_plane *p); /* the caller holds the lock */
 /* Not 0: another thread has it, in the midst of a call that blocks. */
 int mp_lock_at_exit(void);
+/* After giving up what a peer may be in: until all have left, or none of MPI's
+ * calls is to be waited for. */
+void mp_settle_at_exit(void);
 
 /* ---- plane.c ---- */
 /* Disconnects planes that were freed, or also those that have left, if all of

@@ -451,6 +451,7 @@ static int mp_open(struct hvd__mpi_world *world, uint64_t deadline_ns,
 
     mp_lock();
     mp_world.deadline_ns = deadline_ns;
+    mp_world.patience_ns = deadline_ns - hb_now_ns();
     if (mp_world.broken.status)
         *err = mp_world.broken;
     rc = mp_world.broken.status ? mp_world.broken.status : open_world(err);
@@ -473,6 +474,8 @@ static void mp_finalize(void)
 
     if (mp_lock_at_exit() != 0)
         return;
+    if (mp_world.ours)
+        mp_settle_at_exit();
     if (mp_world.ours && !mp_world.failed)
         MPI_Finalized(&finalized);
     mp_unlock();

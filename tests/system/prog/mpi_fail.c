@@ -4,18 +4,29 @@
  *
  *     MPI_FAIL="FUNCTION K RANK"   the Kth call of it fails on that rank
  *     MALLOC_FAIL="K RANK"         the Kth allocation of libhvd's does
+ *     SEGMENT_FAKE=1               a peer's segment is another one, with the
+ *                                  same head but for one byte at the end of
+ *                                  its nonce
  *
  * The call is not carried out.  Its error handler is called as MPI would, which
  * ends the process unless it was told otherwise, and it returns MPI_ERR_OTHER.
  * Built for each MPI; it has every function that the plug-in calls.
  */
+#include "lib/protocol/segment.h"
+
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <mpi.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int own_rank(void)
 {
@@ -208,4 +219,40 @@ void *realloc(void *p, size_t size)
 {
     return has_none(__builtin_return_address(0)) ? NULL
                                                  : __libc_realloc(p, size);
+}
+
+/* ---- The segment ----------------------------------------------------------
+ */
+
+static int fake(int real)
+{
+    struct segment_head head;
+    struct stat st;
+    int fd = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || fstat(real, &st) < 0 || ftruncate(fd, st.st_size) < 0 ||
+        pread(real, &head, sizeof(head), 0) != sizeof(head))
+        abort();
+    head.nonce[SEGMENT_NONCE_BYTES - 1] ^= 1;
+    if (pwrite(fd, &head, sizeof(head), 0) != sizeof(head))
+        abort();
+    close(real);
+    return fd;
+}
+
+int open(const char *path, int flags, ...)
+{
+    mode_t mode = 0;
+    va_list ap;
+    int fd, pid, n;
+
+    va_start(ap, flags);
+    if (flags & (O_CREAT | O_TMPFILE))
+        mode = va_arg(ap, mode_t);
+    va_end(ap);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fd >= 0 && getenv("SEGMENT_FAKE") &&
+        sscanf(path, "/proc/%d/fd/%d", &pid, &n) == 2)
+        return fake(fd);
+    return fd;
 }
