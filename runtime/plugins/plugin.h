@@ -39,9 +39,9 @@ struct hvd__mpi_world {
     const int *local_ranks;     /* [local_size], ascending */
     const int *host_of;         /* [size] */
     const char (*hosts)[HVD__MPI_HOST_BYTES]; /* [cross_size]: their names */
-    const int *pidfds; /* [local_size]: of their processes; -1: this one's,
-                          or the kernel cannot */
-    int cpus; /* cores that they have between them */
+    const int *pidfds;   /* [local_size]: of their processes; -1: this one's,
+                            or the kernel cannot */
+    int cpus;            /* cores that they have between them */
     const char *library; /* "Open MPI v4.1.4": the first line of
                             MPI_Get_library_version */
 };

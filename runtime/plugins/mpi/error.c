@@ -41,7 +41,7 @@ static void read_text(int mpi_rc, char text[MPI_MAX_ERROR_STRING])
 {
     int len = 0;
 
-    strcpy(text, "?");
+    memcpy(text, "?", 2);
     MPI_Error_string(mpi_rc, text, &len);
     for (char *c = text; *c; c++)
         if (*c == '\n')
