@@ -76,7 +76,7 @@ HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
 		call.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
-		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
+		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
 		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c shm_domains.c \
@@ -93,7 +93,7 @@ RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
 endif
 MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
 	alltoall.c call.c error.c gather.c header.c leave.c plane.c reduce.c \
-	rounds.c types.c wait.c world.c)
+	rounds.c start.c types.c wait.c world.c)
 # It has its own copy of these.
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
@@ -121,7 +121,7 @@ UNIT_TESTS += hier hosts_sets subset
 UNIT_TESTS += autotune tuner
 UNIT_TESTS += stall control_stall agent_stall trace_stall
 UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
-SYSTEM_PROGS := actor coll evil_agent mpi_plane poke prop pty rdv stall
+SYSTEM_PROGS := actor coll evil_agent mpi_fault mpi_plane poke prop pty rdv stall
 FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous tcp
 
 comma := ,
@@ -445,7 +445,14 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 	$(CC) $(ALL_CFLAGS) $(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
 		$(call mpi_libs,$(shell mpicc.$* -show))
-system-progs: $(MPI_USERS)
+# Calls of MPI and for memory that fail; for LD_PRELOAD.
+MPI_FAILS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_fail.so)
+$(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -I. -O2 -g $(WARN) -fPIC -shared \
+		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
+		$(call mpi_libs,$(shell mpicc.$* -show))
+system-progs: $(MPI_USERS) $(MPI_FAILS)
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\

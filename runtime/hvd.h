@@ -180,8 +180,10 @@ typedef struct hvd_request hvd_request;
  * another host), HVD_EUNSUPPORTED (more than 64 ranks on one host, hosts of
  * different byte order, a forked child, or an MPI that cannot be used: no
  * plug-in, finalised, its thread level below MPI_THREAD_SERIALIZED),
- * HVD_EMISMATCH (HVD_CPU_PLANE is not the same on all ranks), HVD_ENOMEM.  On
- * failure nothing is held and it may be called again. Order: every rank calls
+ * HVD_EMISMATCH (HVD_CPU_PLANE is not the same on all ranks, or under an MPI
+ * launcher HVD_ALLOC_BYTES on those of one host), HVD_ENOMEM.  On failure
+ * nothing is held and it may be called again, except that under an MPI launcher
+ * a call of MPI that failed, or did not return in time, fails again. Order: every rank calls
  * it, the n-th call of one with the n-th of all. Threads: any; blocks until all
  * ranks have called. Between hosts it opens TCP connections, at most one per
  * other host; the ranks prove to each other with the job's secret that they

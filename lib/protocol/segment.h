@@ -28,11 +28,12 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 3,
+    SEGMENT_LAYOUT = 4,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     SEGMENT_LINE_BYTES = 128, /* two cache lines: the adjacent-line
                                  prefetcher pairs them */
     SEGMENT_TEXT_MAX = 256,
+    SEGMENT_NONCE_BYTES = 16,
 };
 
 struct segment_wake {
@@ -46,6 +47,8 @@ struct segment_wake {
 struct segment_head {
     uint32_t magic, layout, epoch, local_size;
     uint64_t segment_bytes;
+    /* Of ranks without an agent: that it is the one they mean. */
+    unsigned char nonce[SEGMENT_NONCE_BYTES];
     /* 0, or culprit world rank + 1 in the low 32 bits and an enum
      * hvd_status in the high ones (HVD_EPEER: died, HVD_ETIMEOUT: kept the
      * others waiting until the job was given up, HVD_ESHUTDOWN: left,

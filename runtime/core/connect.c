@@ -110,8 +110,12 @@ int hvd__connect(const struct hvd__host *h, struct hvd__set *s,
     struct local l;
 
     if (n > 1 && hvd__mpi_is_open() && !hvd__mpi_native(ranks, n)) {
-        const struct hvd__mpi_plane_config config = {
-            .ranks = ranks, .n = n, .me = me, .tag = h->group};
+        const struct hvd__mpi_plane_config config = {.ranks = ranks,
+                                                     .n = n,
+                                                     .me = me,
+                                                     .tag = h->group,
+                                                     .deadline_ns =
+                                                         h->deadline_ns};
 
         s->plane = hvd__mpi_plane(&config, err);
         return s->plane ? 0 : err->status;

@@ -16,7 +16,8 @@ struct hvd__host {
     struct hvd__agent *agent;
     struct segment_head *segment; /* NULL: they share no memory */
     uint64_t arena_bytes;         /* of each */
-    uint32_t group; /* tag of this set's plane, when it is over MPI */
+    uint32_t group;       /* tag of this set's plane, when it is over MPI */
+    uint64_t deadline_ns; /* for finding its ranks, then */
 };
 
 /* Makes s->plane for n ranks of the world, of which this one is ranks[me];

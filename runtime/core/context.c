@@ -148,24 +148,28 @@ static int *all_ranks(int n, struct hb_error *err)
 
 /* ---- The plane ------------------------------------------------------ */
 
-static struct hvd__host this_host(void)
+static struct hvd__host this_host(uint64_t deadline_ns)
 {
     return (struct hvd__host){.welcome = &world.welcome,
                               .agent = &world.agent,
                               .segment = world.segment,
                               .arena_bytes = world.arena_bytes,
-                              .group = world.groups};
+                              .group = world.groups,
+                              .deadline_ns = deadline_ns};
 }
 
-static int make_world_plane(int n, int me, struct hb_error *err)
+static int make_world_plane(int n, int me, uint64_t deadline_ns,
+                            struct hb_error *err)
 {
-    struct hvd__host host = this_host();
+    struct hvd__host host = this_host(deadline_ns);
     int *ranks = all_ranks(n, err);
-    int rc;
+    int rc = ranks ? 0 : err->status;
 
-    if (!ranks)
-        return err->status;
-    rc = hvd__connect(&host, world_set(), ranks, n, me, err);
+    /* Ranks make a plane over MPI together. */
+    if (hvd__mpi_is_open())
+        rc = hvd__mpi_all(rc, err);
+    if (rc == 0)
+        rc = hvd__connect(&host, world_set(), ranks, n, me, err);
     hb_free(ranks);
     return rc;
 }
@@ -187,7 +191,7 @@ static int connect_world(uint64_t deadline_ns, struct hb_error *err)
             return rc;
         s->has_hosts = 1;
     }
-    return make_world_plane((int)w->size, (int)w->rank, err);
+    return make_world_plane((int)w->size, (int)w->rank, deadline_ns, err);
 }
 
 /* As an operation of the world. */
@@ -222,7 +226,7 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
     }
     if (rc < 0 || me < 0)
         return rc;
-    host = this_host();
+    host = this_host(sub.deadline_ns);
     rc = hvd__connect(&host, s, ranks, n, me, err);
     return rc < 0 ? rc : hvd__gpu_wrap(s, ranks, n, me, err);
 }
@@ -294,25 +298,30 @@ static int check_alone(const struct worker_welcome *w, struct hb_error *err)
 static int join_mpi(struct hb_error *err)
 {
     struct worker_welcome *w = &world.welcome;
-    uint64_t bytes;
-    int rc = hvd__mpi_open(w, err);
+    struct hvd__mpi_memory memory;
+    uint64_t deadline_ns = 0;
+    int rc = deadline(&deadline_ns, err);
 
+    if (rc == 0)
+        rc = hvd__mpi_open(w, deadline_ns, err);
     if (rc == 0)
         rc = hvd__mpi_all(check_alone(w, err), err);
     if (rc < 0)
         return rc;
-    bytes = hvd__shm_segment_bytes((int)w->local_size) +
-            w->local_size * world.arena_bytes;
-    world.epoch++;
-    rc = hvd__mpi_segment(w, world.epoch, bytes, &world.segment, err);
-    world.segment_bytes = bytes;
+    memory = (struct hvd__mpi_memory){
+        .epoch = ++world.epoch,
+        .arena_bytes = world.arena_bytes,
+        .bytes = hvd__shm_segment_bytes((int)w->local_size) +
+                 w->local_size * world.arena_bytes};
+    rc = hvd__mpi_segment(&memory, &world.segment, err);
+    world.segment_bytes = memory.bytes;
     if (!world.segment)
         world.arena_bytes = 0;
     if (rc == 0)
-        rc = make_world_plane((int)w->size, (int)w->rank, err);
+        rc = make_world_plane((int)w->size, (int)w->rank, deadline_ns, err);
     if (rc == 0)
         take_topology(w);
-    return rc;
+    return hvd__mpi_all(rc, err);
 }
 
 static int world_of_one(struct hb_error *err)
@@ -449,7 +458,7 @@ static int open_trace(struct hb_error *err)
 static int bring_up(struct hb_error *err)
 {
     const char *address = hb_knob("RENDEZVOUS");
-    int rc = make_page(err);
+    int rc = make_page(err), joined;
 
     if (rc == 0)
         rc = address ? 0 : hvd__mpi_started(err);
@@ -457,6 +466,7 @@ static int bring_up(struct hb_error *err)
         rc = address ? join_world(address, err)
              : rc    ? join_mpi(err)
                      : world_of_one(err);
+    joined = rc == 0 && hvd__mpi_is_open();
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
                              hvd__context.topology.local_rank, err);
@@ -468,6 +478,9 @@ static int bring_up(struct hb_error *err)
         rc = open_world(err);
     if (rc == 0)
         rc = open_trace(err);
+    /* No agent tells the others that one has failed. */
+    if (joined)
+        rc = hvd__mpi_all(rc, err);
     if (rc < 0) {
         /* Others that have come so far must not wait for this one. */
         if (world.segment || hvd__mpi_is_open())

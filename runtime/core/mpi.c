@@ -6,6 +6,7 @@
 #include "lib/base/env.h"
 #include "lib/protocol/segment_fd.h"
 #include "runtime/core/context.h"
+#include "runtime/core/launcher.h"
 #include "runtime/core/plugin.h"
 #include "runtime/core/segment.h"
 #include "runtime/plane/shm.h"
@@ -13,13 +14,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum choice { CHOICE_AUTO, CHOICE_NATIVE, CHOICE_MPI, CHOICE_NONE };
@@ -29,72 +29,36 @@ static const char *const choice_names[] = {"auto", "native", "mpi"};
 /* What ranks tell each other at first. */
 struct card {
     uint32_t choice;
-    int32_t pid;
-    cpu_set_t cpus; /* it may use */
+};
+
+/* And then, of memory that the ranks of a host share. */
+struct offer {
+    int32_t pid, fd; /* the lowest rank's of a host; fd -1: there is none */
+    uint64_t arena_bytes;
+    unsigned char nonce[SEGMENT_NONCE_BYTES];
 };
 
 static struct {
+    struct hvd__launcher launcher;
     const struct hvd__mpi *mpi; /* NULL: not open */
     struct hvd__mpi_world world;
     enum choice choice;
     struct card *cards;    /* [world.size] */
     unsigned char *shares; /* [world.size]: its host's ranks share memory */
     struct segment_head *head;
-    int local;                      /* pids below */
-    int pidfds[HVD__SHM_LOCAL_MAX]; /* -1: not watched */
-    uint32_t world_ranks[HVD__SHM_LOCAL_MAX];
+    struct offer *offers; /* [world.size] */
+    int failed;           /* MPI has */
 } mpi;
+
+/* What the plug-in has returned. */
+static int told(int rc)
+{
+    mpi.failed |= rc < 0;
+    return rc;
+}
 
 /* The process that began MPI; 0: nobody did. */
 static pid_t began;
-
-/* ---- The launcher -------------------------------------------------------- */
-
-static int64_t number(const char *name)
-{
-    const char *text = hb_variable(name);
-    int64_t n = 0;
-
-    if (text && hb_parse_i64(text, 0, INT32_MAX, &n, NULL) < 0)
-        n = 0;
-    return n;
-}
-
-/* The variable in which a launcher says how many processes it started, or
- * NULL. */
-static const char *size_variable(void)
-{
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                        "MV2_COMM_WORLD_SIZE"};
-
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        if (hb_variable(sizes[i]))
-            return sizes[i];
-    return hb_variable("SLURM_STEP_ID") ? "SLURM_STEP_NUM_TASKS" : NULL;
-}
-
-/* srun --mpi=... */
-static int has_pmi(void)
-{
-    return hb_variable("PMIX_RANK") || hb_variable("PMI_RANK") ||
-           hb_variable("PMI_FD");
-}
-
-int hvd__mpi_started(struct hb_error *err)
-{
-    const char *variable = size_variable();
-
-    /* HVD_SIZE=1: alone, whatever started it. */
-    if (!variable || number(variable) < 2 || hb_knob("SIZE"))
-        return 0;
-    if (strcmp(variable, "SLURM_STEP_NUM_TASKS") == 0 && !has_pmi())
-        return hb_error_set(err, HVD_EINVAL,
-                            "srun started %lld processes that do not know of "
-                            "each other; use srun --mpi=pmix, or hvdrun, or "
-                            "set HVD_SIZE=1 for worlds of one",
-                            (long long)number(variable));
-    return 1;
-}
 
 /* ---- Which plane --------------------------------------------------------- */
 
@@ -173,18 +137,22 @@ static int compare_choices(struct hb_error *err)
 
 static int exchange_cards(struct hb_error *err)
 {
-    struct card own = {.pid = (int32_t)getpid()};
+    static struct card own;
     size_t n = (size_t)mpi.world.size;
-    int chosen = read_choice(&mpi.choice, err), rc;
+    int chosen, rc = 0;
 
-    own.choice = chosen < 0 ? CHOICE_NONE : mpi.choice;
-    sched_getaffinity(0, sizeof(own.cpus), &own.cpus);
     mpi.cards = hb_calloc(n, sizeof(*mpi.cards));
     mpi.shares = hb_calloc(n, 1);
-    if (!mpi.cards || !mpi.shares)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
-    rc = mpi.mpi->allgather(&own, sizeof(own), mpi.cards,
-                            chosen < 0 ? NULL : err);
+    mpi.offers = hb_calloc(n, sizeof(*mpi.offers));
+    if (!mpi.cards || !mpi.shares || !mpi.offers)
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
+    rc = hvd__mpi_all(rc, err);
+    if (rc < 0)
+        return rc;
+    chosen = read_choice(&mpi.choice, err);
+    own.choice = chosen < 0 ? CHOICE_NONE : mpi.choice;
+    rc = told(mpi.mpi->allgather(&own, sizeof(own), mpi.cards,
+                                 chosen < 0 ? NULL : err));
     if (chosen < 0)
         return chosen;
     return rc < 0 ? rc : compare_choices(err);
@@ -193,28 +161,19 @@ static int exchange_cards(struct hb_error *err)
 int hvd__mpi_all(int rc, struct hb_error *err)
 {
     const struct hvd__mpi_world *m = &mpi.world;
-    unsigned char failed = rc < 0, *all = mpi.shares;
-    int told = mpi.mpi->allgather(&failed, 1, all, rc < 0 ? NULL : err);
+    int who, heard = told(mpi.mpi->agree(rc < 0, &who, rc < 0 ? NULL : err));
 
-    if (rc < 0 || told < 0)
-        return rc < 0 ? rc : told;
-    for (int r = 0; r < m->size; r++)
-        if (all[r])
-            return hb_error_set(err, HVD_ESHUTDOWN,
-                                "rank %d on host %s has failed in hvd_init", r,
-                                m->hosts[m->host_of[r]]);
-    return 0;
-}
-
-/* Cores that the ranks of this host have between them. */
-static uint32_t count_cpus(void)
-{
-    cpu_set_t all;
-
-    CPU_ZERO(&all);
-    for (int i = 0; i < mpi.world.local_size; i++)
-        CPU_OR(&all, &all, &mpi.cards[mpi.world.local_ranks[i]].cpus);
-    return (uint32_t)CPU_COUNT(&all);
+    if (rc < 0 || heard < 0)
+        return rc < 0 ? rc : heard;
+    if (who < 0)
+        return 0;
+    if (err) {
+        err->rank = who;
+        snprintf(err->host, sizeof(err->host), "%s", m->hosts[m->host_of[who]]);
+    }
+    return hb_error_set(err, HVD_ESHUTDOWN,
+                        "rank %d on host %s has failed in hvd_init", who,
+                        m->hosts[m->host_of[who]]);
 }
 
 static int ranks_on(int host)
@@ -250,7 +209,7 @@ static void fill_in(struct worker_welcome *w)
     w->host_index = (uint32_t)m->cross_rank;
     w->host_count = (uint32_t)m->cross_size;
     find_cross(w);
-    w->cpus = count_cpus();
+    w->cpus = (uint32_t)m->cpus;
     snprintf(w->host, sizeof(w->host), "%s", m->hosts[m->cross_rank]);
     for (int i = 0; i < m->local_size && i < HVD__SHM_LOCAL_MAX; i++)
         w->local_ranks[i] = (uint32_t)m->local_ranks[i];
@@ -287,37 +246,61 @@ static int finalize_at_exit(struct hb_error *err)
     return 0;
 }
 
-int hvd__mpi_open(struct worker_welcome *w, struct hb_error *err)
+/* Somebody may not have come: how many have is not the plug-in's to know. */
+static int tell_missing(struct hvd__roll *roll, struct hb_error *err)
 {
-    const char *variable = size_variable();
+    char text[256];
+
+    hvd__roll_text(roll, text, sizeof(text));
+    return hb_error_context(err, "%s", text);
+}
+
+static int open_ranks(uint64_t deadline_ns, struct hb_error *err)
+{
+    const struct hvd__launcher *l = &mpi.launcher;
+    int rc = told(mpi.mpi->open(&mpi.world, deadline_ns, err));
+
+    if (rc < 0)
+        return rc;
+    if (mpi.world.size == 1 && hvd__launcher_several(l))
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s is %lld and %s finds one rank: libhvd-mpi.so "
+                            "was built with another MPI than the launcher's; "
+                            "HVD_SIZE=1 makes worlds of one",
+                            l->variable, (long long)l->value,
+                            mpi.world.library);
+    return exchange_cards(err);
+}
+
+int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
+                  struct hb_error *err)
+{
+    struct hvd__roll roll;
     int rc;
 
+    mpi.failed = 0;
     mpi.mpi = hvd__plugin_mpi(err);
     if (!mpi.mpi)
-        return hb_error_context(err, "started by MPI (%s is %lld)", variable,
-                                (long long)number(variable));
-    for (int i = 0; i < HVD__SHM_LOCAL_MAX; i++)
-        mpi.pidfds[i] = -1;
+        return hb_error_context(err, "started by MPI (%s is %lld)",
+                                mpi.launcher.variable,
+                                (long long)mpi.launcher.value);
+    hvd__roll_open(&roll, &mpi.launcher);
     rc = finalize_at_exit(err);
     if (rc == 0)
-        rc = mpi.mpi->open(&mpi.world, err);
-    if (rc < 0) {
-        mpi.mpi = NULL;
-        return rc;
-    }
-    if (mpi.world.size == 1)
-        rc = hb_error_set(err, HVD_EINVAL,
-                          "%s is %lld and %s finds one rank: libhvd-mpi.so "
-                          "was built with another MPI than the launcher's",
-                          variable, (long long)number(variable),
-                          mpi.world.library);
-    if (rc == 0)
-        rc = exchange_cards(err);
+        rc = open_ranks(deadline_ns, err);
+    if (rc == -HVD_ETIMEOUT)
+        tell_missing(&roll, err);
+    hvd__roll_close(&roll);
     if (rc == 0)
         fill_in(w);
     else
         hvd__mpi_close();
     return rc;
+}
+
+int hvd__mpi_started(struct hb_error *err)
+{
+    return hvd__launcher_read(&mpi.launcher, err);
 }
 
 int hvd__mpi_is_open(void)
@@ -329,15 +312,15 @@ void hvd__mpi_close(void)
 {
     if (!mpi.mpi)
         return;
-    for (int i = 0; i < mpi.local; i++)
-        if (mpi.pidfds[i] >= 0)
-            close(mpi.pidfds[i]);
-    mpi.local = 0;
     mpi.head = NULL;
-    hb_free(mpi.cards);
-    hb_free(mpi.shares);
+    if (!mpi.failed) { /* else MPI may still write there */
+        hb_free(mpi.cards);
+        hb_free(mpi.shares);
+        hb_free(mpi.offers);
+    }
     mpi.cards = NULL;
     mpi.shares = NULL;
+    mpi.offers = NULL;
     mpi.mpi->close();
     mpi.mpi = NULL;
 }
@@ -345,12 +328,8 @@ void hvd__mpi_close(void)
 /* ---- Memory that ranks of a host share ------------------------------------
  */
 
-/* What the lowest rank of a host tells the others. */
-struct offer {
-    int32_t pid, fd; /* fd -1: it could not make one */
-};
-
-static int make(uint32_t epoch, uint64_t bytes, struct hb_error *err)
+static int make(uint32_t epoch, uint64_t bytes, unsigned char *nonce,
+                struct hb_error *err)
 {
     uint32_t n = (uint32_t)mpi.world.local_size;
     struct segment_head *head;
@@ -358,6 +337,13 @@ static int make(uint32_t epoch, uint64_t bytes, struct hb_error *err)
 
     if (segment_fd_make(epoch, n, bytes, &fd, &head, err) < 0)
         return -1;
+    if (getrandom(head->nonce, SEGMENT_NONCE_BYTES, 0) == SEGMENT_NONCE_BYTES) {
+        memcpy(nonce, head->nonce, SEGMENT_NONCE_BYTES);
+    } else {
+        hb_error_sys(err, errno, "getrandom");
+        close(fd);
+        fd = -1;
+    }
     segment_fd_unmap(head, n);
     return fd;
 }
@@ -388,47 +374,83 @@ static int open_offer(const struct offer *o, struct hb_error *err)
     return -1;
 }
 
-/* All ranks of this host. */
-static int share(uint32_t epoch, uint64_t bytes, int *fd, struct hb_error *why,
-                 struct hb_error *err)
+/* Of ranks that share memory all must lay it out alike; all see the same. */
+static int compare_arenas(struct hb_error *err)
 {
-    struct offer o = {(int32_t)getpid(), -1};
-    int leads = mpi.world.local_rank == 0, rc;
+    const struct hvd__mpi_world *m = &mpi.world;
 
-    if (leads)
-        o.fd = *fd = make(epoch, bytes, why);
-    rc = mpi.mpi->local_bcast(&o, sizeof(o), err);
-    if (rc == 0 && !leads)
-        *fd = open_offer(&o, why);
+    for (int r = 0; r < m->size; r++) {
+        int first = 0;
+
+        while (m->host_of[first] != m->host_of[r])
+            first++;
+        if (mpi.offers[r].arena_bytes != mpi.offers[first].arena_bytes)
+            return hb_error_set(
+                err, HVD_EMISMATCH,
+                "HVD_ALLOC_BYTES, or the address space, makes %llu bytes on "
+                "rank %d and %llu on rank %d of host %s",
+                (unsigned long long)mpi.offers[first].arena_bytes, first,
+                (unsigned long long)mpi.offers[r].arena_bytes, r,
+                m->hosts[m->host_of[r]]);
+    }
+    return 0;
+}
+
+/* The descriptor of this host's segment, -1 for none. */
+static int share(const struct hvd__mpi_memory *memory, int *fd,
+                 struct hb_error *why, struct hb_error *err)
+{
+    static struct offer own;
+    int n = mpi.world.local_size, leads = mpi.world.local_rank == 0, rc;
+    int shares = n > 1 && n <= HVD__SHM_LOCAL_MAX;
+
+    own = (struct offer){
+        .pid = (int32_t)getpid(), .fd = -1, .arena_bytes = memory->arena_bytes};
+    if (leads && shares)
+        own.fd = *fd = make(memory->epoch, memory->bytes, own.nonce, why);
+    rc = told(mpi.mpi->allgather(&own, sizeof(own), mpi.offers, err));
+    if (rc == 0)
+        rc = compare_arenas(err);
+    if (rc == 0 && !leads && shares)
+        *fd = open_offer(&mpi.offers[mpi.world.local_ranks[0]], why);
     return rc;
+}
+
+/* The nonce: it is the one that this host's lowest rank made, not another's
+ * with the same number. */
+static void map(const struct hvd__mpi_memory *memory, int fd,
+                struct segment_head **head, struct hb_error *why)
+{
+    int first = mpi.world.local_ranks[0];
+
+    if (hvd__segment_map(fd, memory->epoch, (uint32_t)mpi.world.local_size,
+                         memory->bytes, head, why) < 0)
+        return;
+    if (memcmp((*head)->nonce, mpi.offers[first].nonce, SEGMENT_NONCE_BYTES) ==
+        0)
+        return;
+    munmap(*head, memory->bytes);
+    *head = NULL;
+    hb_error_set(why, HVD_EPROTO,
+                 "shared memory: it is not the segment of rank %d", first);
 }
 
 /* A host shares memory when all of its ranks have mapped it. */
 static int agree(int mapped, struct hb_error *err)
 {
     const struct hvd__mpi_world *m = &mpi.world;
-    unsigned char own = (unsigned char)mapped, *all = mpi.shares;
-    int rc = mpi.mpi->allgather(&own, 1, all, err);
+    static unsigned char own;
+    unsigned char *all = mpi.shares;
+    int rc;
+
+    own = (unsigned char)mapped;
+    rc = told(mpi.mpi->allgather(&own, 1, all, err));
 
     for (int r = 0; rc == 0 && r < m->size; r++)
         for (int s = 0; s < m->size && all[r]; s++)
             if (m->host_of[s] == m->host_of[r] && !all[s])
                 all[r] = 0;
     return rc;
-}
-
-static void watch_local(void)
-{
-    mpi.local = mpi.world.local_size;
-    for (int i = 0; i < mpi.local; i++) {
-        int rank = mpi.world.local_ranks[i];
-
-        mpi.world_ranks[i] = (uint32_t)rank;
-        /* -1 where the kernel cannot: then the launcher ends the job. */
-        if (i != mpi.world.local_rank)
-            mpi.pidfds[i] =
-                (int)syscall(SYS_pidfd_open, (pid_t)mpi.cards[rank].pid, 0);
-    }
 }
 
 /* With HVD_CPU_PLANE=native, the world must be able to. */
@@ -451,50 +473,48 @@ static int check_native(const struct hb_error *why, struct hb_error *err)
     return 0;
 }
 
-int hvd__mpi_segment(const struct worker_welcome *w, uint32_t epoch,
-                     uint64_t bytes, struct segment_head **head,
-                     struct hb_error *err)
+int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
+                     struct segment_head **head, struct hb_error *err)
 {
-    int n = mpi.world.local_size, fd = -1, rc = 0;
     struct hb_error why = HB_ERROR_INIT;
+    int fd = -1, rc = 0;
 
     *head = NULL;
-    if (n > 1 && n <= HVD__SHM_LOCAL_MAX && mpi.choice != CHOICE_MPI)
-        rc = share(epoch, bytes, &fd, &why, err);
+    if (mpi.choice != CHOICE_MPI)
+        rc = share(memory, &fd, &why, err);
     if (rc == 0 && fd >= 0)
-        hvd__segment_map(fd, epoch, w->local_size, bytes, head, &why);
+        map(memory, fd, head, &why);
     if (rc == 0)
-        rc = agree(*head != NULL || n == 1, err);
+        rc = agree(*head != NULL || mpi.world.local_size == 1, err);
     if (fd >= 0) /* all have opened it */
         close(fd);
     if (rc == 0)
         rc = check_native(&why, err);
     if (*head && (rc < 0 || !mpi.shares[mpi.world.rank])) {
-        munmap(*head, bytes);
+        munmap(*head, memory->bytes);
         *head = NULL;
     }
     mpi.head = *head;
-    if (mpi.head)
-        watch_local();
     return rc;
 }
 
 int hvd__mpi_lost(void *arg, struct hb_error *err)
 {
     (void)arg;
-    for (int i = 0; i < mpi.local; i++) {
-        struct pollfd p = {.fd = mpi.pidfds[i], .events = POLLIN};
+    for (int i = 0; mpi.head && i < mpi.world.local_size; i++) {
+        struct pollfd p = {.fd = mpi.world.pidfds[i], .events = POLLIN};
+        int rank = mpi.world.local_ranks[i];
 
         if (p.fd < 0 || poll(&p, 1, 0) < 1)
             continue;
         /* In this order: it set the flag before it ended. */
         if (atomic_load(&mpi.head->wake[i].left))
             continue;
-        segment_abort(mpi.head, (uint32_t)mpi.local, mpi.world_ranks[i],
+        segment_abort(mpi.head, (uint32_t)mpi.world.local_size, (uint32_t)rank,
                       HVD_EPEER, "its process has ended");
-        return hb_error_set(
-            err, HVD_EPEER, "rank %u on host %s: its process has ended",
-            mpi.world_ranks[i], mpi.world.hosts[mpi.world.cross_rank]);
+        return hb_error_set(err, HVD_EPEER,
+                            "rank %d on host %s: its process has ended", rank,
+                            mpi.world.hosts[mpi.world.cross_rank]);
     }
     return 0;
 }

@@ -18,14 +18,14 @@
 #include "lib/protocol/worker.h"
 #include "runtime/plugins/plugin.h"
 
-/* Whether an MPI launcher started this process as one of several: 1, 0, or
- * negative with err set (HVD_EINVAL: srun started several without MPI). */
+/* As hvd__launcher_read. */
 int hvd__mpi_started(struct hb_error *err);
 
-/* Loads the plug-in, begins MPI and fills in what an agent would say.  0, or
- * as the plug-in's open, with err set and nothing held.  MPI is finalised when
- * the process exits with status 0. */
-int hvd__mpi_open(struct worker_welcome *w, struct hb_error *err);
+/* After hvd__mpi_started: loads the plug-in, begins MPI and fills in what an
+ * agent would say.  0, or as the plug-in's open, with err set and nothing held.
+ * MPI is finalised when the process exits with status 0. */
+int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
+                  struct hb_error *err);
 void hvd__mpi_close(void); /* after the last plane; idempotent */
 int hvd__mpi_is_open(void);
 
@@ -37,11 +37,15 @@ int hvd__mpi_all(int rc, struct hb_error *err);
  * asks for MPI; -HVD_EINVAL. */
 int hvd__mpi_refuse(struct hb_error *err);
 
-/* The segment of this host's ranks, of w, mapped: *head NULL and 0 when they
- * are to have none.  All ranks call it and agree.  The caller unmaps. */
-int hvd__mpi_segment(const struct worker_welcome *w, uint32_t epoch,
-                     uint64_t bytes, struct segment_head **head,
-                     struct hb_error *err);
+/* The segment of this host's ranks, mapped: *head NULL and 0 when they are to
+ * have none.  All ranks call it and agree.  The caller unmaps.  -HVD_EMISMATCH:
+ * ranks of a host differ on the bytes of their arenas. */
+struct hvd__mpi_memory {
+    uint32_t epoch;
+    uint64_t arena_bytes, bytes; /* of each rank; of all */
+};
+int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
+                     struct segment_head **head, struct hb_error *err);
 
 /* Whether ranks of the world, n, are to use the native plane. */
 int hvd__mpi_native(const int *ranks, int n);

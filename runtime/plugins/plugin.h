@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define HVD__PLUGIN_SYMBOL "hvd_plugin"
-#define HVD__PLUGIN_ABI "1 " HVD_VERSION
+#define HVD__PLUGIN_ABI "2 " HVD_VERSION
 
 enum { HVD__MPI_HOST_BYTES = 256 };
 
@@ -39,6 +39,9 @@ struct hvd__mpi_world {
     const int *local_ranks;     /* [local_size], ascending */
     const int *host_of;         /* [size] */
     const char (*hosts)[HVD__MPI_HOST_BYTES]; /* [cross_size]: their names */
+    const int *pidfds;   /* [local_size]: of their processes; -1: this one's,
+                            or the kernel cannot */
+    int cpus;            /* cores that they have between them */
     const char *library; /* "Open MPI v4.1.4": the first line of
                             MPI_Get_library_version */
 };
@@ -49,6 +52,7 @@ struct hvd__mpi_plane_config {
     int n, me;
     uint32_t tag; /* differs from that of every other set there is or was,
                      the same on all members */
+    uint64_t deadline_ns; /* for finding all members here */
 };
 
 struct hvd__mpi {
@@ -57,9 +61,12 @@ struct hvd__mpi {
     /* Begins MPI unless the program did, and finds the ranks.  0, or the
      * negative of HVD_EUNSUPPORTED (MPI finalised, or its thread level too
      * low), HVD_EINVAL (the launcher's MPI is another one), HVD_ESYSTEM (an
-     * MPI call failed), HVD_ENOMEM, with err set and nothing held.  Order:
+     * MPI call failed), HVD_ENOMEM, HVD_EPEER (a rank said that it failed),
+     * HVD_ETIMEOUT (a rank has not come by deadline_ns, of hb_now_ns), with
+     * err set and nothing held; the last two, and errors of MPI, last.  Order:
      * as MPI_Init and MPI_Comm_dup, by all ranks alike. */
-    int (*open)(struct hvd__mpi_world *world, struct hb_error *err);
+    int (*open)(struct hvd__mpi_world *world, uint64_t deadline_ns,
+                struct hb_error *err);
 
     /* After the last plane was freed.  open may come again. */
     void (*close)(void);
@@ -69,14 +76,17 @@ struct hvd__mpi {
      * MPI call has failed.  libhvd calls it while atexit's functions run. */
     void (*finalize)(void);
 
-    /* Over the world, blocking, between open and close, before the world's
-     * engine takes over: len bytes of each rank, by rank, into all
-     * [size * len].  0 or negative with err set. */
+    /* Over the world, blocking until open's deadline, between open and close,
+     * before the world's engine takes over: len bytes of each rank, by rank,
+     * into all [size * len].  0 or negative with err set.  mine and all have
+     * to last when it fails other than with HVD_EINVAL: MPI may still use
+     * them. */
     int (*allgather)(const void *mine, size_t len, void *all,
                      struct hb_error *err);
 
-    /* Among the ranks of this host: local_rank 0's bytes to the others. */
-    int (*local_bcast)(void *bytes, size_t len, struct hb_error *err);
+    /* The same without memory: *who is the lowest rank that says it has
+     * failed, -1 if none does. */
+    int (*agree)(int failed, int *who, struct hb_error *err);
 
     /* A plane of some ranks of the world.  Members call it, and no one
      * else.  NULL with err set. */

@@ -5,14 +5,53 @@
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
+enum { LOOKS = 64 };
+
+#define GRACE_NS UINT64_C(500000000)
+
+/* A peer that failed before may have said so. */
+static int failed(struct mp_plane *p, struct hb_error *err, int rc)
+{
+    int peers = mp_deserted(p, err);
+
+    mp_world.failed = 1;
+    if (peers < 0)
+        return peers;
+    return p->run.flying ? mp_error_test(err, -1, rc, "MPI_Test", p->run.call)
+                         : mp_error(err, -1, rc, p->run.call);
+}
+
 static int issued(struct mp_plane *p, struct hb_error *err, int rc,
                   const char *call)
 {
     p->run.call = call;
     if (rc != MPI_SUCCESS)
-        return mp_error(err, -1, rc, call);
+        return failed(p, err, rc);
     p->run.flying = !p->solo;
     return 0;
+}
+
+/* Now and then, whether a peer is gone that is waited for.  What can be
+ * carried out without it is: others may need this rank's part of it. */
+static int is_doomed(struct mp_plane *p, struct hb_error *err)
+{
+    struct mp_run *run = &p->run;
+    struct hb_error why = HB_ERROR_INIT;
+    int rc;
+
+    if (++run->looks % LOOKS)
+        return 0;
+    rc = mp_deserted(p, &why);
+    if (rc == 0)
+        return 0;
+    if (!run->doomed_ns)
+        run->doomed_ns = hb_now_ns();
+    if (hb_now_ns() - run->doomed_ns < GRACE_NS)
+        return 0;
+    mp_world.failed = 1; /* what is in flight stays so */
+    if (err)
+        *err = why;
+    return rc;
 }
 
 int mp_landed(struct mp_plane *p, struct hvd__op *op)
@@ -23,9 +62,9 @@ int mp_landed(struct mp_plane *p, struct hvd__op *op)
         return 1;
     rc = MPI_Test(&p->run.req, &flag, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS)
-        return mp_error(op->err, -1, rc, p->run.call);
+        return failed(p, op->err, rc);
     p->run.flying = !flag;
-    return flag;
+    return flag ? flag : is_doomed(p, op->err);
 }
 
 size_t mp_most(void)
@@ -42,7 +81,7 @@ int mp_allreduce(struct mp_plane *p, struct hb_error *err, void *buf,
                  ? MPI_Allreduce(from, buf, n, type, op, p->comm)
                  : MPI_Iallreduce(from, buf, n, type, op, p->comm, &p->run.req);
 
-    return issued(p, err, rc, "MPI_Allreduce");
+    return issued(p, err, rc, p->solo ? "MPI_Allreduce" : "MPI_Iallreduce");
 }
 
 int mp_reduce_scatter(struct mp_plane *p, const struct hvd__op *op,
@@ -55,7 +94,8 @@ int mp_reduce_scatter(struct mp_plane *p, const struct hvd__op *op,
                  : MPI_Ireduce_scatter(send, recv, counts, type, how, p->comm,
                                        &p->run.req);
 
-    return issued(p, op->err, rc, "MPI_Reduce_scatter");
+    return issued(p, op->err, rc,
+                  p->solo ? "MPI_Reduce_scatter" : "MPI_Ireduce_scatter");
 }
 
 int mp_bcast(struct mp_plane *p, const struct hvd__op *op, void *buf,
@@ -66,7 +106,7 @@ int mp_bcast(struct mp_plane *p, const struct hvd__op *op, void *buf,
     int rc = p->solo ? MPI_Bcast(buf, n, type, op->root, p->comm)
                      : MPI_Ibcast(buf, n, type, op->root, p->comm, &p->run.req);
 
-    return issued(p, op->err, rc, "MPI_Bcast");
+    return issued(p, op->err, rc, p->solo ? "MPI_Bcast" : "MPI_Ibcast");
 }
 
 int mp_allgather(struct mp_plane *p, struct hb_error *err, void *buf,
@@ -78,7 +118,7 @@ int mp_allgather(struct mp_plane *p, struct hb_error *err, void *buf,
                      : MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf,
                                       n, type, p->comm, &p->run.req);
 
-    return issued(p, err, rc, "MPI_Allgather");
+    return issued(p, err, rc, p->solo ? "MPI_Allgather" : "MPI_Iallgather");
 }
 
 int mp_allgatherv(struct mp_plane *p, const struct hvd__op *op, void *buf,
@@ -91,7 +131,8 @@ int mp_allgatherv(struct mp_plane *p, const struct hvd__op *op, void *buf,
                  : MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf,
                                    counts, displs, type, p->comm, &p->run.req);
 
-    return issued(p, op->err, rc, "MPI_Allgatherv");
+    return issued(p, op->err, rc,
+                  p->solo ? "MPI_Allgatherv" : "MPI_Iallgatherv");
 }
 
 int mp_alltoall(struct mp_plane *p, struct hb_error *err, const uint64_t *send,
@@ -102,7 +143,7 @@ int mp_alltoall(struct mp_plane *p, struct hb_error *err, const uint64_t *send,
                      : MPI_Ialltoall(send, 1, MPI_UINT64_T, recv, 1,
                                      MPI_UINT64_T, p->comm, &p->run.req);
 
-    return issued(p, err, rc, "MPI_Alltoall");
+    return issued(p, err, rc, p->solo ? "MPI_Alltoall" : "MPI_Ialltoall");
 }
 
 int mp_alltoallv(struct mp_plane *p, const struct hvd__op *op,
@@ -116,5 +157,5 @@ int mp_alltoallv(struct mp_plane *p, const struct hvd__op *op,
                                       s->recv, s->recvcounts, s->rdispls, type,
                                       p->comm, &p->run.req);
 
-    return issued(p, op->err, rc, "MPI_Alltoallv");
+    return issued(p, op->err, rc, p->solo ? "MPI_Alltoallv" : "MPI_Ialltoallv");
 }

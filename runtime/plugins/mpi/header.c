@@ -17,8 +17,6 @@
 
 #include "lib/base/alloc.h"
 
-#include <sched.h>
-
 static int post(struct mp_plane *p, struct mp_round *r, struct hb_error *err)
 {
     int rc = MPI_Irecv(r->in, MP_WORDS, MPI_UINT64_T, r->from, MP_TAG_HEADER,
@@ -55,18 +53,17 @@ int mp_header_open(struct mp_plane *p, struct hb_error *err)
     return 0;
 }
 
-void mp_header_close(struct mp_plane *p)
+int mp_header_close(struct mp_plane *p)
 {
     for (int k = 0; k < p->nrounds; k++) {
         struct mp_round *r = &p->rounds[k];
 
-        if (r->in_req != MPI_REQUEST_NULL) {
-            MPI_Cancel(&r->in_req);
-            MPI_Wait(&r->in_req, MPI_STATUS_IGNORE);
-        }
+        if (mp_withdraw(&r->in_req) < 0)
+            return -HVD_ESYSTEM;
         MPI_Wait(&r->out_req[0], MPI_STATUS_IGNORE);
         MPI_Wait(&r->out_req[1], MPI_STATUS_IGNORE);
     }
+    return 0;
 }
 
 /* 1: sent; 0: the one before the last has not gone yet. */
@@ -178,44 +175,32 @@ static int begin_exchange(struct exchange *x, int to, int from, int tag,
     x->reqs[0] = x->reqs[1] = MPI_REQUEST_NULL;
     rc = MPI_Irecv(&x->in, 1, MPI_UINT64_T, from, tag, mp_world.comm,
                    &x->reqs[0]);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Isend(&x->out, 1, MPI_UINT64_T, to, tag, mp_world.comm,
-                       &x->reqs[1]);
-    return rc == MPI_SUCCESS ? 0 : mp_error(err, from, rc, "MPI_Isend");
+    if (rc != MPI_SUCCESS)
+        return mp_error(err, from, rc, "MPI_Irecv");
+    rc = MPI_Isend(&x->out, 1, MPI_UINT64_T, to, tag, mp_world.comm,
+                   &x->reqs[1]);
+    return rc == MPI_SUCCESS ? 0 : mp_error(err, to, rc, "MPI_Isend");
 }
 
-static int end_exchange(struct exchange *x, int from, struct hb_error *err)
-{
-    MPI_Status statuses[2];
-    int flag = 0, rc = MPI_SUCCESS;
-
-    while (rc == MPI_SUCCESS && !flag) {
-        mp_lock();
-        rc = MPI_Testall(2, x->reqs, &flag, statuses);
-        mp_unlock();
-        if (!flag)
-            sched_yield();
-    }
-    return rc == MPI_SUCCESS ? 0 : mp_error(err, from, rc, "MPI_Testall");
-}
-
+/* Planes are made one after the other; after a failure, none is, and what was
+ * begun may go on here. */
 int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
              struct hb_error *err)
 {
+    static struct exchange rounds[31];
     int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc = 0;
 
-    for (int step = 1; rc == 0 && step < c->n; step *= 2) {
-        int to = c->ranks[(c->me + step) % c->n];
-        int from = c->ranks[(c->me - step + c->n) % c->n];
-        struct exchange x = {.out = *value};
+    for (int k = 0; rc == 0 && 1 << k < c->n; k++) {
+        int to = c->ranks[(c->me + (1 << k)) % c->n];
+        int from = c->ranks[(c->me - (1 << k) + c->n) % c->n];
+        const struct mp_await a = {"MPI_Irecv", from, c->deadline_ns};
 
-        mp_lock();
-        rc = begin_exchange(&x, to, from, tag, err);
-        mp_unlock();
+        rounds[k].out = *value;
+        rc = begin_exchange(&rounds[k], to, from, tag, err);
         if (rc == 0)
-            rc = end_exchange(&x, from, err);
-        if (rc == 0 && x.in < *value)
-            *value = x.in;
+            rc = mp_await(&a, rounds[k].reqs, 2, err);
+        if (rc == 0 && rounds[k].in < *value)
+            *value = rounds[k].in;
     }
     return rc;
 }

@@ -2,16 +2,18 @@
 /*
  * Leaving, and peers that leave.
  *
- * Everyone tells everyone how many operations it has begun, and how many it
- * has entered, which means that all had begun them.  A peer that has not
- * entered an operation and is gone will not: it can never be agreed on, or is
- * given up.
+ * Everyone tells everyone how many operations it has carried out, the one
+ * whose data it is moving included.  Others will never be: they cannot be
+ * agreed on, or are given up.
  *
  * A rank that must give up an operation it has begun does not know whether its
  * peers, who have its header, go on already.  So it says that it is leaving
  * and stays for a while.  Those who have not agreed yet wait for its last
  * word; if somebody has, then all have begun, the headers are on their way,
- * and this rank will see them in that time, says so, and takes part.
+ * and this rank will see them in that time, says so, and takes part.  Where it
+ * has not seen them in that time, those who went on learn that it is gone, and
+ * give up too; those who are in a call that blocks cannot.  Then this rank must
+ * not wait for them in MPI_Finalize: see mp_settle_at_exit.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -26,13 +28,14 @@
 
 enum {
     LOCK_NS = 200 * 1000 * 1000, /* while exiting: somebody may hold it */
+    PUSH_NS = 100 * 1000 * 1000,
 };
 
 /* ---- Peers that leave -------------------------------------------------- */
 
 static int post(struct mp_plane *p, struct hb_error *err)
 {
-    int rc = MPI_Irecv(&p->gone_in, MP_FAREWELL_WORDS, MPI_UINT64_T,
+    int rc = MPI_Irecv(&p->gone_in, (int)sizeof(p->gone_in), MPI_BYTE,
                        MPI_ANY_SOURCE, MP_TAG_GONE, p->comm, &p->gone_req);
 
     return rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, "MPI_Irecv");
@@ -56,14 +59,13 @@ int mp_leave_open(struct mp_plane *p, struct hb_error *err)
     return post(p, err);
 }
 
-void mp_leave_close(struct mp_plane *p)
+int mp_leave_close(struct mp_plane *p)
 {
-    if (p->gone_req != MPI_REQUEST_NULL) {
-        MPI_Cancel(&p->gone_req);
-        MPI_Wait(&p->gone_req, MPI_STATUS_IGNORE);
-    }
+    if (mp_withdraw(&p->gone_req) < 0)
+        return -HVD_ESYSTEM;
     for (int i = 0; i < 2 * p->n; i++)
         MPI_Wait(&p->gone_reqs[i], MPI_STATUS_IGNORE);
+    return 0;
 }
 
 int mp_farewells(struct mp_plane *p, struct hb_error *err)
@@ -76,23 +78,26 @@ int mp_farewells(struct mp_plane *p, struct hb_error *err)
             return mp_error(err, -1, rc, "MPI_Test");
         if (!flag)
             return 0;
-        p->gone[status.MPI_SOURCE] = p->gone_in;
-        if (p->first_gone < 0)
-            p->first_gone = (int)p->gone_in.because % p->n;
+        p->gone[status.MPI_SOURCE] = p->gone_in.words;
+        if (p->first_gone < 0) {
+            p->first_gone = (int)(p->gone_in.words.because % (uint64_t)p->n);
+            p->why = p->gone_in.why;
+        }
         rc = post(p, err);
         if (rc < 0)
             return rc;
     }
 }
 
-static int shut_down(struct mp_plane *p, struct hb_error *err)
+static int has_left(struct mp_plane *p, struct hb_error *err)
 {
     int rank = p->ranks[p->first_gone];
-    const struct hvd__mpi_world *w = &mp_world.view;
 
+    if (p->why.status)
+        return mp_peer_failed(err, rank, &p->why);
     mp_name_rank(err, rank);
     return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
-                        rank, w->hosts[w->host_of[rank]]);
+                        rank, mp_host(rank));
 }
 
 int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err)
@@ -102,33 +107,62 @@ int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err)
     if (p->first_gone < 0)
         return 1;
     for (int r = 0; r < p->n; r++) {
-        if (p->gone[r].how == MP_GONE && p->gone[r].done < seq)
-            return shut_down(p, err);
-        if (p->gone[r].how == MP_LEAVING && p->gone[r].done < seq)
+        if (p->gone[r].how == MP_GONE && p->gone[r].over < seq)
+            return has_left(p, err);
+        if (p->gone[r].how == MP_LEAVING && p->gone[r].over < seq)
             sure = 0;
     }
     return sure;
 }
 
+int mp_deserted(struct mp_plane *p, struct hb_error *err)
+{
+    int rc = mp_farewells(p, err);
+
+    for (int r = 0; rc == 0 && r < p->n; r++)
+        if (p->gone[r].how == MP_GONE && p->gone[r].over < p->seq)
+            rc = has_left(p, err);
+    return rc;
+}
+
 /* ---- This one --------------------------------------------------------- */
+
+/* MPI may not be called again here. */
+static void push_out(struct mp_plane *p)
+{
+    uint64_t until = hb_now_ns() + PUSH_NS;
+    int rc = MPI_SUCCESS, sent = 0;
+
+    for (int i = 0; i < 2 * p->n && rc == MPI_SUCCESS; i += sent) {
+        rc = MPI_Test(&p->gone_reqs[i], &sent, MPI_STATUS_IGNORE);
+        if (hb_now_ns() > until)
+            break;
+    }
+}
 
 /* What cannot be told is left untold: it ends anyway. */
 void mp_tell(struct mp_plane *p, enum mp_leaving how)
 {
     int which = how == MP_GONE;
-    struct mp_farewell *out = &p->gone_out[which];
+    struct mp_goodbye *out = &p->gone_out[which];
 
     p->left = how;
-    out->how = (uint64_t)how;
-    out->begun = p->seq;
-    out->done = p->done;
-    out->because = (uint64_t)(p->first_gone < 0 ? p->me : p->first_gone);
+    out->words = (struct mp_farewell){
+        .how = (uint64_t)how,
+        .over = p->stage == MP_DATA ? p->seq : p->over,
+        .because = (uint64_t)(p->first_gone < 0 ? p->me : p->first_gone)};
+    if (p->first_gone < 0)
+        mp_explain(&out->why, p->broken.status ? &p->broken : &mp_world.broken);
+    else
+        out->why = p->why;
     for (int i = 1; i < p->n; i++) {
         int r = (p->me + i) % p->n;
 
-        MPI_Isend(out, MP_FAREWELL_WORDS, MPI_UINT64_T, r, MP_TAG_GONE, p->comm,
+        MPI_Isend(out, (int)sizeof(*out), MPI_BYTE, r, MP_TAG_GONE, p->comm,
                   &p->gone_reqs[which * p->n + r]);
     }
+    if (mp_world.failed)
+        push_out(p);
 }
 
 /* Gives others the lock for a moment. */
@@ -146,13 +180,17 @@ static void stay(struct mp_plane *p)
     struct hvd__op *op = p->op;
     struct hb_error err = HB_ERROR_INIT, *given = op->err;
     uint64_t until = hb_now_ns() + STAY_NS;
+    int rc;
 
     op->err = &err;
-    while (mp_advance(p, op) == 0) {
+    while ((rc = mp_advance(p, op)) == 0) {
         if (p->stage != MP_DATA && hb_now_ns() > until)
             break;
         give_way();
     }
+    if (rc == 1)
+        p->over = p->seq;
+    mp_world.unsure |= rc == 0;
     op->err = given;
     p->op = NULL;
     p->stage = MP_IDLE;
@@ -198,6 +236,19 @@ int mp_lock_at_exit(void)
         until.tv_sec++;
     }
     return pthread_mutex_clocklock(&mp_world.lock, CLOCK_MONOTONIC, &until);
+}
+
+void mp_settle_at_exit(void)
+{
+    const struct timespec step = {0, 1000 * 1000};
+    uint64_t until = hb_now_ns() + mp_world.patience_ns;
+
+    while (mp_world.unsure && !mp_world.failed && mp_reap(MP_REAP_LEFT) > 0) {
+        mp_world.failed = hb_now_ns() > until;
+        mp_unlock();
+        nanosleep(&step, NULL);
+        mp_lock();
+    }
 }
 
 void mp_leave(struct hvd__plane *plane)

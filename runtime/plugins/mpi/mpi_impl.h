@@ -14,10 +14,15 @@
  * form, and progress tests for it; also where ranks share cores and MPI keeps
  * them busy while it waits.
  *
- * A rank that leaves tells all others (leave.c).  One that cannot go on with
- * an operation that it has begun first says that it is leaving, and for a
- * while still takes part if the others go on, since a blocking collective on a
- * peer could not be ended.
+ * A rank that leaves tells all others (leave.c), and with an error if it has
+ * one.  One that cannot go on with an operation that it has begun first says
+ * that it is leaving, and for a while still takes part if the others go on,
+ * since a blocking collective on a peer could not be ended.
+ *
+ * After an error MPI is not called any more than it takes to tell the others,
+ * nothing is freed that a request may still write to, and MPI is not
+ * finalised, which would wait for ranks that cannot come: when a process ends
+ * like that, the launcher ends the job.
  */
 #ifndef HVD_PLUGINS_MPI_IMPL_H
 #define HVD_PLUGINS_MPI_IMPL_H
@@ -32,9 +37,11 @@ enum {
     MP_TAG_HEADER = 1,
     MP_TAG_GONE = 2,
     /* Of the world's own communicator, and a plane's number more. */
+    MP_TAG_NOTICE = 3,
     MP_TAG_MAKE = 16,
     MP_TAGS = 16384,
     MP_SCRATCH_BYTES = 4 << 20,
+    MP_WHY_BYTES = 256,
 };
 
 /* A header's words. */
@@ -59,13 +66,25 @@ struct mp_round {
 
 enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
 
-/* What a rank that leaves tells; words of the message, by peer. */
-struct mp_farewell {
-    uint64_t how;         /* enum mp_leaving; LEAVING: a GONE follows */
-    uint64_t begun, done; /* operations */
-    uint64_t because;     /* the rank that left first; of the plane */
+/* Why a rank cannot go on. */
+struct mp_why {
+    int32_t status; /* enum hvd_status, 0: it is no failure */
+    int32_t blamed; /* rank of the world */
+    char host[64];  /* whose it is */
+    char text[MP_WHY_BYTES];
 };
-enum { MP_FAREWELL_WORDS = 4 };
+
+/* What a rank that leaves tells. */
+struct mp_farewell {
+    uint64_t how;     /* enum mp_leaving; LEAVING: a GONE follows */
+    uint64_t over;    /* operations that it has taken part in, or will */
+    uint64_t because; /* the rank that left first; of the plane */
+};
+
+struct mp_goodbye {
+    struct mp_farewell words;
+    struct mp_why why; /* of the one that left first */
+};
 
 enum mp_stage { MP_IDLE, MP_AGREE, MP_HELD, MP_DATA };
 
@@ -82,8 +101,10 @@ struct mp_run {
     int step;
     int flying; /* req is a collective */
     MPI_Request req;
-    const char *call; /* what is in flight */
-    size_t at, block; /* elements done; those in flight */
+    const char *call;   /* what is in flight */
+    unsigned looks;     /* that it was not done */
+    uint64_t doomed_ns; /* since when a peer will not take part; 0: none */
+    size_t at, block;   /* elements done; those in flight */
     size_t piece, rounds;
     const unsigned char *send;
     int deliver, windowed;
@@ -92,9 +113,10 @@ struct mp_run {
 struct mp_plane {
     struct hvd__plane plane;
     MPI_Comm comm;
+    MPI_Group group; /* while it is made */
     int n, me;
     int *ranks;         /* [n]: of the world */
-    uint64_t seq, done; /* operations begun, and over */
+    uint64_t seq, over; /* operations begun, and carried out */
     uint64_t solo_seq;  /* the one in progress, if it said MP_SOLO; or 0 */
     struct hvd__op *op; /* in progress */
     enum mp_stage stage;
@@ -107,9 +129,10 @@ struct mp_plane {
     _Atomic uint32_t wake; /* a futex */
     /* Farewells: */
     struct mp_farewell *gone; /* [n] */
-    struct mp_farewell gone_in, gone_out[2];
+    struct mp_goodbye gone_in, gone_out[2];
     MPI_Request gone_req, *gone_reqs; /* [2 * n] */
     int first_gone;                   /* rank, -1: nobody left */
+    struct mp_why why;                /* of it */
     enum mp_leaving left;             /* what was told */
     int freed;
     struct mp_plane *next;  /* of all */
@@ -122,11 +145,19 @@ struct mp_plane {
 
 struct mp_world {
     pthread_mutex_t lock; /* held in every MPI call, and for what follows */
-    int up, ours, failed;
-    int crowded;   /* more ranks than cores here */
-    int may_block; /* MPI waits well enough */
-    int keyval;    /* of what MPI_Finalize deletes first */
-    MPI_Comm comm, local;
+    int up, ours;
+    int failed;             /* an MPI call has, here or on a peer */
+    struct hb_error broken; /* outside of planes: lasts */
+    uint64_t deadline_ns;   /* of hvd_init */
+    uint64_t patience_ns;   /* that it had */
+    int unsure;             /* a peer may wait for what this rank gave up */
+    int crowded;            /* more ranks than cores here */
+    int may_block;          /* MPI waits well enough */
+    int keyval;             /* of what MPI_Finalize deletes first */
+    MPI_Comm comm;
+    int can_tell;           /* over comm, if a call fails */
+    MPI_Request notice_req; /* a rank has failed outside of planes */
+    struct mp_why notice_in, notice_out;
     struct hvd__mpi_world view;
     int planes;           /* there are, or are being made */
     struct mp_plane *all; /* the one of the whole world */
@@ -146,24 +177,59 @@ static inline void mp_unlock(void)
     pthread_mutex_unlock(&mp_world.lock);
 }
 
-/* ---- error.c: with the text of an MPI error.  peer: a rank of the world,
- * -1: none in particular. */
+/* ---- error.c: with the text of an MPI error ----
+ * peer: a rank of the world, whom the call was for; -1: it was for several,
+ * and if a process of this host has ended, it is that one. */
 int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call);
 /* The same for what can only be this process's: HVD_ESYSTEM. */
 int mp_error_own(struct hb_error *err, int mpi_rc, const char *call);
+/* As mp_error, of a test whether what call began is done. */
+int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
+                  const char *call);
+/* In err's rank and host, unless it is set. */
 void mp_name_rank(struct hb_error *err, int rank);
+const char *mp_host(int rank); /* "?" before they are known */
+/* err as this rank tells it to others: its status 0 if that is none, or
+ * HVD_ESHUTDOWN. */
+void mp_explain(struct mp_why *why, const struct hb_error *err);
+/* A peer, of the world, has failed: -HVD_EPEER. */
+int mp_peer_failed(struct hb_error *err, int peer, const struct mp_why *why);
+
+/* ---- start.c: what is outside of planes ----
+ * MPI_Init_thread, which waits for all ranks to come; the caller holds the
+ * lock. */
+int mp_init(uint64_t deadline_ns, struct hb_error *err);
+/* The caller holds the lock; others get it meanwhile.  peer as above.
+ * Negative when a rank has told that it failed, or the time is over, too. */
+struct mp_await {
+    const char *call;
+    int peer;
+    uint64_t deadline_ns;
+};
+enum { MP_AWAIT_MOST = 2 }; /* requests */
+int mp_await(const struct mp_await *a, MPI_Request *reqs, int n,
+             struct hb_error *err);
+/* From when there is a communicator for it. */
+int mp_notices_open(struct hb_error *err);
+/* A receive that nobody will send for: 0, or negative and it is still there,
+ * and its memory has to be. */
+int mp_withdraw(MPI_Request *req);
+/* What a function outside of planes returns: an error of MPI's lasts, and the
+ * others are told, unless they have told this rank or its time is over, as
+ * theirs will be. */
+int mp_over(int rc, const struct hb_error *err);
 
 /* ---- header.c ---- */
 int mp_header_init(struct mp_plane *p);
 int mp_header_open(struct mp_plane *p, struct hb_error *err);
-void mp_header_close(struct mp_plane *p);
+int mp_header_close(struct mp_plane *p); /* as mp_withdraw */
 int mp_header_send(struct mp_plane *p, const struct hvd__op *op);
 /* 1: all have begun it, and head is of all; 0; or negative. */
 int mp_header_agree(struct mp_plane *p, struct hvd__op *op);
 /* 1: a peer has begun the next operation; 0; or negative. */
 int mp_header_arrived(struct mp_plane *p, struct hb_error *err);
 /* The least value of n ranks of the world, among them; blocks, but not with
- * the lock, which it takes. */
+ * the lock, which the caller has. */
 int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
              struct hb_error *err);
 
@@ -176,9 +242,12 @@ void mp_interrupt(struct hvd__plane *plane);
 /* ---- leave.c ---- */
 int mp_leave_init(struct mp_plane *p);
 int mp_leave_open(struct mp_plane *p, struct hb_error *err);
-void mp_leave_close(struct mp_plane *p);
+int mp_leave_close(struct mp_plane *p); /* as mp_withdraw */
 /* Takes in the farewells that have arrived: 0 or negative. */
 int mp_farewells(struct mp_plane *p, struct hb_error *err);
+/* The same, and negative when a peer is gone that has not carried out the
+ * operation, whose data is under way: it will not. */
+int mp_deserted(struct mp_plane *p, struct hb_error *err);
 /* Whether the operation in progress, or the next one, can still be agreed on:
  * 1, 0: a peer is about to say, or negative: it cannot. */
 int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err);
@@ -188,6 +257,9 @@ void mp_leave(struct hvd__plane *plane);
 void mp_leave_now(struct mp_plane *p); /* the caller holds the lock */
 /* Not 0: another thread has it, in the midst of a call that blocks. */
 int mp_lock_at_exit(void);
+/* After giving up what a peer may be in: until all have left, or none of MPI's
+ * calls is to be waited for. */
+void mp_settle_at_exit(void);
 
 /* ---- plane.c ---- */
 /* Disconnects planes that were freed, or also those that have left, if all of

@@ -34,9 +34,12 @@ static int (*const collectives[])(struct mp_plane *, struct hvd__op *) = {
 
 static int is_broken(const struct mp_plane *p, struct hb_error *err)
 {
-    if (p->broken.status)
-        *err = p->broken;
-    return p->broken.status;
+    const struct hb_error *broken =
+        p->broken.status ? &p->broken : &mp_world.broken;
+
+    if (broken->status)
+        *err = *broken;
+    return broken->status;
 }
 
 static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
@@ -46,9 +49,15 @@ static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
     p->solo_seq = 0;
     mp_wait_reset(p);
     /* After a mismatch, or when recvbuf had no room, all are in step. */
-    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL &&
-        !p->broken.status)
+    if (rc > 0 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) {
+        p->over = p->seq;
+        return;
+    }
+    if (!p->broken.status)
         p->broken = *op->err;
+    /* The others may be in the midst of it. */
+    if (p->left != MP_GONE)
+        mp_tell(p, MP_GONE);
 }
 
 static int start(struct hvd__plane *plane, struct hvd__op *op)
@@ -70,6 +79,8 @@ static int start(struct hvd__plane *plane, struct hvd__op *op)
         rc = mp_header_send(p, op);
         if (rc < 0)
             end(p, op, rc);
+    } else if (p->left != MP_GONE) {
+        mp_tell(p, MP_GONE);
     }
     mp_unlock();
     return rc;
@@ -96,10 +107,8 @@ static int agree(struct mp_plane *p, struct hvd__op *op)
         p->stage = MP_HELD;
         hvd__op_agreed(op);
     }
-    if (rc == 1 && !(p->head[MP_FLAGS] & MP_SAME)) {
-        p->done = p->seq;
+    if (rc == 1 && !(p->head[MP_FLAGS] & MP_SAME))
         return disagree(p, op);
-    }
     prospect = mp_farewells(p, op->err);
     if (prospect == 0)
         prospect = mp_prospect(p, p->seq, op->err);
@@ -117,7 +126,6 @@ int mp_advance(struct mp_plane *p, struct hvd__op *op)
         if (rc != 1)
             return rc;
         p->stage = MP_DATA;
-        p->done = p->seq;
         if (p->left == MP_LEAVING) /* those who wait for it may go on */
             mp_tell(p, MP_GONE);
         p->solo = (p->head[MP_FLAGS] & MP_SOLO) != 0;
@@ -177,12 +185,11 @@ static int all_gone(const struct mp_plane *p)
     return 1;
 }
 
-static void disconnect(struct mp_plane *p)
+static int disconnect(struct mp_plane *p)
 {
-    mp_header_close(p);
-    mp_leave_close(p);
-    if (p->comm != MPI_COMM_NULL)
-        MPI_Comm_free(&p->comm);
+    if (mp_header_close(p) < 0 || mp_leave_close(p) < 0)
+        return -HVD_ESYSTEM;
+    return MPI_Comm_free(&p->comm) == MPI_SUCCESS ? 0 : -HVD_ESYSTEM;
 }
 
 static void release(struct mp_plane *p)
@@ -198,11 +205,24 @@ static void release(struct mp_plane *p)
     hb_free(p);
 }
 
+/* What this rank has sent may need the peers' MPI to get there. */
+static int all_sent(struct mp_plane *p)
+{
+    int sent = 1;
+
+    for (int i = 0; i < 2 * p->n && sent; i++)
+        MPI_Test(&p->gone_reqs[i], &sent, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2 * p->nrounds && sent; i++)
+        MPI_Test(&p->rounds[i / 2].out_req[i % 2], &sent, MPI_STATUS_IGNORE);
+    return sent;
+}
+
 static int is_due(struct mp_plane *p, enum mp_reap how)
 {
     if (!p->freed && (how == MP_REAP_FREED || p->left != MP_GONE))
         return 0;
-    return how == MP_REAP_ALL || (mp_farewells(p, NULL) == 0 && all_gone(p));
+    return how == MP_REAP_ALL ||
+           (mp_farewells(p, NULL) == 0 && all_gone(p) && all_sent(p));
 }
 
 void mp_leave_all(void)
@@ -217,7 +237,8 @@ void mp_leave_all(void)
     }
 }
 
-/* One that was not freed keeps its memory: a thread may look at it. */
+/* One that was not freed keeps its memory: a thread may look at it; and after
+ * an error all do, as MPI may. */
 int mp_reap(enum mp_reap how)
 {
     struct mp_plane **at = &planes;
@@ -231,8 +252,11 @@ int mp_reap(enum mp_reap how)
             at = &p->next;
             continue;
         }
+        if (disconnect(p) < 0) {
+            mp_world.failed = 1;
+            break;
+        }
         *at = p->next;
-        disconnect(p);
         if (p->freed)
             release(p);
     }
@@ -278,6 +302,7 @@ static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
         return NULL;
     p->plane.ops = &ops;
     p->comm = MPI_COMM_NULL;
+    p->group = MPI_GROUP_NULL;
     p->n = c->n;
     p->me = c->me;
     p->ranks = hb_calloc(n, sizeof(*p->ranks));
@@ -294,56 +319,95 @@ static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
     return p;
 }
 
-/* Blocking and nonblocking collectives must not wait for each other's locks:
- * from when this plane is counted, this rank begins no operation that blocks;
- * one that it began before has either ended, or some member counts already and
- * has not begun it, so that it will not block either.  A member without memory
- * says 0, and all fail. */
+static int make_group(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
+                      struct hb_error *err)
+{
+    MPI_Group all;
+    int rc = MPI_Comm_group(mp_world.comm, &all);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_group");
+    rc = MPI_Group_incl(all, c->n, c->ranks, &p->group);
+    MPI_Group_free(&all);
+    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Group_incl");
+}
+
+/* Blocking and nonblocking collectives must not wait for each other's locks
+ * (the caller has it, and this gives it away in between): from when this plane
+ * is counted, this rank begins no operation that blocks; one that it began
+ * before has either ended, or some member counts already and has not begun it,
+ * so that it will not block either.  A member without memory says 0, and all
+ * fail. */
 static int settle(const struct hvd__mpi_plane_config *c, int has_memory,
                   struct hb_error *err)
 {
     uint64_t least;
     int rc, busy = 1;
 
-    mp_lock();
-    mp_world.planes++;
     least = has_memory ? 1 + (mp_world.all ? mp_world.all->seq : 0) : 0;
-    mp_unlock();
     rc = mp_least(c, &least, err);
     if (rc == 0 && least == 0)
-        rc = hb_error_set(err, HVD_ENOMEM, "no memory for a plane");
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for a plane on %s rank",
+                          has_memory ? "another" : "this");
     while (rc == 0 && busy) {
-        mp_lock();
         busy = mp_world.all && mp_world.all->solo_seq &&
                mp_world.all->solo_seq < least;
+        if (!busy)
+            break;
         mp_unlock();
-        if (busy)
-            sched_yield();
+        sched_yield();
+        mp_lock();
     }
     return rc;
+}
+
+/* By a call that a rank which fails does not leave the others in. */
+static int copy_world(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
+                      struct hb_error *err)
+{
+    const struct mp_await a = {"MPI_Comm_idup", -1, c->deadline_ns};
+    MPI_Request req;
+    int rc = MPI_Comm_idup(mp_world.comm, &p->comm, &req);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error(err, -1, rc, "MPI_Comm_idup");
+    return mp_await(&a, &req, 1, err);
+}
+
+/* MPI has this in its blocking form only, so that a rank which fails in it
+ * leaves the others there until its process ends. */
+static int create_comm(struct mp_plane *p,
+                       const struct hvd__mpi_plane_config *c,
+                       struct hb_error *err)
+{
+    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS);
+    int rc = MPI_Comm_create_group(mp_world.comm, p->group, tag, &p->comm);
+
+    return rc == MPI_SUCCESS ? 0
+                             : mp_error(err, -1, rc, "MPI_Comm_create_group");
 }
 
 static int connect_members(struct mp_plane *p,
                            const struct hvd__mpi_plane_config *c,
                            struct hb_error *err)
 {
-    MPI_Group all, some;
-    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc;
+    int rc = c->n == mp_world.view.size ? copy_world(p, c, err)
+                                        : create_comm(p, c, err);
 
-    rc = MPI_Comm_group(mp_world.comm, &all);
-    if (rc == MPI_SUCCESS) {
-        rc = MPI_Group_incl(all, c->n, c->ranks, &some);
-        if (rc == MPI_SUCCESS) {
-            rc = MPI_Comm_create_group(mp_world.comm, some, tag, &p->comm);
-            MPI_Group_free(&some);
-        }
-        MPI_Group_free(&all);
-    }
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_set_errhandler(p->comm, MPI_ERRORS_RETURN);
-    if (rc != MPI_SUCCESS)
-        return mp_error(err, -1, rc, "MPI_Comm_create_group");
-    return 0;
+    if (rc < 0)
+        return rc;
+    rc = MPI_Comm_set_errhandler(p->comm, MPI_ERRORS_RETURN);
+    return rc == MPI_SUCCESS ? 0
+                             : mp_error_own(err, rc, "MPI_Comm_set_errhandler");
+}
+
+static void keep(struct mp_plane *p, int freed)
+{
+    if (!p)
+        return;
+    p->freed = freed;
+    p->next = planes;
+    planes = p;
 }
 
 struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
@@ -355,11 +419,24 @@ struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
     if (c->n == 1)
         return hvd__self_plane();
     p = allocate(c);
-    rc = settle(c, p != NULL, err);
     mp_lock();
+    if (mp_world.broken.status) {
+        mp_unlock();
+        if (p)
+            release(p);
+        *err = mp_world.broken;
+        return NULL;
+    }
+    mp_world.planes++;
+    if (p && make_group(p, c, err) < 0)
+        rc = err->status;
+    else
+        rc = settle(c, p != NULL, err);
     mp_reap(MP_REAP_FREED);
     if (rc == 0)
         rc = connect_members(p, c, err);
+    if (p && p->group != MPI_GROUP_NULL)
+        MPI_Group_free(&p->group);
     if (rc == 0)
         rc = mp_header_open(p, err);
     if (rc == 0)
@@ -369,17 +446,14 @@ struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
         mp_wait_reset(p);
         if (c->n == mp_world.view.size && !mp_world.all)
             mp_world.all = p;
-        p->next = planes;
-        planes = p;
     } else {
         mp_world.planes--;
-        if (p)
-            disconnect(p);
     }
-    mp_unlock();
-    if (rc == 0)
-        return &p->plane;
-    if (p)
+    mp_over(rc, err);
+    if (rc == 0 || mp_world.failed) /* MPI may still use its memory */
+        keep(p, rc < 0);
+    else if (p)
         release(p);
-    return NULL;
+    mp_unlock();
+    return rc == 0 ? &p->plane : NULL;
 }

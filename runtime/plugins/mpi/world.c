@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The world that MPI started, and the table of functions that libhvd.so asks
- * for.  MPI is begun once at most in a process, and so are the communicators
- * made once: a duplicate of MPI_COMM_WORLD, and one for each host.
+ * for.  MPI is begun once at most in a process, and the duplicate of
+ * MPI_COMM_WORLD is made once.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PATIENCE_NS UINT64_C(5000000000)
 
@@ -35,7 +38,8 @@ const char hvd_mpi_library[] = LIBRARY;
 
 struct mp_world mp_world = {.lock = PTHREAD_MUTEX_INITIALIZER,
                             .comm = MPI_COMM_NULL,
-                            .local = MPI_COMM_NULL,
+                            .broken = HB_ERROR_INIT,
+                            .notice_req = MPI_REQUEST_NULL,
                             .chunk_elems = INT_MAX};
 
 /* ---- Beginning MPI ------------------------------------------------------ */
@@ -48,9 +52,36 @@ static const char *level_name(int level)
                                             : "MPI_THREAD_MULTIPLE";
 }
 
+/* MPI ends the process at errors of calls that concern no communicator, or the
+ * world's, unless it is told to return them: for good where MPI is ours, else
+ * while the world is made, which *held are for. */
+struct handlers {
+    MPI_Errhandler world, self;
+};
+
+static void hold_handlers(struct handlers *held)
+{
+    if (!mp_world.ours) {
+        MPI_Comm_get_errhandler(MPI_COMM_WORLD, &held->world);
+        MPI_Comm_get_errhandler(MPI_COMM_SELF, &held->self);
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+}
+
+static void release_handlers(struct handlers *held)
+{
+    if (mp_world.ours)
+        return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, held->world);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, held->self);
+    MPI_Errhandler_free(&held->world);
+    MPI_Errhandler_free(&held->self);
+}
+
 static int begin(struct hb_error *err)
 {
-    int flag = 0, level = MPI_THREAD_SINGLE, rc;
+    int flag = 0, rc = 0;
 
     MPI_Finalized(&flag);
     if (flag)
@@ -59,170 +90,267 @@ static int begin(struct hb_error *err)
                             "hvd_shutdown");
     MPI_Initialized(&flag);
     if (!flag) {
-        rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-        if (rc != MPI_SUCCESS)
-            return mp_error_own(err, rc, "MPI_Init_thread");
-        mp_world.ours = 1;
+        rc = mp_init(mp_world.deadline_ns, err);
+        mp_world.ours = rc == 0;
     }
-    MPI_Query_thread(&level);
+    return rc;
+}
+
+static int check_level(struct hb_error *err)
+{
+    int level = MPI_THREAD_SINGLE, rc = MPI_Query_thread(&level);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Query_thread");
     if (level >= MPI_THREAD_SERIALIZED)
         return 0;
     return hb_error_set(
         err, HVD_EUNSUPPORTED, "MPI runs at thread level %s; %s",
         level_name(level),
-        flag ? "call MPI_Init_thread with MPI_THREAD_SERIALIZED before hvd_init"
-             : "it must be built for MPI_THREAD_SERIALIZED");
+        mp_world.ours
+            ? "it must be built for MPI_THREAD_SERIALIZED"
+            : "call MPI_Init_thread with MPI_THREAD_SERIALIZED before "
+              "hvd_init");
+}
+
+static int read_world(struct hb_error *err)
+{
+    struct hvd__mpi_world *w = &mp_world.view;
+    int rc = MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_rank");
+    rc = MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_size");
 }
 
 /* ---- Who is where -------------------------------------------------------- */
 
-/* What ranks tell each other. */
+/* What ranks tell each other.  Those of one kernel and one host name share
+ * memory; MPI would tell too, but not with a time limit. */
 struct place {
-    int leader; /* the lowest rank of its host */
     char host[HVD__MPI_HOST_BYTES];
+    char boot[64]; /* of the kernel */
+    char pids[64]; /* the namespace of pid */
+    int32_t pid;
+    cpu_set_t cpus; /* it may use */
 };
 
 static int *host_of;
 static int *local_ranks;
+static int *pidfds;
+static struct place *places;
 static char (*hosts)[HVD__MPI_HOST_BYTES];
 
 static void forget(void)
 {
+    for (int i = 0; pidfds && i < mp_world.view.local_size; i++)
+        if (pidfds[i] >= 0)
+            close(pidfds[i]);
     hb_free(host_of);
     hb_free(local_ranks);
+    hb_free(pidfds);
+    hb_free(places);
     hb_free(hosts);
-    host_of = local_ranks = NULL;
+    host_of = local_ranks = pidfds = NULL;
+    places = NULL;
     hosts = NULL;
+    memset(&mp_world.view, 0, sizeof(mp_world.view));
+}
+
+static void read_boot(char *to, size_t size)
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, to, size - 1);
+
+    to[n < 0 ? 0 : n] = 0;
+    if (fd >= 0)
+        close(fd);
+}
+
+static void find_place(struct place *own)
+{
+    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
+    ssize_t n;
+    int len;
+
+    memset(own, 0, sizeof(*own));
+    MPI_Get_processor_name(name, &len);
+    snprintf(own->host, sizeof(own->host), "%.*s", HVD__MPI_HOST_BYTES - 1,
+             name);
+    read_boot(own->boot, sizeof(own->boot));
+    n = readlink("/proc/self/ns/pid", own->pids, sizeof(own->pids) - 1);
+    own->pids[n < 0 ? 0 : n] = 0;
+    own->pid = (int32_t)getpid();
+    sched_getaffinity(0, sizeof(own->cpus), &own->cpus);
 }
 
 /* Hosts are numbered in the order of their lowest ranks. */
-static void number_hosts(struct hvd__mpi_world *w, const struct place *places)
+static void number_hosts(struct hvd__mpi_world *w)
 {
-    for (int r = 0; r < w->size; r++) {
-        int leader = places[r].leader;
+    int *lowest = local_ranks; /* of each host, for now */
 
-        if (leader == r) {
-            memcpy(hosts[w->cross_size], places[r].host, sizeof(hosts[0]));
-            host_of[r] = w->cross_size++;
-        } else {
-            host_of[r] = host_of[leader];
+    for (int r = 0; r < w->size; r++) {
+        const struct place *p = &places[r];
+        int h = 0;
+
+        while (h < w->cross_size &&
+               (strcmp(places[lowest[h]].host, p->host) != 0 ||
+                strcmp(places[lowest[h]].boot, p->boot) != 0))
+            h++;
+        if (h == w->cross_size) {
+            memcpy(hosts[h], p->host, sizeof(hosts[0]));
+            lowest[w->cross_size++] = r;
         }
-        if (leader == places[w->rank].leader)
-            local_ranks[w->local_size++] = r;
+        host_of[r] = h;
     }
     w->cross_rank = host_of[w->rank];
-    for (int i = 0; i < w->local_size; i++)
-        if (local_ranks[i] == w->rank)
-            w->local_rank = i;
+    for (int r = 0; r < w->size; r++) {
+        if (host_of[r] != w->cross_rank)
+            continue;
+        if (r == w->rank)
+            w->local_rank = w->local_size;
+        local_ranks[w->local_size++] = r;
+    }
     w->host_of = host_of;
     w->local_ranks = local_ranks;
     w->hosts = (const char(*)[HVD__MPI_HOST_BYTES])hosts;
 }
 
-static int exchange_places(struct place *places, struct hb_error *err)
-{
-    struct place own = {.leader = mp_world.view.rank};
-    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
-    int len, rc;
-
-    MPI_Get_processor_name(name, &len);
-    snprintf(own.host, sizeof(own.host), "%.*s", HVD__MPI_HOST_BYTES - 1, name);
-    rc = MPI_Bcast(&own.leader, 1, MPI_INT, 0, mp_world.local);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Allgather(&own, (int)sizeof(own), MPI_BYTE, places,
-                           (int)sizeof(own), MPI_BYTE, mp_world.comm);
-    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Allgather");
-}
-
-/* Whether the ranks of this host have less than a core each. */
-static int count_cores(struct hb_error *err)
+/* The processes of this host, and the cores that they have between them. */
+static void look_around(struct hvd__mpi_world *w)
 {
     cpu_set_t cpus;
-    int rc;
 
     CPU_ZERO(&cpus);
-    sched_getaffinity(0, sizeof(cpus), &cpus);
-    rc = MPI_Allreduce(MPI_IN_PLACE, &cpus, (int)sizeof(cpus), MPI_BYTE,
-                       MPI_BOR, mp_world.local);
+    for (int i = 0; i < w->local_size; i++) {
+        const struct place *p = &places[local_ranks[i]];
+
+        CPU_OR(&cpus, &cpus, &p->cpus);
+        pidfds[i] = -1;
+        if (i != w->local_rank && p->pids[0] &&
+            strcmp(p->pids, places[w->rank].pids) == 0)
+            pidfds[i] = (int)syscall(SYS_pidfd_open, (pid_t)p->pid, 0);
+    }
+    w->pidfds = pidfds;
+    w->cpus = CPU_COUNT(&cpus);
+    mp_world.crowded = w->local_size > w->cpus;
+}
+
+/* What must be so on all ranks before they go on: those that cannot say so
+ * here, which takes no memory. */
+enum { CHUNK, NONSENSE, NO_MEMORY, NEEDS };
+
+static int agree_on_needs(int has_memory, struct hb_error *err)
+{
+    const struct mp_await a = {"MPI_Iallreduce", -1, mp_world.deadline_ns};
+    const struct hvd__mpi_world *w = &mp_world.view;
+    static int64_t least[NEEDS];
+    int64_t chunk = INT_MAX;
+    int given = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &chunk, err), rc;
+    MPI_Request req;
+
+    /* All must cut alike: the least that one was given. */
+    least[CHUNK] = chunk;
+    mp_world.may_block = 1;
+    if (given >= 0)
+        given = hb_knob_bool("MPI_BLOCKING", &mp_world.may_block, err);
+    least[NONSENSE] = given < 0 ? w->rank : w->size;
+    least[NO_MEMORY] = has_memory ? w->size : w->rank;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, least, NEEDS, MPI_INT64_T, MPI_MIN,
+                        mp_world.comm, &req);
     if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Allreduce");
-    mp_world.crowded = mp_world.view.local_size > CPU_COUNT(&cpus);
+        return mp_error_own(err, rc, "MPI_Iallreduce");
+    rc = mp_await(&a, &req, 1, err);
+    if (rc < 0 || given < 0)
+        return rc < 0 ? rc : given;
+    if (!has_memory)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", w->size);
+    if (least[NO_MEMORY] < w->size)
+        return hb_error_set(err, HVD_ENOMEM,
+                            "rank %d has no memory for "
+                            "%d ranks",
+                            (int)least[NO_MEMORY], w->size);
+    if (least[NONSENSE] < w->size)
+        return hb_error_set(err, HVD_EINVAL,
+                            "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
+                            "makes no sense",
+                            (int)least[NONSENSE]);
+    mp_world.chunk_elems = least[CHUNK];
     return 0;
 }
 
-/* All ranks must cut alike: the least that one was given.  A rank that was
- * given nonsense tells the others. */
-static int agree_on_chunk(struct hb_error *err)
+static int gather(const void *mine, size_t len, void *all, struct hb_error *err)
 {
-    int64_t least = INT_MAX;
-    int given = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &least, err);
+    const struct mp_await a = {"MPI_Iallgather", -1, mp_world.deadline_ns};
+    MPI_Request req;
     int rc;
 
-    if (given < 0)
-        least = 0;
-    rc = MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN,
-                       mp_world.comm);
-    if (given < 0)
-        return given;
-    if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Allreduce");
-    if (least < 1)
-        return hb_error_set(err, HVD_EINVAL,
-                            "HVD_MPI_CHUNK of another rank is no number of "
-                            "elements");
-    mp_world.chunk_elems = least;
-    return 0;
+    if (mp_world.broken.status) {
+        *err = mp_world.broken;
+        return err->status;
+    }
+    if (len > INT_MAX)
+        return hb_error_set(err, HVD_EINVAL, "%zu bytes are too many", len);
+    rc = MPI_Iallgather(mine, (int)len, MPI_BYTE, all, (int)len, MPI_BYTE,
+                        mp_world.comm, &req);
+    return rc == MPI_SUCCESS ? mp_await(&a, &req, 1, err)
+                             : mp_error_own(err, rc, "MPI_Iallgather");
 }
 
 static int find_ranks(struct hb_error *err)
 {
+    static struct place own;
     struct hvd__mpi_world *w = &mp_world.view;
-    struct place *places;
-    size_t n;
+    size_t n = (size_t)w->size;
     int rc;
 
-    memset(w, 0, sizeof(*w));
-    MPI_Comm_rank(mp_world.comm, &w->rank);
-    MPI_Comm_size(mp_world.comm, &w->size);
-    n = (size_t)w->size;
     places = hb_calloc(n, sizeof(*places));
     host_of = hb_calloc(n, sizeof(*host_of));
     local_ranks = hb_calloc(n, sizeof(*local_ranks));
+    pidfds = hb_calloc(n, sizeof(*pidfds));
     hosts = hb_calloc(n, sizeof(*hosts));
-    rc = places && host_of && local_ranks && hosts
-             ? exchange_places(places, err)
-             : hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
+    rc = agree_on_needs(places && host_of && local_ranks && pidfds && hosts,
+                        err);
+    find_place(&own);
     if (rc == 0)
-        number_hosts(w, places);
-    hb_free(places);
-    if (rc == 0)
-        rc = count_cores(err);
-    return rc == 0 ? agree_on_chunk(err) : rc;
+        rc = gather(&own, sizeof(own), places, err);
+    if (rc == 0) {
+        number_hosts(w);
+        look_around(w);
+    }
+    return rc;
 }
 
 /* ---- Opening ---------------------------------------------------------------
  */
 
-static int make_comms(struct hb_error *err)
+static int make_comm(struct hb_error *err)
 {
-    int rc = MPI_Comm_dup(MPI_COMM_WORLD, &mp_world.comm);
+    const struct mp_await a = {"MPI_Comm_idup", -1, mp_world.deadline_ns};
+    MPI_Request req;
+    int rc = MPI_Comm_idup(MPI_COMM_WORLD, &mp_world.comm, &req);
 
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_set_errhandler(mp_world.comm, MPI_ERRORS_RETURN);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_split_type(mp_world.comm, MPI_COMM_TYPE_SHARED, 0,
-                                 MPI_INFO_NULL, &mp_world.local);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_set_errhandler(mp_world.local, MPI_ERRORS_RETURN);
-    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_dup");
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_idup");
+    rc = mp_await(&a, &req, 1, err);
+    if (rc < 0)
+        return rc;
+    mp_world.can_tell = 1;
+    rc = MPI_Comm_set_errhandler(mp_world.comm, MPI_ERRORS_RETURN);
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_set_errhandler");
+    return mp_notices_open(err);
 }
 
-static void free_comms(void)
+/* After an error requests may be left that use it. */
+static void free_comm(void)
 {
-    if (mp_world.local != MPI_COMM_NULL)
-        MPI_Comm_free(&mp_world.local);
-    if (mp_world.comm != MPI_COMM_NULL)
-        MPI_Comm_free(&mp_world.comm);
+    if (mp_world.failed || mp_world.comm == MPI_COMM_NULL ||
+        mp_withdraw(&mp_world.notice_req) < 0)
+        return;
+    MPI_Comm_free(&mp_world.comm);
+    mp_world.can_tell = 0;
 }
 
 /* MPI_Finalize, whoever calls it: peers are about to say that they leave, as it
@@ -242,7 +370,7 @@ static int clean_up(MPI_Comm comm, int keyval, void *value, void *extra)
     while (mp_reap(hb_now_ns() > until ? MP_REAP_ALL : MP_REAP_LEFT) > 0)
         nanosleep(&step, NULL);
     mp_types_close();
-    free_comms();
+    free_comm();
     mp_world.up = 0;
     mp_unlock();
     return MPI_SUCCESS;
@@ -253,8 +381,9 @@ static int watch_finalize(struct hb_error *err)
     int rc = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, clean_up,
                                     &mp_world.keyval, NULL);
 
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_set_attr(MPI_COMM_SELF, mp_world.keyval, NULL);
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_create_keyval");
+    rc = MPI_Comm_set_attr(MPI_COMM_SELF, mp_world.keyval, NULL);
     return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Comm_set_attr");
 }
 
@@ -273,40 +402,59 @@ static void read_library(void)
     mp_world.view.library = mp_world.library;
 }
 
-static int open_world(struct hb_error *err)
+static int make_world(struct hb_error *err)
 {
-    int rc = begin(err);
+    int rc = check_level(err);
 
-    if (rc < 0 || mp_world.up)
-        return rc;
-    rc = make_comms(err);
+    if (rc == 0)
+        rc = read_world(err);
+    if (rc == 0)
+        rc = make_comm(err);
     if (rc == 0)
         rc = mp_types_open(err);
     if (rc == 0)
         rc = find_ranks(err);
     if (rc == 0)
         rc = watch_finalize(err);
+    return mp_over(rc, err);
+}
+
+static int open_world(struct hb_error *err)
+{
+    struct handlers held;
+    int rc = mp_over(begin(err), err);
+
+    if (rc < 0 || mp_world.up)
+        return rc;
+    hold_handlers(&held);
+    read_library();
+    rc = make_world(err);
+    release_handlers(&held);
     if (rc == 0) {
-        read_library();
         /* Open MPI gives way to others while it waits. */
-        mp_world.may_block =
-            !mp_world.crowded ||
-            strncmp(mp_world.library, "Open MPI", strlen("Open MPI")) == 0;
+        if (mp_world.crowded &&
+            strncmp(mp_world.library, "Open MPI", strlen("Open MPI")) != 0)
+            mp_world.may_block = 0;
         mp_world.up = 1;
-    } else {
+    } else if (!mp_world.failed) {
         forget();
         mp_types_close();
-        free_comms();
+        free_comm();
     }
     return rc;
 }
 
-static int mp_open(struct hvd__mpi_world *world, struct hb_error *err)
+static int mp_open(struct hvd__mpi_world *world, uint64_t deadline_ns,
+                   struct hb_error *err)
 {
     int rc;
 
     mp_lock();
-    rc = open_world(err);
+    mp_world.deadline_ns = deadline_ns;
+    mp_world.patience_ns = deadline_ns - hb_now_ns();
+    if (mp_world.broken.status)
+        *err = mp_world.broken;
+    rc = mp_world.broken.status ? mp_world.broken.status : open_world(err);
     if (rc == 0)
         *world = mp_world.view;
     mp_unlock();
@@ -326,8 +474,10 @@ static void mp_finalize(void)
 
     if (mp_lock_at_exit() != 0)
         return;
-    MPI_Finalized(&finalized);
-    finalized |= mp_world.failed || !mp_world.ours;
+    if (mp_world.ours)
+        mp_settle_at_exit();
+    if (mp_world.ours && !mp_world.failed)
+        MPI_Finalized(&finalized);
     mp_unlock();
     if (!finalized)
         MPI_Finalize();
@@ -338,33 +488,53 @@ static void mp_finalize(void)
 static int mp_allgather_bytes(const void *mine, size_t len, void *all,
                               struct hb_error *err)
 {
+    struct hb_error why = HB_ERROR_INIT;
     int rc;
 
-    if (len > INT_MAX)
-        return hb_error_set(err, HVD_EINVAL, "%zu bytes are too many", len);
     mp_lock();
-    rc = MPI_Allgather(mine, (int)len, MPI_BYTE, all, (int)len, MPI_BYTE,
-                       mp_world.comm);
-    rc = rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, "MPI_Allgather");
+    rc = mp_over(gather(mine, len, all, &why), &why);
     mp_unlock();
+    if (rc < 0 && err)
+        *err = why;
     return rc;
 }
 
-static int mp_local_bcast(void *bytes, size_t len, struct hb_error *err)
+static int find_failed(int failed, int *who, struct hb_error *err)
 {
+    const struct mp_await a = {"MPI_Iallreduce", -1, mp_world.deadline_ns};
+    static int least;
+    MPI_Request req;
     int rc;
 
-    if (len > INT_MAX)
-        return hb_error_set(err, HVD_EINVAL, "%zu bytes are too many", len);
+    if (mp_world.broken.status) {
+        *err = mp_world.broken;
+        return err->status;
+    }
+    least = failed ? mp_world.view.rank : mp_world.view.size;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN,
+                        mp_world.comm, &req);
+    rc = rc == MPI_SUCCESS ? mp_await(&a, &req, 1, err)
+                           : mp_error_own(err, rc, "MPI_Iallreduce");
+    *who = least < mp_world.view.size ? least : -1;
+    return rc;
+}
+
+static int mp_agree(int failed, int *who, struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    int rc;
+
+    *who = -1;
     mp_lock();
-    rc = MPI_Bcast(bytes, (int)len, MPI_BYTE, 0, mp_world.local);
-    rc = rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, "MPI_Bcast");
+    rc = mp_over(find_failed(failed, who, &why), &why);
     mp_unlock();
+    if (rc < 0 && err)
+        *err = why;
     return rc;
 }
 
 /* ranks[i]: of its rank i, in the world, if it is there. */
-static int translate(MPI_Comm comm, int *ranks, int *places)
+static int translate(MPI_Comm comm, int *ranks, int *order)
 {
     MPI_Group theirs, ours;
     int n, rc = MPI_Comm_group(comm, &theirs);
@@ -375,8 +545,8 @@ static int translate(MPI_Comm comm, int *ranks, int *places)
     if (rc == MPI_SUCCESS) {
         MPI_Group_size(theirs, &n);
         for (int i = 0; i < n; i++)
-            places[i] = i;
-        rc = MPI_Group_translate_ranks(theirs, n, places, ours, ranks);
+            order[i] = i;
+        rc = MPI_Group_translate_ranks(theirs, n, order, ours, ranks);
         MPI_Group_free(&ours);
     }
     MPI_Group_free(&theirs);
@@ -385,7 +555,7 @@ static int translate(MPI_Comm comm, int *ranks, int *places)
 
 static int ranks_of(MPI_Comm comm, int *ranks, struct hb_error *err)
 {
-    int n = 0, inter = 0, *places, rc;
+    int n = 0, inter = 0, *order, rc;
 
     MPI_Comm_test_inter(comm, &inter);
     if (inter)
@@ -393,11 +563,11 @@ static int ranks_of(MPI_Comm comm, int *ranks, struct hb_error *err)
     MPI_Comm_size(comm, &n);
     if (n > mp_world.view.size)
         return hb_error_set(err, HVD_EINVAL, "it has ranks of another world");
-    places = hb_calloc((size_t)n, sizeof(*places));
-    if (!places)
+    order = hb_calloc((size_t)n, sizeof(*order));
+    if (!order)
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
-    rc = translate(comm, ranks, places);
-    hb_free(places);
+    rc = translate(comm, ranks, order);
+    hb_free(order);
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Group_translate_ranks");
     for (int i = 0; i < n; i++)
@@ -432,7 +602,7 @@ const struct hvd__mpi *hvd_plugin(const char *abi, struct hb_error *err)
         .close = mp_close,
         .finalize = mp_finalize,
         .allgather = mp_allgather_bytes,
-        .local_bcast = mp_local_bcast,
+        .agree = mp_agree,
         .plane = mp_plane_new,
         .comm_ranks = mp_comm_ranks,
     };

@@ -257,7 +257,7 @@ static void expect_refusal(const char *word)
 {
     struct hb_error err = HB_ERROR_INIT;
 
-    CHECK_RC(mpi->open(&world, &err), -HVD_EUNSUPPORTED, &err);
+    CHECK_RC(mpi->open(&world, start_limit(), &err), -HVD_EUNSUPPORTED, &err);
     CHECK(strstr(err.text, word) && !strchr(err.text, '\n'));
 }
 

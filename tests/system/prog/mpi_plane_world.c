@@ -84,12 +84,17 @@ void done(struct member *m, const char *file, int line)
     CHECK(m->op.algorithm);
 }
 
+uint64_t start_limit(void)
+{
+    return hb_now_ns() + UINT64_C(60000000000);
+}
+
 void open_world(void)
 {
     struct hb_error err = HB_ERROR_INIT;
     int on_host = 0;
 
-    CHECK_RC(mpi->open(&world, &err), 0, &err);
+    CHECK_RC(mpi->open(&world, start_limit(), &err), 0, &err);
     CHECK(world.size >= 1 && world.size <= RANKS_MAX);
     for (int r = 0; r < world.size; r++)
         on_host += world.host_of[r] == world.cross_rank;
@@ -100,7 +105,8 @@ void open_world(void)
 
 struct member join_plane(const int *ranks, int n, uint32_t tag)
 {
-    struct hvd__mpi_plane_config config = {.ranks = ranks, .n = n, .tag = tag};
+    struct hvd__mpi_plane_config config = {
+        .ranks = ranks, .n = n, .tag = tag, .deadline_ns = start_limit()};
     struct member m = {.n = n, .err = HB_ERROR_INIT};
 
     for (int i = 0; i < n; i++)

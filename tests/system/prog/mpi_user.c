@@ -6,7 +6,8 @@
  *     mpi_user finalized                          and has ended it
  *     mpi_user early                              ends it before libhvd
  *     mpi_user refused VARIABLE                   nonsense in rank 1's
- *     mpi_user stopped                            a rank stops for a while
+ *     mpi_user stopped MS                         a rank stops for a while
+ *     mpi_user absent                             rank 1 does not join
  *     mpi_user comm                               process sets of communicators
  *     mpi_user beside ROUNDS                      messages of its own
  *
@@ -129,8 +130,8 @@ static int refused_by_one(const char *variable)
     return 0;
 }
 
-/* Stops this process for half a second, 20 ms after a byte comes. */
-static int stopper(void)
+/* Stops this process for so long, 20 ms after a byte comes. */
+static int stopper(int ms)
 {
     pid_t parent = getpid();
     int fds[2];
@@ -142,7 +143,7 @@ static int stopper(void)
         if (read(fds[0], &byte, 1) == 1) {
             usleep(20000);
             kill(parent, SIGSTOP);
-            usleep(500000);
+            usleep((useconds_t)ms * 1000);
             kill(parent, SIGCONT);
         }
         _exit(0);
@@ -153,9 +154,9 @@ static int stopper(void)
 
 /* Of three ranks, 0 knows that all have begun, 1 has begun and leaves, and
  * does not know it, as 2 is stopped and cannot say so. */
-static int stopped(void)
+static int stopped(int ms)
 {
-    int stop = stopper(), rc;
+    int stop = stopper(ms), rc;
     hvd_request *request;
     int32_t v = 1;
 
@@ -173,6 +174,21 @@ static int stopped(void)
     }
     rc = hvd_wait(request);
     WANT(rc == 0 ? v == 3 : rc == -HVD_ESHUTDOWN);
+    return 0;
+}
+
+/* MPI is there, and one of its ranks never calls hvd_init. */
+static int absent(void)
+{
+    begin(MPI_THREAD_SERIALIZED);
+    if (rank == 1) {
+        usleep(4000000);
+        exit(1);
+    }
+    WANT(hvd_init() == -HVD_ETIMEOUT);
+    puts(hvd_error_message());
+    fflush(stdout);
+    usleep(1500000); /* the launcher ends the others when this one does */
     return 0;
 }
 
@@ -261,8 +277,10 @@ int main(int argc, char **argv)
         return finalized();
     if (strcmp(what, "refused") == 0 && argc == 3)
         return refused_by_one(argv[2]);
-    if (strcmp(what, "stopped") == 0)
-        return stopped();
+    if (strcmp(what, "stopped") == 0 && argc == 3)
+        return stopped((int)strtol(argv[2], NULL, 10));
+    if (strcmp(what, "absent") == 0)
+        return absent();
     if (strcmp(what, "early") == 0)
         return early();
     if (strcmp(what, "comm") == 0)
@@ -271,7 +289,7 @@ int main(int argc, char **argv)
         return beside(argv[2][0] - '0');
     fprintf(
         stderr,
-        "usage: mpi_user level L | finalized | early | refused V | stopped | "
-        "comm | beside N\n");
+        "usage: mpi_user level L | finalized | early | refused V | stopped MS "
+        "| absent | comm | beside N\n");
     return 99;
 }

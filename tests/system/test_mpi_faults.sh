@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Ranks under an MPI's launcher to which something happens: a call of MPI or
+# for memory that fails, a rank that does not come, memory that is not what it
+# should be.  Each rank ends with a status and one line; see mpi_fail.c and
+# mpi_fault.c.
+
+each_mpi() {
+    local found='' name
+    for name in openmpi mpich; do
+        mpi=$name
+        [ -e "$BUILD/tests/$mpi/mpi_fail.so" ] || continue
+        command -v "mpiexec.$mpi" >/dev/null || continue
+        found=1
+        export HVD_PLUGIN_DIR=$BUILD/tests/$mpi
+        "$@"
+    done
+    [ -n "$found" ] || skip "no MPI is installed"
+}
+
+# A sanitizer's own malloc is not to be replaced.
+preloads() {
+    ! sanitized || skip "preloads before the sanitizer"
+}
+
+# launch NP CMD...: its exit code in $status; a hang is a failure.
+launch() {
+    local np=$1 launcher
+    shift
+    case $mpi in
+    openmpi)
+        launcher=(mpiexec.openmpi --oversubscribe --bind-to none -np "$np")
+        [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
+        ;;
+    mpich) launcher=(mpiexec.mpich -n "$np") ;;
+    esac
+    status=0
+    timeout -k 5 60 "${unchecked_leaks[@]}" "${launcher[@]}" "$@" \
+        >out 2>err </dev/null || status=$?
+    [ "$status" -ne 124 ] || fail "$mpi: does not end: $*"
+    if grep -aqi 'segmentation\|abort(\|MPI_ERRORS_ARE_FATAL' err; then
+        fail "$mpi: crashed: $*"
+    fi
+}
+
+# faulty WAIT [VARIABLE=VALUE...]: what rank R of 3 says in said/R.
+faulty() {
+    local wait=$1
+    shift
+    rm -rf said
+    mkdir said
+    launch 3 env LD_PRELOAD="$BUILD/tests/$mpi/mpi_fail.so" "$@" \
+        "$PROG/mpi_fault" "$PWD/said" "$wait"
+}
+
+# says RANK PATTERN: its line.
+says() {
+    [ -f "said/$1" ] || fail "$mpi: rank $1 ended without a status"
+    one_line "said/$1"
+    grep -q "$2" "said/$1" || fail "$mpi: rank $1 says: $(cat "said/$1")"
+}
+
+# The call on rank 1 that its status names, and how the others learn of it.
+fails_everywhere() {
+    local function=$1 k=$2 peers=$3 r
+    faulty 20 MPI_FAIL="$function $k 1" HVD_START_TIMEOUT=5
+    [ "$status" -ne 0 ] || fail "$mpi: $function $k: exit 0"
+    says 1 "^[1-9].*$function"
+    for r in 0 2; do
+        says $r "^[1-9].*$peers"
+    done
+}
+
+told='rank 1 on host [^ ]* has failed: .*'
+
+every_call_can_fail() {
+    nm -D --undefined-only "$HVD_PLUGIN_DIR/libhvd-mpi.so" |
+        awk '/ MPI_/ { print $2 }' | sort >called
+    nm -D --defined-only "$HVD_PLUGIN_DIR/mpi_fail.so" |
+        awk '/ MPI_/ { print $3 }' | sort >covered
+    comm -23 called covered >uncovered
+    [ ! -s uncovered ] || fail "$mpi: not in mpi_fail.c: $(cat uncovered)"
+    [ -s called ]
+}
+
+test_mpi_faults_cover_all_calls() {
+    each_mpi every_call_can_fail
+}
+
+# Before there is a communicator of libhvd's, others can only wait for so long.
+start_up_fails() {
+    local call
+    export HVD_CPU_PLANE=mpi
+    faulty 20
+    [ "$status" -eq 0 ]
+    for call in Init_thread Comm_idup; do
+        fails_everywhere "MPI_$call" 1 'ranks have come to hvd_init.*START_TIME'
+    done
+    for call in Comm_set_errhandler:3 Irecv:1 Op_create:5 Iallreduce:1 \
+        Iallgather:1 Comm_create_keyval:1 Comm_set_attr:1 Iallreduce:3 \
+        Comm_group:1 Isend:1 Comm_idup:2 Irecv:6 Iallreduce:6; do
+        fails_everywhere "MPI_${call%:*}" "${call#*:}" \
+            "${told}MPI_${call%:*}"
+    done
+    if full; then
+        for call in Query_thread Comm_rank Comm_size Testall; do
+            fails_everywhere "MPI_$call" 1 'ranks have come to hvd_init'
+        done
+    fi
+}
+
+test_mpi_faults_at_start() {
+    preloads
+    each_mpi start_up_fails
+}
+
+work_fails() {
+    local call
+    export HVD_CPU_PLANE=mpi HVD_MPI_BLOCKING=0
+    for call in Isend:4 Isend:7 Irecv:30 Iallreduce:8 Ibcast:1 Iallgather:7 \
+        Iallgatherv:2 Ialltoall:2 Ialltoallv:2 Ireduce_scatter:2 \
+        Group_incl:2; do
+        fails_everywhere "MPI_${call%:*}" "${call#*:}" \
+            "${told}MPI_${call%:*}"
+    done
+    # whom a message was for; a collective does not say
+    faulty 20 MPI_FAIL='MPI_Isend 4 1'
+    says 1 '^7 .*rank 0 on host .*: MPI_Isend'
+    faulty 20 MPI_FAIL='MPI_Ibcast 1 1'
+    says 1 '^7 .*MPI_Ibcast.*MPI names no peer'
+    unset HVD_MPI_BLOCKING
+}
+
+test_mpi_faults_at_work() {
+    preloads
+    each_mpi work_fails
+}
+
+# Those who are in a call that blocks end when the job does: the launcher ends
+# it, as MPI is not finalised.
+blocking_calls_fail() {
+    local call
+    export HVD_CPU_PLANE=mpi
+    for call in Allreduce Bcast Allgatherv Alltoallv Reduce_scatter \
+        Comm_create_group; do
+        faulty 0 MPI_FAIL="MPI_$call 1 1"
+        if [ "$status" -ne 0 ]; then
+            says 1 "^7 .*MPI_$call"
+        else # with fewer cores than ranks MPICH is not called so
+            [ "$mpi" = mpich ] || fail "$mpi: MPI_$call was not called"
+        fi
+    done
+}
+
+test_mpi_faults_in_blocking_calls() {
+    preloads
+    each_mpi blocking_calls_fail
+}
+
+# What ends a plane, and MPI.
+ends_fail() {
+    local call
+    export HVD_CPU_PLANE=mpi
+    for call in Cancel Wait Comm_free Group_free Op_free Finalize; do
+        faulty 20 MPI_FAIL="MPI_$call 1 1"
+        says 1 '^0 '
+    done
+}
+
+test_mpi_faults_at_the_end() {
+    preloads
+    each_mpi ends_fail
+}
+
+# All fail, or none does.
+memory_runs_out() {
+    local k r plane failed most=44 step=5
+    ! full || step=1
+    for plane in mpi auto; do
+        failed=0
+        for ((k = 2; k <= most; k += step)); do
+            faulty 20 MALLOC_FAIL="$k 1" HVD_CPU_PLANE=$plane
+            if grep -q '^0 ' said/1; then
+                [ "$status" -eq 0 ] || fail "$mpi: $plane $k: exit $status"
+                continue
+            fi
+            failed=$((failed + 1))
+            says 1 '^2 .*no memory'
+            for r in 0 2; do
+                says $r '^[24] .*\(memory\|rank 1 on host .* has failed\)'
+            done
+        done
+        [ "$failed" -gt 3 ] || fail "$mpi: $plane: $failed failures"
+    done
+}
+
+test_mpi_faults_of_memory() {
+    preloads
+    each_mpi memory_runs_out
+}
+
+somebody_is_missing() {
+    local r
+    rm -rf said
+    mkdir said
+    # shellcheck disable=SC2016 # expanded by the rank's shell
+    HVD_START_TIMEOUT=2 launch 3 sh -c '
+        rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+        [ $rank != 1 ] || exec sleep 8
+        exec "$PROG/mpi_fault" "$PWD/said" 4'
+    for r in 0 2; do
+        says $r '^8 init hvd_init: 2 of 3 ranks have come.*missing: 1:'
+    done
+    HVD_START_TIMEOUT=1 launch 3 "$BUILD/tests/$mpi/mpi_user" absent
+    [ "$(grep -c '2 of 3 ranks have come to hvd_init, missing: 1' out)" -eq 2 ]
+}
+
+test_mpi_faults_rank_does_not_come() {
+    each_mpi somebody_is_missing
+}
+
+# Longer than a rank that gives up stays.
+long_stops_end() {
+    local blocking
+    for blocking in 0 1; do
+        HVD_CPU_PLANE=mpi HVD_MPI_BLOCKING=$blocking HVD_START_TIMEOUT=3 \
+            launch 3 "$BUILD/tests/$mpi/mpi_user" stopped 3500
+        absent 'not so' out
+    done
+}
+
+test_mpi_faults_long_stops() {
+    each_mpi long_stops_end
+}
+
+memory_differs() {
+    # shellcheck disable=SC2016 # expanded by the rank's shell
+    launch 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+        export HVD_ALLOC_BYTES=$((65536 * (1 + rank)))
+        exec "$PROG/coll" topo'
+    [ "$status" -ne 0 ]
+    grep -q 'HVD_ALLOC_BYTES.* makes 65536 bytes on rank 0 and 131072 on rank 1' \
+        err
+}
+
+test_mpi_faults_memory_differs() {
+    each_mpi memory_differs
+}
+
+segment_is_another() {
+    HVD_CPU_PLANE=native launch 2 env SEGMENT_FAKE=1 \
+        LD_PRELOAD="$BUILD/tests/$mpi/mpi_fail.so" "$PROG/coll" topo
+    [ "$status" -ne 0 ]
+    grep -q 'it is not the segment of rank 0\|has failed\|no shared memory' err
+    HVD_CPU_PLANE=auto launch 2 env SEGMENT_FAKE=1 \
+        LD_PRELOAD="$BUILD/tests/$mpi/mpi_fail.so" "$HVD_BENCH" allreduce \
+        --sizes 8 --iters 5 --plane mpi
+    [ "$status" -eq 0 ] || fail "$mpi: $(cat err)"
+}
+
+test_mpi_faults_segment_is_another() {
+    preloads
+    each_mpi segment_is_another
+}
+
+# A launcher that says no more than a rank, and an MPI that is not its own.
+test_mpi_faults_worlds_of_one() {
+    mkdir empty
+    expect_exit 1 env PMIX_RANK=2 PMIX_NAMESPACE=job \
+        HVD_PLUGIN_DIR="$PWD/empty" "$PROG/coll" topo
+    grep -q 'PMIX_RANK is 2): there is no ' err
+    expect_exit 0 env PMIX_RANK=0 PMIX_NAMESPACE=job \
+        HVD_PLUGIN_DIR="$PWD/empty" "$PROG/coll" topo
+    expect_exit 0 env PMIX_RANK=2 PMIX_NAMESPACE=job HVD_SIZE=1 \
+        "$PROG/coll" topo
+    expect_exit 1 env SLURM_PROCID=3 SLURM_NTASKS=4 "$PROG/coll" topo
+    one_line err
+    grep -q 'SLURM_PROCID is 3, and the processes do not know of each' err
+    expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=4 "$PROG/coll" topo
+    [ -e "$BUILD/tests/mpich/libhvd-mpi.so" ] || return 0
+    expect_exit 1 env PMIX_RANK=2 PMIX_NAMESPACE=job \
+        HVD_PLUGIN_DIR="$BUILD/tests/mpich" "$PROG/coll" topo
+    grep -q 'PMIX_RANK is 2 and MPICH.* finds one rank' err
+    expect_exit 0 "${unchecked_leaks[@]}" PMIX_RANK=0 PMIX_NAMESPACE=job \
+        HVD_PLUGIN_DIR="$BUILD/tests/mpich" "$PROG/coll" topo
+    [ "$(cat out)" = 'rank 0/1 local 0/1 cross 0/1' ]
+}
