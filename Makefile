@@ -71,7 +71,8 @@ HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
-	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
+	main.c calls.c cuda.c data.c measure.c memory.c options.c raw.c \
+	resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
 		call.c collective.c connect.c context.c controller.c engine.c execute.c gpu.c hosts.c \
 		join.c knobs.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
@@ -310,7 +311,7 @@ $(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
 		$(call ar,base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
-		$(filter %.o %.a,$^) -L$(LIB) -lhvd -lm
+		$(filter %.o %.a,$^) -L$(LIB) -lhvd -ldl -lm
 
 # Examples are compiled as a user would: from the installed headers only.
 $(BUILD)/include/hvd.h: runtime/hvd.h

@@ -195,6 +195,12 @@ allreduce --op adasum --dtype int8
 allreduce --sizes x
 allreduce --sizes 8:4
 allreduce --plane warp
+allreduce --device gpu
+allreduce --raw
+allreduce --stream
+barrier --device cuda
+allreduce --device cuda --alloc
+allreduce --device cuda --raw --dtype int16
 allreduce --wire int8
 alltoall --wire float16
 alltoall --in-place
