@@ -97,6 +97,12 @@ MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
 	runtime/plane/reduce%,$(RUNTIME_SRC))
+# Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
+NCCL_PLUGIN_SRC := $(addprefix runtime/plugins/nccl/, \
+	bring.c collect.c comm.c cuda.c fail.c fuse.c launch.c nccl.c plane.c \
+	plugin.c reduce.c staged.c watch.c)
+NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)
+
 EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
@@ -177,6 +183,38 @@ mpi_libs = $(filter -L% -l% -Wl$(comma)-rpath%,$(1))
 ifneq ($(MPI_SHOWN),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-mpi.so
 endif
+# Or WITH_NCCL=/path, where CUDA's bin/nvcc and include/cuda.h are; NCCL_HOME
+# if NCCL is elsewhere.
+WITH_NCCL ?= auto
+CUDA_HOME ?= /usr/local/cuda
+NCCL_HOME ?= /usr
+CUDA := $(if $(filter auto yes no,$(WITH_NCCL)),$(CUDA_HOME),$(WITH_NCCL))
+NVCC := $(CUDA)/bin/nvcc
+ifneq ($(WITH_NCCL),no)
+NCCL_INCLUDE := $(patsubst %/nccl.h,%,$(firstword $(wildcard \
+	$(CUDA)/include/nccl.h $(NCCL_HOME)/include/nccl.h)))
+ifneq ($(and $(wildcard $(NVCC)),$(wildcard $(CUDA)/include/cuda.h)),)
+WITH_NCCL_NOW := $(NCCL_INCLUDE)
+endif
+endif
+ifneq ($(WITH_NCCL_NOW),)
+NCCL_PLUGIN := $(BUILD)/lib/hvd/libhvd-nccl.so
+NCCL_TESTS := nccl_kernels
+UNIT_TESTS += $(NCCL_TESTS)
+NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
+	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
+# "13.0" of 13000.
+CUDA_TEXT := $(shell sed -n 's/^.define CUDA_VERSION  *\([0-9]*\)0\([0-9]\)0$$/\1.\2/p' \
+	$(CUDA)/include/cuda.h)
+# Code for each device of 7.0 to 9.0 that this nvcc knows, and text of the last
+# for those to come.
+GPU_ARCHS := $(patsubst compute_%,%,$(sort $(filter $(addprefix compute_,70 72 \
+	75 80 86 87 88 89 90),$(shell $(NVCC) --list-gpu-arch))))
+GENCODE := $(foreach arch,$(GPU_ARCHS), \
+	-gencode arch=compute_$(arch)$(comma)code=sm_$(arch)) \
+	-gencode arch=compute_$(lastword $(GPU_ARCHS))$(comma)code=compute_$(lastword \
+	$(GPU_ARCHS))
+endif
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
@@ -206,7 +244,14 @@ endif
 ifeq ($(and $(filter-out auto no,$(WITH_MPI)),$(if $(MPI_SHOWN),,1)),1)
 $(BUILD)/flags: mpi-missing
 endif
-.PHONY: packages-missing mpi-missing
+ifeq ($(and $(filter-out auto no,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,1)),1)
+$(BUILD)/flags: nccl-missing
+endif
+.PHONY: packages-missing mpi-missing nccl-missing
+nccl-missing:
+	@echo 'there is no bin/nvcc and include/cuda.h in $(CUDA), or no nccl.h' \
+		'there or in $(NCCL_HOME)/include: WITH_NCCL=no builds without' \
+		'NCCL' >&2; exit 1
 mpi-missing:
 	@echo 'there is no $(MPICC): WITH_MPI=no builds without MPI' >&2; exit 1
 packages-missing:
@@ -214,11 +259,15 @@ packages-missing:
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
 # Changing flags rebuilds: the stamp is rewritten only when they differ.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN)
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN) \
+	$(CUDA_TEXT) $(NCCL_CFLAGS) $(GENCODE)
+NO_NCCL := $(if $(filter auto,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,no CUDA \
+	toolkit with NCCL in $(CUDA): libhvd-nccl.so is not built))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(FLAGS_NOW))' >$@
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || { \
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@; \
+		$(if $(NO_NCCL),echo '$(NO_NCCL)' >&2;) }
 .PHONY: FORCE
 FORCE:
 
@@ -281,6 +330,29 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
+# The same; it opens CUDA and NCCL itself when it runs.  The path is where it
+# finds NCCL if the system's linker does not.
+$(BUILD)/obj/runtime/plugins/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) \
+	-DHVD__CUDA_TEXT='"$(CUDA_TEXT)"'
+$(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin: \
+		$(addprefix runtime/plugins/nccl/,kernels.cu kernels.h \
+		kernels_body.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(NVCC) -fatbin -Xfatbin -compress-all -std=c++17 -O3 -fmad=false -I. \
+		$(GENCODE) -o $@ $<
+$(BUILD)/obj/runtime/plugins/nccl/kernels_image.o: \
+		$(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin
+$(BUILD)/obj/runtime/plugins/nccl/kernels_image.o: \
+		runtime/plugins/nccl/kernels_image.S $(BUILD)/flags
+	$(CC) -DHVD__FATBIN='"$(@D)/kernels.fatbin"' -c -o $@ $<
+NCCL_IMAGE := $(BUILD)/obj/runtime/plugins/nccl/kernels_image.o
+$(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
+		$(NCCL_IMAGE) $(call ar,base) runtime/plugins/nccl/libhvd-nccl.map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
+		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
+		-Wl,-rpath,$(CUDA)/lib64 -o $@ $(filter %.o %.a,$^) -ldl
+
 # Static, so that it runs on any host of the same CPU type.  The linker
 # warns about look-ups of users, which libuv has and the agent does not use.
 NO_WARNINGS := $(shell ld --no-warnings --version >/dev/null 2>&1 && \
@@ -330,6 +402,20 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 		-I$(BUILD)/include -o $@ $< examples/common.c \
 		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
 
+# The same on a GPU; the driver compiles the kernels for the one it finds.
+$(BUILD)/obj/examples/common.o: FILE_CFLAGS = -Iexamples -I$(BUILD)/include
+$(BUILD)/obj/examples/common.o: $(BUILD)/include/hvd.h \
+		$(BUILD)/include/hvd_status.h
+EXAMPLE_ARCH := compute_$(firstword $(GPU_ARCHS))
+$(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
+		examples/common.h $(LIB)/libhvd.so $(BUILD)/flags | $(EXAMPLE_DATA)
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 $(OPT) -g -Werror all-warnings \
+		-Xcompiler -Wall,-Wextra \
+		-gencode arch=$(EXAMPLE_ARCH)$(comma)code=$(EXAMPLE_ARCH) \
+		-I$(BUILD)/include -o $@ $(filter %.cu %.o,$^) -L$(LIB) -lhvd -lm \
+		-Xlinker -rpath -Xlinker '\$$ORIGIN/../lib'
+
 # ---- Tests ------------------------------------------------------------
 
 # Shared by tests: a world of forked ranks, and what they compute.
@@ -360,6 +446,11 @@ $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 $(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
+
+# With parts of the plug-in.
+$(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
+	$(addprefix runtime/plugins/nccl/,cuda.c fuse.c nccl.c))
+$(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
@@ -401,6 +492,43 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
 		$(call mpi_libs,$(shell mpicc.$* -show))
 system-progs: $(MPI_USERS)
+
+# Doubles of the CUDA driver and of NCCL over host memory, for tests without a
+# GPU, and one of an NCCL that lacks the newer functions.
+ifneq ($(WITH_NCCL_NOW),)
+SYSTEM_PROGS += nccl
+endif
+NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
+	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
+$(BUILD)/obj/tests/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) -fvisibility=default
+link_double = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,nodelete
+$(BUILD)/tests/nccl/libcuda.so.1: $(call obj,$(addprefix tests/nccl/, \
+		fake_copy.c fake_cuda.c fake_kernel.c fake_memory.c fake_stream.c))
+	@mkdir -p $(@D)
+	$(link_double) -Wl,-soname,$(@F) -o $@ $^
+$(BUILD)/tests/nccl/lib%.so.2: $(call obj,$(addprefix tests/nccl/, \
+		fake_nccl.c fake_nccl_calls.c fake_nccl_reduce.c fake_nccl_shared.c)) \
+		$(BUILD)/tests/nccl/libcuda.so.1 tests/nccl/%.map
+	$(link_double) -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' \
+		-Wl,--version-script=$(filter %.map,$^) -o $@ \
+		$(filter-out %.map,$^) -lm
+# What tests/gpu/run runs, on a GPU or on the doubles.
+GPU_PROGS := $(if $(WITH_NCCL_NOW),$(addprefix $(BUILD)/tests/gpu/,checks kernels))
+$(BUILD)/obj/tests/gpu/%.o: FILE_CFLAGS = $(NCCL_CFLAGS)
+$(BUILD)/tests/gpu/kernels: $(NCCL_IMAGE) $(call obj,$(addprefix \
+		runtime/plugins/nccl/,fuse.c nccl.c)) $(call ar,runtime)
+$(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
+		runtime/plugins/nccl/cuda.c) $(LIB)/libhvd.so $(call ar,base) \
+		| $(NCCL_DOUBLES)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
+		-Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group \
+		-L$(LIB) -lhvd -ldl -lm
+system-progs: $(GPU_PROGS)
+NCCL_PROG := $(addprefix tests/system/prog/, nccl_cases.c nccl_cuda.c \
+	nccl_moves.c nccl_rank.c nccl_values.c)
+$(call obj,tests/system/prog/nccl.c $(NCCL_PROG)): FILE_CFLAGS = $(NCCL_CFLAGS)
+$(BUILD)/tests/prog/nccl: $(call obj,$(NCCL_PROG)) | $(NCCL_DOUBLES)
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
