@@ -496,7 +496,7 @@ system-progs: $(MPI_USERS)
 # Doubles of the CUDA driver and of NCCL over host memory, for tests without a
 # GPU, and one of an NCCL that lacks the newer functions.
 ifneq ($(WITH_NCCL_NOW),)
-SYSTEM_PROGS += nccl
+SYSTEM_PROGS += nccl nccl_double
 endif
 NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
 	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
@@ -527,8 +527,13 @@ $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
 system-progs: $(GPU_PROGS)
 NCCL_PROG := $(addprefix tests/system/prog/, nccl_cases.c nccl_cuda.c \
 	nccl_moves.c nccl_rank.c nccl_values.c)
-$(call obj,tests/system/prog/nccl.c $(NCCL_PROG)): FILE_CFLAGS = $(NCCL_CFLAGS)
+$(call obj,$(addprefix tests/system/prog/,nccl.c nccl_double.c) \
+	$(NCCL_PROG)): FILE_CFLAGS = $(NCCL_CFLAGS)
 $(BUILD)/tests/prog/nccl: $(call obj,$(NCCL_PROG)) | $(NCCL_DOUBLES)
+$(BUILD)/tests/prog/nccl_double: $(BUILD)/obj/tests/system/prog/nccl_double.o \
+		$(filter-out %-old.so.2,$(NCCL_DOUBLES))
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../nccl' -o $@ $^
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
