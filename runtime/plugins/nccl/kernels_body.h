@@ -26,10 +26,12 @@
 #define HVD__DEVICE_FN static __device__ __forceinline__
 #define HVD__UNROLL _Pragma("unroll")
 #define HVD__ALIAS
+#define HVD__ZEROS
 #else
 #define HVD__DEVICE_FN static inline __attribute__((always_inline, unused))
 #define HVD__UNROLL
 #define HVD__ALIAS , may_alias
+#define HVD__ZEROS = {{{0}}} /* compilers do not see that it is not needed */
 #endif
 
 enum { HVD__BATCH_MOST = 16 }; /* vectors in flight of a lane */
@@ -358,7 +360,7 @@ HVD__DEVICE_FN void hvd__tile_run(int id, int per, int batch,
         (uint32_t)out;
     uint32_t head = (wide - over) & (wide - 1);
     uint32_t vectors, edge, at;
-    struct hvd__words v[HVD__BATCH_MOST];
+    struct hvd__words v[HVD__BATCH_MOST] HVD__ZEROS;
 
     if (head > t->count)
         head = t->count;
