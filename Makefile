@@ -413,8 +413,10 @@ $(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
 	$(NVCC) -std=c++17 $(OPT) -g -Werror all-warnings \
 		-Xcompiler -Wall,-Wextra \
 		-gencode arch=$(EXAMPLE_ARCH)$(comma)code=$(EXAMPLE_ARCH) \
-		-I$(BUILD)/include -o $@ $(filter %.cu %.o,$^) -L$(LIB) -lhvd -lm \
-		-Xlinker -rpath -Xlinker '\$$ORIGIN/../lib'
+		-I$(BUILD)/include -c -o $(BUILD)/obj/$(<:.cu=.o) $<
+	$(CXX) -static-libstdc++ -static-libgcc -o $@ $(BUILD)/obj/$(<:.cu=.o) \
+		$(filter %.o,$^) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd \
+		-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
 
 # ---- Tests ------------------------------------------------------------
 
@@ -599,6 +601,14 @@ $(BUILD)/bench/gloo_peer: tests/bench/gloo_peer.cc $(PEER_SRC) \
 	$(CXX) -std=c++17 -I. -O3 -g -Wall -Wextra -o $@ $< \
 		$(patsubst %.c,$(@D)/%.o,$(notdir $(PEER_SRC))) -lgloo -pthread
 
+# On a machine with a GPU, or for one; see tests/gpu/run.
+.PHONY: gpu-check gpu-pack
+gpu-check:
+	BUILD='$(BUILD)' tests/gpu/run
+gpu-pack: all system-progs
+	rm -rf '$(BUILD)/gpu'
+	BUILD='$(BUILD)' tests/gpu/run pack '$(BUILD)/gpu'
+
 # BENCH=--quick for fewer and shorter jobs of the speed table.
 .PHONY: bench bench-speed
 bench-speed: all $(BENCH_PEERS)
@@ -626,7 +636,8 @@ fuzz:
 		exit 1; done
 
 C_FILES = $(sort $(wildcard cmd/*/*.[ch] lib/*/*.[ch] runtime/*.h \
-	runtime/*/*.[ch] runtime/plugins/*/*.[ch] examples/*.[ch] \
+	runtime/*/*.[ch] runtime/plugins/*/*.[ch] runtime/plugins/*/*.cu \
+	examples/*.[ch] examples/*.cu \
 	tests/*/*.[ch] tests/*/*/*.[ch]))
 CLANG_FORMAT ?= $(shell command -v clang-format-14 || echo clang-format)
 
@@ -673,7 +684,7 @@ install-files:
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
-	$(INSTALL) -m 644 examples/*.[ch] $(SHAREDIR)/examples
+	$(INSTALL) -m 644 examples/*.[ch] examples/*.cu $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
 	$(INSTALL) -m 644 LICENSE $(DOCDIR)
@@ -705,6 +716,7 @@ help:
 	'make format       clang-format 14, in place' \
 	'make bench        the tables of README.md' \
 	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
+	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
 	'make uninstall    DESTDIR= PREFIX= as for install' \
 	'make compile_commands.json, clean'
 

@@ -31,7 +31,7 @@ struct driver {
     int (*context_set)(void *context);
     int (*alloc)(device_ptr *p, size_t bytes);
     int (*free)(device_ptr p);
-    int (*set)(device_ptr p, unsigned char byte, size_t bytes);
+    int (*set)(device_ptr p, unsigned char byte, size_t bytes, void *stream);
     int (*write)(device_ptr to, const void *from, size_t bytes);
     int (*read)(void *to, device_ptr from, size_t bytes);
     int (*stream_create)(void **stream, unsigned flags);
@@ -46,28 +46,28 @@ struct driver {
 
 #define AT(field) offsetof(struct driver, field)
 static const struct bench_symbol symbols[] = {
-    {"cuInit", AT(init)},
-    {"cuGetErrorName", AT(error_name)},
-    {"cuGetErrorString", AT(error_string)},
-    {"cuDeviceGetCount", AT(count)},
-    {"cuDeviceGet", AT(device_get)},
-    {"cuDevicePrimaryCtxRetain", AT(context_retain)},
-    {"cuDevicePrimaryCtxRelease_v2", AT(context_release)},
-    {"cuCtxSetCurrent", AT(context_set)},
-    {"cuMemAlloc_v2", AT(alloc)},
-    {"cuMemFree_v2", AT(free)},
-    {"cuMemsetD8_v2", AT(set)},
-    {"cuMemcpyHtoD_v2", AT(write)},
-    {"cuMemcpyDtoH_v2", AT(read)},
-    {"cuStreamCreate", AT(stream_create)},
-    {"cuStreamSynchronize", AT(stream_wait)},
-    {"cuStreamDestroy_v2", AT(stream_destroy)},
-    {"cuEventCreate", AT(event_create)},
-    {"cuEventRecord", AT(event_record)},
-    {"cuEventSynchronize", AT(event_wait)},
-    {"cuEventElapsedTime", AT(event_elapsed)},
-    {"cuEventDestroy_v2", AT(event_destroy)},
-    {NULL, 0},
+    {"cuInit", AT(init), NULL},
+    {"cuGetErrorName", AT(error_name), NULL},
+    {"cuGetErrorString", AT(error_string), NULL},
+    {"cuDeviceGetCount", AT(count), NULL},
+    {"cuDeviceGet", AT(device_get), NULL},
+    {"cuDevicePrimaryCtxRetain", AT(context_retain), NULL},
+    {"cuDevicePrimaryCtxRelease_v2", AT(context_release), NULL},
+    {"cuCtxSetCurrent", AT(context_set), NULL},
+    {"cuMemAlloc_v2", AT(alloc), NULL},
+    {"cuMemFree_v2", AT(free), NULL},
+    {"cuMemsetD8Async", AT(set), NULL},
+    {"cuMemcpyHtoD_v2", AT(write), NULL},
+    {"cuMemcpyDtoH_v2", AT(read), NULL},
+    {"cuStreamCreate", AT(stream_create), NULL},
+    {"cuStreamSynchronize", AT(stream_wait), NULL},
+    {"cuStreamDestroy_v2", AT(stream_destroy), NULL},
+    {"cuEventCreate", AT(event_create), NULL},
+    {"cuEventRecord", AT(event_record), NULL},
+    {"cuEventSynchronize", AT(event_wait), NULL},
+    {"cuEventElapsedTime_v2", AT(event_elapsed), "cuEventElapsedTime"},
+    {"cuEventDestroy_v2", AT(event_destroy), NULL},
+    {NULL, 0, NULL},
 };
 
 struct bench_cuda {
@@ -92,6 +92,8 @@ void *bench_open_library(const char *knob, const char *file,
     }
     for (; symbol->name; symbol++) {
         p = dlsym(library, symbol->name);
+        if (!p && symbol->older)
+            p = dlsym(library, symbol->older);
         if (!p) {
             hb_error_set(err, HVD_EUNSUPPORTED, "%s has no %s",
                          given ? given : file, symbol->name);
@@ -221,8 +223,8 @@ int bench_cuda_set(struct bench_cuda *c, void *p, int byte, size_t bytes,
     int rc = 0;
 
     if (bytes > 0)
-        rc = check(c, c->fn.set(address(p), (unsigned char)byte, bytes),
-                   "cuMemsetD8", err);
+        rc = check(c, c->fn.set(address(p), (unsigned char)byte, bytes, NULL),
+                   "cuMemsetD8Async", err);
     return rc < 0 ? rc : settle(c, err);
 }
 

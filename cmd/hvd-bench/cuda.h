@@ -47,8 +47,9 @@ int bench_cuda_stop(struct bench_cuda *c, double *ns, struct hb_error *err);
 /* ---- Libraries opened at run time ------------------------------------- */
 
 struct bench_symbol {
-    const char *name; /* NULL ends a table */
-    size_t at;        /* of the function's pointer in the struct of them */
+    const char *name;  /* NULL ends a table */
+    size_t at;         /* of the function's pointer in the struct of them */
+    const char *older; /* the same where that is not there; or NULL */
 };
 
 /* Opens HVD_<knob>, if it is set, else `file`, and fills fns.  Returns the

@@ -49,19 +49,19 @@ struct nccl {
 
 #define AT(field) offsetof(struct nccl, field)
 static const struct bench_symbol symbols[] = {
-    {"ncclGetErrorString", AT(error_string)},
-    {"ncclGetUniqueId", AT(unique_id)},
-    {"ncclCommInitRank", AT(init)},
-    {"ncclCommDestroy", AT(destroy)},
-    {"ncclGroupStart", AT(group_start)},
-    {"ncclGroupEnd", AT(group_end)},
-    {"ncclAllReduce", AT(allreduce)},
-    {"ncclBroadcast", AT(broadcast)},
-    {"ncclAllGather", AT(allgather)},
-    {"ncclReduceScatter", AT(reducescatter)},
-    {"ncclSend", AT(send)},
-    {"ncclRecv", AT(recv)},
-    {NULL, 0},
+    {"ncclGetErrorString", AT(error_string), NULL},
+    {"ncclGetUniqueId", AT(unique_id), NULL},
+    {"ncclCommInitRank", AT(init), NULL},
+    {"ncclCommDestroy", AT(destroy), NULL},
+    {"ncclGroupStart", AT(group_start), NULL},
+    {"ncclGroupEnd", AT(group_end), NULL},
+    {"ncclAllReduce", AT(allreduce), NULL},
+    {"ncclBroadcast", AT(broadcast), NULL},
+    {"ncclAllGather", AT(allgather), NULL},
+    {"ncclReduceScatter", AT(reducescatter), NULL},
+    {"ncclSend", AT(send), NULL},
+    {"ncclRecv", AT(recv), NULL},
+    {NULL, 0, NULL},
 };
 
 struct bench_raw {

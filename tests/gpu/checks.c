@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libhvd on device memory, as a user's program calls it: what depends on
- * streams, events and kinds of memory, which only a GPU shows for certain.
+ * streams and events, which only a GPU shows for certain.  Values of all kinds,
+ * refusals and failures: tests/system/prog/nccl.c.
  *
  *     hvdrun -np N checks [--real] [NAME...]
  *
@@ -268,77 +269,6 @@ static void fused(struct checks *c)
     }
 }
 
-/* ---- Graphs ------------------------------------------------------------ */
-
-/* A stream that is being captured is refused, and the capture goes on. */
-static void capture(struct checks *c)
-{
-    CUresult (*begin)(CUstream, CUstreamCaptureMode);
-    CUresult (*end)(CUstream, CUgraph *);
-    CUresult (*destroy)(CUgraph);
-    struct hvd_options o = on(c->gpu.a);
-    CUgraph graph = NULL;
-    int rc;
-
-    *(void **)&begin = gpu_function("cuStreamBeginCapture_v2");
-    *(void **)&end = gpu_function("cuStreamEndCapture");
-    *(void **)&destroy = gpu_function("cuGraphDestroy");
-    late_input(c, NULL);
-    CU(StreamSynchronize, NULL);
-    gpu_must(begin(c->gpu.a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-             "cuStreamBeginCapture");
-    rc = hvd_allreduce(c->in, c->out, COUNT, HVD_FLOAT32, HVD_SUM, &o);
-    if (rc != -HVD_EUNSUPPORTED)
-        gpu_fail("%s: hvd_allreduce gives %s", c->name, hvd_status_text(rc));
-    if (!strstr(hvd_error_message(), "captur"))
-        gpu_fail("%s: the message is '%s'", c->name, hvd_error_message());
-    gpu_must(end(c->gpu.a, &graph), "cuStreamEndCapture");
-    if (!graph)
-        gpu_fail("%s: the capture is broken", c->name);
-    gpu_must(destroy(graph), "cuGraphDestroy");
-    stream(c);
-    snprintf(c->figure, sizeof(c->figure), "refused");
-}
-
-/* ---- Kinds of memory --------------------------------------------------- */
-
-static void pinned(struct checks *c)
-{
-    fill(c);
-    must(c, hvd_allreduce(c->host, c->host, COUNT, HVD_FLOAT32, HVD_SUM, NULL),
-         "hvd_allreduce");
-    compare(c, 1);
-}
-
-/* A little of it: a device short of memory for it may hang. */
-static void managed(struct checks *c)
-{
-    CUresult (*alloc)(CUdeviceptr *, size_t, unsigned);
-    CUdeviceptr p = 0;
-    void *m;
-
-    *(void **)&alloc = gpu_function("cuMemAllocManaged");
-    gpu_must(alloc(&p, COUNT * sizeof(float), CU_MEM_ATTACH_GLOBAL),
-             "cuMemAllocManaged");
-    m = (void *)(uintptr_t)p;
-    fill(c);
-    gpu_put(&c->gpu, m, c->host, COUNT * sizeof(float));
-    must(c, hvd_allreduce(m, m, COUNT, HVD_FLOAT32, HVD_SUM, NULL),
-         "hvd_allreduce");
-    gpu_get(&c->gpu, c->host, m, COUNT * sizeof(float));
-    compare(c, 1);
-    gpu_free(m);
-}
-
-/* ---- Life -------------------------------------------------------------- */
-
-static void again(struct checks *c)
-{
-    must(c, hvd_shutdown(), "hvd_shutdown");
-    must(c, hvd_init(), "hvd_init");
-    stream(c);
-}
-
 static const struct {
     const char *name;
     void (*run)(struct checks *c);
@@ -350,10 +280,6 @@ static const struct {
     {"events", events},
     {"scale", scale},
     {"fused", fused},
-    {"capture", capture},
-    {"pinned", pinned},
-    {"managed", managed},
-    {"again", again},
 };
 enum { NCHECKS = sizeof(all) / sizeof(all[0]) };
 

@@ -4,7 +4,6 @@
 
 #include "lib/base/env.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,17 +54,6 @@ void gpu_close(struct gpu *g)
     CU(StreamDestroy, g->b);
     CU(CtxPopCurrent, &g->ctx);
     CU(DevicePrimaryCtxRelease, g->device);
-}
-
-void *gpu_function(const char *symbol)
-{
-    const char *given = hb_knob("CUDA_LIBRARY");
-    void *so = dlopen(given ? given : "libcuda.so.1", RTLD_NOW);
-    void *f = so ? dlsym(so, symbol) : NULL;
-
-    if (!f)
-        gpu_fail("%s", dlerror());
-    return f;
 }
 
 /* ---- Memory ------------------------------------------------------------ */

@@ -29,10 +29,6 @@ _Noreturn void gpu_fail(const char *fmt, ...)
 void gpu_must(CUresult result, const char *call);
 #define CU(name, ...) gpu_must(hvd__cuda.name(__VA_ARGS__), "cu" #name)
 
-/* A function of the driver that hvd__cuda has not; ends the program without
- * it. */
-void *gpu_function(const char *symbol);
-
 void *gpu_host(size_t bytes); /* pinned */
 void gpu_host_free(void *p);
 void *gpu_alloc(size_t bytes);

@@ -2,6 +2,7 @@
 /*
  * The kernels that pack and unpack, on the device.
  *
+ *     kernels device   what there is: lines "NAME VALUE"
  *     kernels check    against the functions of host memory, bit by bit, on
  *                      random bits, parts and alignments
  *     kernels speed    how fast, beside a copy of the driver's: lines
@@ -215,13 +216,14 @@ static void check_range(struct test *t, const struct kind *k,
     differ(t, &t->out, "unpack", k);
 }
 
-static int check(struct test *t)
+static void check(struct test *t)
 {
     size_t bytes = (size_t)PARTS * (PART_MAX + SLACK) * 8;
     struct sides *s = hb_calloc(1, sizeof(*s));
 
     if (!s)
         gpu_fail("no memory");
+    printf("seed %" PRIu64 "\n", t->random);
     pair_open(&t->in, bytes);
     pair_open(&t->out, bytes);
     pair_open(&t->buffer, bytes);
@@ -243,7 +245,6 @@ static int check(struct test *t)
     pair_close(&t->out);
     pair_close(&t->buffer);
     hb_free(s);
-    return 0;
 }
 
 /* ---- Speed ------------------------------------------------------------- */
@@ -326,7 +327,7 @@ static void cut(struct test *t, struct hvd__part *parts, size_t n)
     }
 }
 
-static int measure(struct test *t)
+static void measure(struct test *t)
 {
     static const struct {
         const char *name;
@@ -374,25 +375,47 @@ static int measure(struct test *t)
     }
     gpu_free(t->in.device);
     gpu_free(t->buffer.device);
-    return 0;
 }
+
+/* ---- What there is ------------------------------------------------------ */
+
+static void describe(struct test *t)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    char name[128];
+    int major = 0, minor = 0;
+
+    CU(DeviceGetName, name, sizeof(name), t->gpu.device);
+    CU(DeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+       t->gpu.device);
+    CU(DeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+       t->gpu.device);
+    must(hvd__nccl_open(&err), &err);
+    printf("device %s\ncompute %d.%d\ndriver %d\nnccl %d\n", name, major, minor,
+           hvd__cuda.version, hvd__nccl.version);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct test *t);
+} verbs[] = {{"device", describe}, {"check", check}, {"speed", measure}};
 
 int main(int argc, char **argv)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct test t = {.random = hb_now_ns()};
-    int speeds = argc > 1 && strcmp(argv[1], "speed") == 0, rc;
+    size_t i = 0, n = sizeof(verbs) / sizeof(verbs[0]);
 
-    if (argc != 2 || (!speeds && strcmp(argv[1], "check") != 0)) {
-        fputs("usage: kernels check|speed\n", stderr);
+    while (argc == 2 && i < n && strcmp(argv[1], verbs[i].name) != 0)
+        i++;
+    if (argc != 2 || i == n) {
+        fputs("usage: kernels device|check|speed\n", stderr);
         return 2;
     }
     gpu_open(&t.gpu, "kernels");
-    if (!speeds)
-        printf("seed %" PRIu64 "\n", t.random);
     must(hvd__kernels_open(&t.kernels, &err), &err);
-    rc = speeds ? measure(&t) : check(&t);
+    verbs[i].run(&t);
     hvd__kernels_close(&t.kernels);
     gpu_close(&t.gpu);
-    return rc;
+    return 0;
 }
