@@ -198,7 +198,7 @@ WITH_NCCL_NOW := $(NCCL_INCLUDE)
 endif
 endif
 ifneq ($(WITH_NCCL_NOW),)
-NCCL_PLUGIN := $(BUILD)/lib/hvd/libhvd-nccl.so
+PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
 NCCL_TESTS := nccl_kernels
 UNIT_TESTS += $(NCCL_TESTS)
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \

@@ -48,12 +48,14 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
     X(GroupStart)             \
     X(GroupEnd)
 
-#define HVD__NCCL_OPTIONAL(X)                           \
-    X(CommSplit) /* 2.18 */                             \
-    X(CommRegister)                                     \
-    X(CommDeregister) X(MemAlloc) X(MemFree) /* 2.19 */ \
-        X(CommShrink)                        /* 2.27 */ \
-        X(CommRevoke)                        /* 2.28.7 */
+#define HVD__NCCL_OPTIONAL(X) \
+    X(CommSplit) /* 2.18 */   \
+    X(CommRegister)           \
+    X(CommDeregister)         \
+    X(MemAlloc)               \
+    X(MemFree) /* 2.19 */     \
+    X(CommShrink) /* 2.27 */  \
+    X(CommRevoke) /* 2.28.7 */
 
 /* ncclDataType_t of 2.24 and later. */
 #define HVD__NCCL_FLOAT8E4M3 ((ncclDataType_t)10)
