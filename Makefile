@@ -200,7 +200,7 @@ endif
 ifneq ($(WITH_NCCL_NOW),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
 NCCL_TESTS := nccl_kernels
-UNIT_TESTS += $(NCCL_TESTS)
+UNIT_TESTS += $(NCCL_TESTS) nccl_plane
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
 # "13.0" of 13000.
@@ -453,6 +453,10 @@ $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
 $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
 	$(addprefix runtime/plugins/nccl/,cuda.c fuse.c nccl.c))
 $(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
+# With all of it, over the doubles.
+$(BUILD)/obj/tests/unit/test_nccl_plane.o: FILE_CFLAGS = $(NCCL_CFLAGS)
+$(BUILD)/tests/test_nccl_plane: $(call obj,$(addprefix tests/system/prog/, \
+	nccl_cuda.c nccl_values.c)) | $(BUILD)/lib/hvd/libhvd-nccl.so nccl-doubles
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
@@ -502,6 +506,8 @@ SYSTEM_PROGS += nccl nccl_double
 endif
 NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
 	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
+.PHONY: nccl-doubles
+nccl-doubles: $(NCCL_DOUBLES)
 $(BUILD)/obj/tests/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) -fvisibility=default
 link_double = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,nodelete
 $(BUILD)/tests/nccl/libcuda.so.1: $(call obj,$(addprefix tests/nccl/, \

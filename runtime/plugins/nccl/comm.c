@@ -89,11 +89,12 @@ static int is_set(const char *name)
     return value && strcmp(value, "0") != 0;
 }
 
-static int may_share(void)
+/* What NCCL tells hosts apart by, where the user says it. */
+static uint64_t host_id(void)
 {
-    return hb_variable("NCCL_HOSTID") != NULL ||
-           (hvd__nccl.version >= SHARING_NCCL &&
-            is_set("NCCL_MULTI_RANK_GPU_ENABLE"));
+    const char *id = hb_variable("NCCL_HOSTID");
+
+    return id ? hvd__name_hash(id) : 0;
 }
 
 static int describe_device(struct nc_hello *h, struct hb_error *err)
@@ -165,7 +166,9 @@ void nc_hello_fill(struct nc_plane *p, struct nc_hello *h)
     memset(h, 0, sizeof(*h));
     h->nccl = (uint32_t)hvd__nccl.version;
     h->layers = nc_world.layers;
-    h->shares = (uint32_t)may_share();
+    h->shares = hvd__nccl.version >= SHARING_NCCL &&
+                is_set("NCCL_MULTI_RANK_GPU_ENABLE");
+    h->host_id = host_id();
     if (rc == 0)
         rc = nc_enter(&err);
     if (rc == 0) {
@@ -220,6 +223,7 @@ static int is_same_device(const struct nc_plane *p, int i, int j)
 
     return p->host_index[i] == p->host_index[j] &&
            memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->host_id == b->host_id &&
            !(a->shares && b->shares);
 }
 

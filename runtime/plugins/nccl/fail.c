@@ -13,7 +13,9 @@
 #include <stdio.h>
 
 #define SECOND_NS UINT64_C(1000000000)
-#define CULPRIT_NS (3 * SECOND_NS)
+#define CULPRIT_NS SECOND_NS
+/* Or as long as it had worked by then. */
+#define LEFT_NS (2 * SECOND_NS)
 
 const char *nc_on_host(const struct nc_plane *p, int member, char *out,
                        size_t size)
@@ -131,19 +133,52 @@ static int is_overdue(struct nc_plane *p, uint64_t now_ns, char *what,
     return late;
 }
 
-/* 1: err is NCCL's, and nobody has given a better reason. */
-static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
+/* A peer has left.  It may have been done with what is under way here, which
+ * then goes on, or have failed. */
+static void note_left(struct nc_plane *p, uint64_t now_ns,
+                      const struct hb_error *err)
 {
-    int rc = 0;
-
     pthread_mutex_lock(&p->lock);
-    if (p->suspect.status &&
-        (p->n == 1 || now_ns - p->suspect_ns > CULPRIT_NS)) {
-        *err = p->suspect;
-        rc = 1;
+    if (!p->left.status) {
+        p->left = *err;
+        p->left_ns = now_ns;
     }
     pthread_mutex_unlock(&p->lock);
-    return rc;
+}
+
+static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
+{
+    return now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+/* 1: it is time to conclude, from what peers and NCCL have done: err.  Who is
+ * gone is a better reason than what NCCL says. */
+static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
+{
+    const struct hb_error *why = NULL;
+    uint64_t limit_ns = LEFT_NS;
+
+    pthread_mutex_lock(&p->lock);
+    if (p->launched > p->finished &&
+        has_passed(p->left_ns, p->began_ns, limit_ns))
+        limit_ns = p->left_ns - p->began_ns;
+    if (p->left.status && (p->suspect.status ||
+                           has_passed(now_ns, p->left_ns, limit_ns)))
+        why = &p->left;
+    else if (p->suspect.status &&
+             (p->n == 1 || has_passed(now_ns, p->suspect_ns, CULPRIT_NS)))
+        why = &p->suspect;
+    if (why)
+        *err = *why;
+    pthread_mutex_unlock(&p->lock);
+    return why != NULL;
+}
+
+int nc_ask_base(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = p->base->ops->began(p->base, err);
+
+    return rc < 0 ? rc : 0;
 }
 
 int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
@@ -155,8 +190,13 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
 
     if (rc < 0)
         return rc;
-    if (ask && ask(p, err) < 0)
+    rc = ask ? ask(p, err) : 0;
+    if (rc < 0 && rc != -HVD_ESHUTDOWN)
         return nc_break(p, err);
+    if (rc < 0) {
+        note_left(p, now_ns, err);
+        hb_error_clear(err);
+    }
     poll_comms(p);
     if (is_guilty(p, now_ns, err))
         return nc_break(p, err);

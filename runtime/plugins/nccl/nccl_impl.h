@@ -105,7 +105,7 @@ struct nc_hello {
     uint32_t layers;
     uint32_t shares; /* it may share its device with other ranks */
     uint32_t filler;
-    uint64_t fusion_bytes;
+    uint64_t fusion_bytes, host_id;
     unsigned char uuid[16];
     ncclUniqueId id[NC_COMMS];
     char text[NC_TEXT_BYTES];
@@ -243,7 +243,8 @@ struct nc_plane {
     int is_ending;        /* communicators are being aborted */
     struct hb_error failed;
     struct hb_error suspect; /* maybe because of what the base will tell */
-    uint64_t suspect_ns;
+    struct hb_error left; /* a peer has, and it may be all right */
+    uint64_t suspect_ns, left_ns;
     struct nc_launch ring[NC_RING];
     uint64_t launched, finished; /* numbers */
     uint64_t began_ns;           /* when the oldest could begin */
@@ -281,6 +282,7 @@ void nc_suspect(struct nc_plane *p, struct hb_error *err);
 typedef int nc_ask_fn(struct nc_plane *p, struct hb_error *err);
 int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err);
+int nc_ask_base(struct nc_plane *p, struct hb_error *err); /* the driver's */
 /* Names a member and its host in err, which is not set yet. */
 void nc_name(const struct nc_plane *p, int member, struct hb_error *err);
 /* " on host n3", or "" */
@@ -297,7 +299,8 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
 int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err);
 /* The oldest that is not over as far as is known; 0: none. */
 uint64_t nc_launch_pending(struct nc_plane *p);
-/* Until nothing is on the stream, or the deadline. */
+/* Until nothing is on the stream, or cannot end any more, or the deadline.
+ * Of the driver. */
 void nc_drain(struct nc_plane *p, uint64_t deadline_ns);
 /* The table's: */
 int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);

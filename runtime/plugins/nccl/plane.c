@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define LOOK_NS UINT64_C(1000000)
+#define LEAVE_NS UINT64_C(30000000000)
 #define CLOSE_NS UINT64_C(5000000000)
 
 /* Mixed into signatures, so that an operation in device memory never goes
@@ -187,22 +188,17 @@ static int hello(struct nc_plane *p, struct hb_error *err)
 
 /* ---- Stages -------------------------------------------------------------- */
 
-static int ask_base(struct nc_plane *p, struct hb_error *err)
-{
-    int rc = p->base->ops->began(p->base, err);
-
-    return rc < 0 ? rc : 0;
-}
-
 /* Nothing has come: now and then, whether it still can. */
 static int still(struct nc_plane *p, struct hb_error *err)
 {
     uint64_t now_ns = hb_now_ns();
+    /* What is launched has a time of its own. */
+    uint64_t since_ns = p->run.stage == NC_FLIGHT ? 0 : p->run.since_ns;
 
     if (now_ns - p->run.looked_ns < LOOK_NS)
         return 0;
     p->run.looked_ns = now_ns;
-    return nc_look(p, ask_base, p->run.since_ns, err);
+    return nc_look(p, nc_ask_base, since_ns, err);
 }
 
 /* NCCL has failed, by err. */
@@ -514,10 +510,15 @@ static void abandon(struct hvd__plane *plane)
     }
 }
 
+/* The peers need this rank until what it has launched is over. */
 static void leave(struct hvd__plane *plane)
 {
     struct nc_plane *p = plane_of(plane);
 
+    if (!p->has_left && p->is_connected && nc_enter(NULL) == 0) {
+        nc_drain(p, hb_now_ns() + LEAVE_NS);
+        nc_leave();
+    }
     p->has_left = 1;
     p->base->ops->leave(p->base);
 }

@@ -171,12 +171,10 @@ static int check_capture(CUstream stream, struct hb_error *err)
     return hvd__cuda_check(r, "cuStreamIsCapturing", err);
 }
 
-/* An event of a context, which is the current one. */
-static int take_event(CUcontext ctx, struct nc_ready **out,
-                      struct hb_error *err)
+/* An event of a context, which is the current one; NULL with err set. */
+static struct nc_ready *take_event(CUcontext ctx, struct hb_error *err)
 {
     struct nc_ready **at = &nc_world.spare, *r;
-    int rc;
 
     pthread_mutex_lock(&nc_world.lock);
     while (*at && (*at)->ctx != ctx)
@@ -185,19 +183,18 @@ static int take_event(CUcontext ctx, struct nc_ready **out,
     if (r)
         *at = r->next;
     pthread_mutex_unlock(&nc_world.lock);
-    *out = r;
     if (r)
-        return 0;
+        return r;
     r = hb_calloc(1, sizeof(*r));
-    if (!r)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for an event");
+    if (!r) {
+        hb_error_set(err, HVD_ENOMEM, "no memory for an event");
+        return NULL;
+    }
     r->ctx = ctx;
-    rc = HVD__CU(err, EventCreate, &r->event, CU_EVENT_DISABLE_TIMING);
-    if (rc < 0)
-        hb_free(r);
-    else
-        *out = r;
-    return rc;
+    if (HVD__CU(err, EventCreate, &r->event, CU_EVENT_DISABLE_TIMING) == 0)
+        return r;
+    hb_free(r);
+    return NULL;
 }
 
 void nc_done(void *ready)
@@ -213,14 +210,15 @@ void nc_done(void *ready)
 static int record(CUcontext ctx, CUstream stream, void **ready,
                   struct hb_error *err)
 {
-    struct nc_ready *r = NULL;
-    int rc = take_event(ctx, &r, err);
+    struct nc_ready *r = take_event(ctx, err);
+    int rc;
 
-    if (rc == 0)
-        rc = HVD__CU(err, EventRecord, r->event, stream);
+    if (!r)
+        return err->status;
+    rc = HVD__CU(err, EventRecord, r->event, stream);
     if (rc == 0)
         *ready = r;
-    else if (r)
+    else
         nc_done(r);
     return rc;
 }
