@@ -19,15 +19,15 @@ test_gpu_run() {
     gpu_run --fake "$BUILD" || fail "$(grep '^FAIL' out)"
     absent '^FAIL' out
     # Once as it goes, and once at the end.
-    [ "$(grep -c '^pass  np 2: a hung rank' out)" -eq 2 ]
-    [ "$(grep -c '^pass  np 2: a killed rank' out)" -eq 2 ]
+    [ "$(grep -c '^pass  np 2: a rank that hangs' out)" -eq 2 ]
+    [ "$(grep -c '^pass  np 2: a rank that dies' out)" -eq 2 ]
     [ "$(grep -c '^skip  kernels: speed  *needs a GPU' out)" -eq 2 ]
 }
 
 test_gpu_run_notices() {
     need_doubles
     # A device that gives an error.
-    ! FAKE_CUDA_FAIL=MemcpyAsync:700:0:20 gpu_run --fake "$BUILD" alone
+    ! FAKE_CUDA_FAIL=cuMemcpyAsync:700:0:20 gpu_run --fake "$BUILD" alone
     grep -q '^FAIL  np 1' out
     ! FAKE_CUDA_DEVICES=0 HVD_RANK=0 gpu_run --fake "$PWD"
     grep -q 'has no tests/nccl' err
