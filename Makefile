@@ -199,8 +199,9 @@ endif
 endif
 ifneq ($(WITH_NCCL_NOW),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
-NCCL_TESTS := nccl_kernels
+NCCL_TESTS := nccl_kernels nccl_open
 UNIT_TESTS += $(NCCL_TESTS) nccl_plane
+SYSTEM_PROGS += nccl nccl_double
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
 # "13.0" of 13000.
@@ -501,9 +502,6 @@ system-progs: $(MPI_USERS)
 
 # Doubles of the CUDA driver and of NCCL over host memory, for tests without a
 # GPU, and one of an NCCL that lacks the newer functions.
-ifneq ($(WITH_NCCL_NOW),)
-SYSTEM_PROGS += nccl nccl_double
-endif
 NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
 	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
 .PHONY: nccl-doubles

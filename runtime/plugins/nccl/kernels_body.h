@@ -20,6 +20,7 @@
 
 #include "runtime/plugins/nccl/kernels.h"
 
+#include <assert.h>
 #include <string.h>
 
 #ifdef __CUDACC__
@@ -27,11 +28,14 @@
 #define HVD__UNROLL _Pragma("unroll")
 #define HVD__ALIAS
 #define HVD__ZEROS
+#define HVD__ALIGNED(p, bytes) ((void)0)
 #else
 #define HVD__DEVICE_FN static inline __attribute__((always_inline, unused))
 #define HVD__UNROLL
 #define HVD__ALIAS , may_alias
 #define HVD__ZEROS = {{{0}}} /* compilers do not see that it is not needed */
+/* A device faults where some CPUs do not. */
+#define HVD__ALIGNED(p, bytes) assert((uintptr_t)(p) % (unsigned)(bytes) == 0)
 #endif
 
 enum { HVD__BATCH_MOST = 16 }; /* vectors in flight of a lane */
@@ -57,6 +61,7 @@ typedef struct __attribute__((aligned(2) HVD__ALIAS)) {
 
 HVD__DEVICE_FN void hvd__load(struct hvd__words *to, const char *p, int bytes)
 {
+    HVD__ALIGNED(p, bytes);
     if (bytes == 16) {
         hvd__mem16 m = *(const hvd__mem16 *)(const void *)p;
 
@@ -81,6 +86,7 @@ HVD__DEVICE_FN void hvd__load(struct hvd__words *to, const char *p, int bytes)
 HVD__DEVICE_FN void hvd__store(char *p, const struct hvd__words *from,
                                int bytes)
 {
+    HVD__ALIGNED(p, bytes);
     if (bytes == 16) {
         hvd__mem16 m;
 

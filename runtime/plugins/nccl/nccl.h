@@ -53,7 +53,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
     X(CommRegister)           \
     X(CommDeregister)         \
     X(MemAlloc)               \
-    X(MemFree) /* 2.19 */     \
+    X(MemFree)    /* 2.19 */  \
     X(CommShrink) /* 2.27 */  \
     X(CommRevoke) /* 2.28.7 */
 
