@@ -204,6 +204,8 @@ UNIT_TESTS += $(NCCL_TESTS) nccl_plane
 SYSTEM_PROGS += nccl nccl_double
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
+NCCL_LIBDIR := $(firstword $(wildcard $(addprefix \
+	$(NCCL_INCLUDE:%/include=%)/,lib64 lib)))
 # "13.0" of 13000.
 CUDA_TEXT := $(shell sed -n 's/^.define CUDA_VERSION  *\([0-9]*\)0\([0-9]\)0$$/\1.\2/p' \
 	$(CUDA)/include/cuda.h)
@@ -352,7 +354,7 @@ $(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
 		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
-		-Wl,-rpath,$(CUDA)/lib64 -o $@ $(filter %.o %.a,$^) -ldl
+		-Wl,-rpath,$(NCCL_LIBDIR) -o $@ $(filter %.o %.a,$^) -ldl
 
 # Static, so that it runs on any host of the same CPU type.  The linker
 # warns about look-ups of users, which libuv has and the agent does not use.

@@ -348,6 +348,16 @@ void fake_context_fails(CUcontext ctx, CUresult error)
     pthread_mutex_unlock(&fake_lock);
 }
 
+CUresult fake_context_error(CUcontext ctx)
+{
+    CUresult error;
+
+    pthread_mutex_lock(&fake_lock);
+    error = ctx->error;
+    pthread_mutex_unlock(&fake_lock);
+    return error;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
 {
     CUresult rc = enter_device("cuDevicePrimaryCtxRetain", device);

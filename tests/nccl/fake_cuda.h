@@ -60,6 +60,8 @@ CUcontext fake_context(void);
 /* Aborts when it is none. */
 void fake_check_context(CUcontext ctx, const char *function);
 void fake_context_fails(CUcontext ctx, CUresult error);
+/* What it came to: after that nothing runs any more. */
+CUresult fake_context_error(CUcontext ctx);
 /* HVD_RANK; 0. */
 int fake_rank(void);
 /* A number out of the environment. */

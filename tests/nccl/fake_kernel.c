@@ -109,6 +109,7 @@ static void run_kernel(void *arg)
 
     if (l->fails)
         fake_context_fails(l->ctx, l->fails);
+    l->fails = fake_context_error(l->ctx);
     for (uint32_t i = 0; i < l->warps && !l->fails; i++) {
         uint32_t tile = (i + l->turn) % l->warps;
 

@@ -259,7 +259,8 @@ static void do_calls(const struct job *job)
     long slow_ms = fake_nccl_amount("slow");
 
     usleep((useconds_t)slow_ms * 1000);
-    while (job->hangs && !atomic_load(&job->comm->quit))
+    while ((job->hangs || fake_context_error(job->comm->ctx)) &&
+           !atomic_load(&job->comm->quit))
         usleep(1000);
     if (atomic_load(&job->comm->quit))
         return;

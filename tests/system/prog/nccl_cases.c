@@ -89,12 +89,12 @@ struct tensors {
     size_t counts[TOGETHER];
 };
 
-static void tensors_new(struct tensors *t, struct values v)
+static void tensors_new(struct tensors *t, struct values v, size_t times)
 {
     for (uint64_t i = 0; i < TOGETHER; i++) {
         t->v[i] = v;
         t->v[i].seed = common(20 + i);
-        t->counts[i] = some_count(30 + i);
+        t->counts[i] = some_count(30 + i) * times;
         t->in[i] = t->out[i] = array_filled(&t->v[i], t->counts[i]);
         if (common(40 + i) % 2)
             t->out[i] = array_new(t->counts[i], v.dtype);
@@ -131,7 +131,7 @@ static void fused(struct values v)
     int shift = (int)(own(hvd_rank(), 50) % TOGETHER);
     char name[32];
 
-    tensors_new(&t, v);
+    tensors_new(&t, v, 1);
     for (int k = 0; k < TOGETHER; k++) {
         int i = (k + shift) % TOGETHER;
 
@@ -148,14 +148,14 @@ static void fused(struct values v)
     tensors_check(&t, "fused");
 }
 
-static void grouped(struct values v)
+static void grouped(struct values v, size_t times)
 {
     const void *in[TOGETHER];
     void *out[TOGETHER];
     struct tensors t;
     struct hvd_options o = options_of(&v);
 
-    tensors_new(&t, v);
+    tensors_new(&t, v, times);
     for (int i = 0; i < TOGETHER; i++) {
         in[i] = t.in[i].at;
         out[i] = t.out[i].at;
@@ -187,7 +187,7 @@ void cases_fused(void)
             if (common(61) % 2)
                 fused(v);
             else
-                grouped(v);
+                grouped(v, 1);
         }
 }
 
@@ -209,7 +209,7 @@ void cases_wire(void)
         else if (i % 3 == 1)
             fused(v);
         else
-            grouped(v);
+            grouped(v, 1);
     }
 }
 
@@ -285,6 +285,37 @@ static void grouped_reducescatter(struct values v)
         array_free(&outs[i]);
         array_free(&ins[i]);
     }
+}
+
+/* ---- Larger than the buffers that they go through --------------------------
+ */
+
+void cases_large(void)
+{
+    struct values v;
+
+    next_case();
+    v = values_of(HVD_FLOAT32, HVD_AVERAGE, hvd_size());
+    v.pre = 0.5;
+    grouped(v, 100);
+    next_case();
+    v = values_of(HVD_FLOAT64, HVD_SUM, hvd_size());
+    v.wire = HVD_WIRE_BFLOAT16;
+    allreduce(v, 700001, 0);
+    next_case();
+    v = values_of(HVD_FLOAT16, HVD_SUM, hvd_size());
+    v.post = 0.5;
+    allreduce(v, 600007, 1);
+    next_case();
+    allreduce(values_of(HVD_INT8, HVD_BAND, hvd_size()), 5000011, 1);
+    next_case();
+    allreduce(values_of(HVD_UINT16, HVD_SUM, hvd_size()), 2500003, 0);
+    next_case();
+    grouped(values_of(HVD_INT16, HVD_MAX, hvd_size()), 100);
+    next_case();
+    reducescatter(values_of(HVD_FLOAT32, HVD_SUM, hvd_size()), 40001, 10);
+    next_case();
+    reducescatter(values_of(HVD_INT16, HVD_SUM, hvd_size()), 30001, 77);
 }
 
 /* ---- Process sets and joins ------------------------------------------------

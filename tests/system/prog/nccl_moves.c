@@ -252,8 +252,7 @@ void cases_alltoall(void)
     }
 }
 
-/* ---- Groups
- * ------------------------------------------------------------------ */
+/* ---- Groups ------------------------------------------------------------- */
 
 static void grouped_allgather(enum hvd_dtype dtype, enum shares shares)
 {
@@ -293,8 +292,7 @@ void cases_gathered_groups(void)
     }
 }
 
-/* ---- All mixed
- * ---------------------------------------------------------------- */
+/* ---- All mixed ---------------------------------------------------------- */
 
 /* The same in host memory, which the device's must not disturb. */
 static void host_sum(void)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 0x5a, STAGE_BYTES = 8 << 20 };
+enum { PATTERN = 0x5a, STAGE_BYTES = 16 << 20 };
 
 struct rank rank;
 
@@ -52,6 +52,7 @@ void rank_open(int with_stream, uint64_t seed)
         rank.all[i] = i;
     rank.stream = with_stream ? gpu_stream() : NULL;
     rank.reader = gpu_stream();
+    rank.empty = gpu_alloc(1);
     GPU(MemHostAlloc, &p, STAGE_BYTES, 0);
     stage = p;
 }
@@ -60,6 +61,7 @@ void rank_close(void)
 {
     GPU(CtxSynchronize);
     GPU(MemFreeHost, stage);
+    gpu_free(rank.empty);
     GPU(StreamDestroy, rank.reader);
     if (rank.stream)
         GPU(StreamDestroy, rank.stream);
@@ -93,8 +95,10 @@ struct array array_new(size_t count, enum hvd_dtype dtype)
     size_t bytes = hvd_dtype_size(dtype);
     struct array a = {.bytes = count * bytes};
 
-    if (count == 0)
+    if (count == 0) {
+        a.at = rank.stream ? NULL : rank.empty;
         return a;
+    }
     a.before = own(hvd_rank(), count) % 5 * bytes;
     a.whole = gpu_alloc(a.before + a.bytes);
     a.at = a.whole + a.before;

@@ -15,6 +15,8 @@
 struct rank {
     CUstream stream;
     CUstream reader; /* waits for nobody: sees what is there */
+    char *empty;     /* what an empty array is: without a stream, a place on
+                        the device has to say where it would be */
     uint64_t seed;   /* of all cases, the same on all ranks */
     uint64_t cases;
     int all[VALUES_RANKS]; /* 0, 1, ... */
@@ -42,7 +44,7 @@ struct hvd_options options(void);
 /* Device memory in which an array lies a few elements from the beginning and
  * up to the end; all of it holds a pattern. */
 struct array {
-    char *whole, *at; /* at: NULL when it is empty */
+    char *whole, *at;
     size_t before, bytes;
 };
 struct array array_new(size_t count, enum hvd_dtype dtype);
@@ -73,5 +75,6 @@ void cases_gathered_groups(void);
 void cases_sets(void);
 void cases_join(void);
 void cases_mixed(void);
+void cases_large(void);
 
 #endif

@@ -36,9 +36,11 @@ int values_is_float(enum hvd_dtype dtype)
     return format_of(dtype).exponent != 0;
 }
 
+int values_no_float8;
+
 int values_has(enum hvd_dtype dtype, enum hvd_op op)
 {
-    if (op == HVD_ADASUM)
+    if (op == HVD_ADASUM || (values_no_float8 && dtype > HVD_BFLOAT16))
         return 0;
     if (op == HVD_BAND || op == HVD_BOR)
         return !values_is_float(dtype);
@@ -103,7 +105,7 @@ void values_fill(const struct values *v, int rank, void *buf, size_t count)
     }
 }
 
-/* ---- Integers ------------------------------------------------------------ */
+/* ---- Integers ----------------------------------------------------------- */
 
 static int is_signed(enum hvd_dtype dtype)
 {
@@ -200,7 +202,7 @@ static int check_whole(const struct values *v, uint64_t got, size_t i)
     return 0;
 }
 
-/* ---- Floats -------------------------------------------------------------- */
+/* ---- Floats ------------------------------------------------------------- */
 
 /* What a rounding to the narrowest format on the way may change of 1, and the
  * least difference it makes. */

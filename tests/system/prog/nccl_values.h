@@ -29,6 +29,9 @@ struct values {
     int divisor; /* of HVD_AVERAGE */
 };
 
+/* 1: reductions of float8 are left out. */
+extern int values_no_float8;
+
 int values_is_float(enum hvd_dtype dtype);
 /* Whether there is such a reduction in device memory. */
 int values_has(enum hvd_dtype dtype, enum hvd_op op);
