@@ -455,7 +455,8 @@ static int progress(struct hvd__plane *plane, struct hvd__op *op)
 
     if (rc != 0) {
         end(p, rc);
-        if (rc < 0)
+        /* A mismatch has no words of its own. */
+        if (rc < 0 && op->err->status)
             rc = op->err->status;
     }
     return rc;
