@@ -240,7 +240,7 @@ static void check(struct test *t)
             count = below(t, count) + 1;
         check_range(t, k, s, first, count);
     }
-    printf("ok kernels %d kinds, %d cases\n", (int)NKINDS, (int)CASES);
+    printf("ok values %d kinds, %d cases\n", (int)NKINDS, (int)CASES);
     pair_close(&t->in);
     pair_close(&t->out);
     pair_close(&t->buffer);
