@@ -420,8 +420,8 @@ static int verb_die(char **args)
     const struct itimerval soon = {.it_value.tv_usec = 500000};
     int rc = 0;
 
-    begin(0, 1);
     signal(SIGTERM, SIG_IGN); /* what hvdrun then sends the others */
+    begin(0, 1);
     for (long i = 0; i < 20 && rc == 0; i++) {
         if (hvd_rank() == number(args[0]) && i == number(args[1])) {
             if (strcmp(args[2], "exit") == 0)
