@@ -524,7 +524,8 @@ $(BUILD)/tests/nccl/lib%.so.2: $(call obj,$(addprefix tests/nccl/, \
 GPU_PROGS := $(if $(WITH_NCCL_NOW),$(addprefix $(BUILD)/tests/gpu/,checks kernels))
 $(BUILD)/obj/tests/gpu/%.o: FILE_CFLAGS = $(NCCL_CFLAGS)
 $(BUILD)/tests/gpu/kernels: $(NCCL_IMAGE) $(call obj,$(addprefix \
-		runtime/plugins/nccl/,fuse.c nccl.c)) $(call ar,runtime)
+		runtime/plugins/nccl/,fuse.c nccl.c) cmd/hvd-bench/resnet50.c) \
+		$(call ar,runtime)
 $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
 		runtime/plugins/nccl/cuda.c) $(LIB)/libhvd.so $(call ar,base) \
 		| $(NCCL_DOUBLES)

@@ -99,6 +99,10 @@ int hvd__cuda_open(struct hb_error *err)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "the CUDA driver finds no device; "
                             "CUDA_VISIBLE_DEVICES may hide it");
+    if (result == CUDA_ERROR_STUB_LIBRARY)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "no CUDA driver: libcuda.so.1 is the stub of the "
+                            "toolkit, for linking");
     if (result != CUDA_SUCCESS) {
         describe(&cuda, result, why, sizeof(why));
         return hb_error_set(err, HVD_EUNSUPPORTED,
