@@ -99,7 +99,7 @@ test_nccl_versions_and_libraries() {
     FAKE_CUDA_FAIL=cuInit:100 expect_exit 0 ranks 2 "$PROG/nccl" init
     says 2 'the CUDA driver finds no device'
     FAKE_CUDA_FAIL=cuInit:999 expect_exit 0 ranks 1 "$PROG/nccl" init
-    says 1 'cuInit: .*CUDA_ERROR_UNKNOWN'
+    says 1 'NCCL plane unavailable: .*CUDA_ERROR_UNKNOWN'
     HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 'HVD_NCCL_TIMEOUT'
 }
@@ -133,6 +133,18 @@ values() {
     done
 }
 
+# What each is carried out by, which the timeline says.
+test_nccl_algorithms() {
+    local name
+    with_doubles
+    HVD_TIMELINE=$PWD/t.json expect_exit 0 ranks 2 "$PROG/nccl" \
+        values own $RANDOM
+    for name in allreduce allreduce.fused staged broadcast allgather \
+        allgather.ragged alltoall reducescatter reducescatter.uneven; do
+        grep -q "\"nccl.$name\"" t.1.json || fail "no nccl.$name"
+    done
+}
+
 # An NCCL that lacks what came after 2.14.
 test_nccl_values_old_library() {
     with_doubles
@@ -155,9 +167,13 @@ test_nccl_values_layers() {
     for hosts in x1:2,x2:2 x1:1,x2:2; do
         HVD_HIERARCHICAL_ALLREDUCE=1 expect_exit 0 many $hosts "$PROG/nccl" \
             values own $RANDOM allreduce fused wire
-        HVD_TORUS_ALLREDUCE=1 expect_exit 0 many $hosts "$PROG/nccl" \
+        HVD_TORUS_ALLREDUCE=1 HVD_TIMELINE=$PWD/$hosts.json \
+            expect_exit 0 many $hosts "$PROG/nccl" \
             values null $RANDOM allreduce fused wire
     done
+    # Only where all hosts have as many ranks.
+    grep -q '"nccl.allreduce.torus"' x1:2,x2:2.0.json
+    absent 'nccl.allreduce.torus' x1:1,x2:2.0.json
     export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
     HVD_TORUS_ALLREDUCE=1 expect_exit 0 many x1:2,x2:2 "$PROG/nccl" \
         values own $RANDOM no-float8 allreduce fused
