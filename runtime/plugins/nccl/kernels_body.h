@@ -466,7 +466,7 @@ HVD__DEVICE_FN void hvd__kernel_run(int id, const struct hvd__kernel_args *a,
     else if (id == HVD__K_copy && (apart & 7) == 0)
         hvd__tile_run(id, 8, batch, &t, lane, a);
     else if (id == HVD__K_copy && (apart & 3) == 0)
-        hvd__tile_run(id, 4, batch, &t, lane, a);
+        hvd__tile_run(id, 4, 2 * batch, &t, lane, a);
     else if (id == HVD__K_copy && (apart & 1) == 0)
         hvd__tile_run(id, 2, 2 * batch, &t, lane, a);
     else
