@@ -200,7 +200,8 @@ endif
 ifneq ($(WITH_NCCL_NOW),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
 NCCL_TESTS := nccl_kernels nccl_open
-UNIT_TESTS += $(NCCL_TESTS) nccl_plane
+NCCL_PLANE_TESTS := nccl_plane nccl_failures
+UNIT_TESTS += $(NCCL_TESTS) $(NCCL_PLANE_TESTS)
 SYSTEM_PROGS += nccl nccl_double
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
@@ -457,9 +458,12 @@ $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
 	$(addprefix runtime/plugins/nccl/,cuda.c fuse.c nccl.c))
 $(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
 # With all of it, over the doubles.
-$(BUILD)/obj/tests/unit/test_nccl_plane.o: FILE_CFLAGS = $(NCCL_CFLAGS)
-$(BUILD)/tests/test_nccl_plane: $(call obj,$(addprefix tests/system/prog/, \
-	nccl_cuda.c nccl_values.c)) | $(BUILD)/lib/hvd/libhvd-nccl.so nccl-doubles
+NCCL_WORLD := tests/unit/nccl_world.c $(addprefix tests/system/prog/, \
+	nccl_cuda.c nccl_values.c)
+$(call obj,$(NCCL_WORLD) $(NCCL_PLANE_TESTS:%=tests/unit/test_%.c)): \
+	FILE_CFLAGS = $(NCCL_CFLAGS)
+$(NCCL_PLANE_TESTS:%=$(BUILD)/tests/test_%): $(call obj,$(NCCL_WORLD)) \
+	| $(PLUGINS) nccl-doubles
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)

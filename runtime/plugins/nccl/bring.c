@@ -8,7 +8,8 @@
 
 #include "lib/base/alloc.h"
 
-/* ---- Scratch memory -------------------------------------------------------- */
+/* ---- Scratch memory --------------------------------------------------------
+ */
 
 void *nc_scratch_get(struct nc_plane *p, size_t bytes, struct hb_error *err)
 {
@@ -54,7 +55,8 @@ void nc_scratch_free(struct nc_plane *p, int all)
     }
 }
 
-/* ---- Host memory ----------------------------------------------------------- */
+/* ---- Host memory -----------------------------------------------------------
+ */
 
 static int to_device(const struct nc_plane *p, void *dst, const void *src,
                      size_t bytes, struct hb_error *err)
@@ -129,8 +131,7 @@ static int is_on_host(const struct hvd__op *op)
 /* ---- Before a launch -------------------------------------------------------
  */
 
-static int wait_for(const struct nc_plane *p, void *ready,
-                    struct hb_error *err)
+static int wait_for(const struct nc_plane *p, void *ready, struct hb_error *err)
 {
     const struct nc_ready *r = ready;
 

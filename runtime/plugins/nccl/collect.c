@@ -34,7 +34,8 @@ int nc_choose(struct nc_plane *p, struct hb_error *err)
     return nc_reduce_plan(p, err);
 }
 
-/* ---- Moves ----------------------------------------------------------------- */
+/* ---- Moves -----------------------------------------------------------------
+ */
 
 static unsigned char *at(void *buf, size_t elems, const struct hvd__op *op)
 {
@@ -94,7 +95,8 @@ int nc_broadcast(struct nc_plane *p, struct hb_error *err)
     return 0;
 }
 
-/* ---- Allgather ------------------------------------------------------------- */
+/* ---- Allgather -------------------------------------------------------------
+ */
 
 /* What each rank has, and has room for; nc_plane.words. */
 static size_t count_of(const struct nc_plane *p, int rank)
@@ -247,7 +249,8 @@ int nc_allgather(struct nc_plane *p, struct hb_error *err)
     return 0;
 }
 
-/* ---- Alltoall -------------------------------------------------------------- */
+/* ---- Alltoall --------------------------------------------------------------
+ */
 
 /* How much a rank sends to another one, and at the end has room for;
  * nc_plane.words. */

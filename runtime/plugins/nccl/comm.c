@@ -22,7 +22,8 @@ enum {
     SHARING_NCCL = 23003, /* can have ranks that share a device, if told */
 };
 
-/* ---- Where ranks are ------------------------------------------------------ */
+/* ---- Where ranks are ------------------------------------------------------
+ */
 
 /* A member's number among those of its host. */
 static int local_of(const struct nc_plane *p, int member)
@@ -69,7 +70,8 @@ void nc_shape_find(struct nc_plane *p)
         s->even &= size_of_host(p, h) == s->local_size;
 }
 
-/* ---- Hello ----------------------------------------------------------------- */
+/* ---- Hello -----------------------------------------------------------------
+ */
 
 static size_t fusion_bytes(void)
 {
@@ -191,7 +193,7 @@ static int check_members(const struct nc_plane *p, struct hb_error *err)
         if (h->status >= 0)
             continue;
         nc_name(p, i, err);
-        return hb_error_set(err, (enum hvd_status)-h->status,
+        return hb_error_set(err, (enum hvd_status) - h->status,
                             "rank %d%s cannot use NCCL: %.*s", p->ranks[i],
                             nc_on_host(p, i, host, sizeof(host)),
                             (int)sizeof(h->text) - 1, h->text);
@@ -223,8 +225,7 @@ static int is_same_device(const struct nc_plane *p, int i, int j)
 
     return p->host_index[i] == p->host_index[j] &&
            memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
-           a->host_id == b->host_id &&
-           !(a->shares && b->shares);
+           a->host_id == b->host_id && !(a->shares && b->shares);
 }
 
 static int check_devices(const struct nc_plane *p, struct hb_error *err)
@@ -272,7 +273,8 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
     return 0;
 }
 
-/* ---- Calls ----------------------------------------------------------------- */
+/* ---- Calls -----------------------------------------------------------------
+ */
 
 int nc_lock(struct nc_plane *p, struct hb_error *err)
 {
@@ -312,8 +314,7 @@ void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
     }
 }
 
-int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
-                 struct hb_error *err)
+int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i, struct hb_error *err)
 {
     ncclComm_t comm = p->comms.comm[i];
     ncclResult_t state = ncclSuccess;
@@ -329,7 +330,8 @@ int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
     return state != ncclInProgress;
 }
 
-/* ---- Making them ------------------------------------------------------------ */
+/* ---- Making them ------------------------------------------------------------
+ */
 
 struct group {
     int size, me;
@@ -368,9 +370,8 @@ static int call_for(struct nc_plane *p, enum nc_comm_index i,
                                 &config);
     } else {
         c->call = "ncclCommInitRankConfig";
-        r = hvd__nccl.CommInitRankConfig(&c->comm[i], g.size,
-                                         p->hello[g.first].id[i], g.me,
-                                         &config);
+        r = hvd__nccl.CommInitRankConfig(
+            &c->comm[i], g.size, p->hello[g.first].id[i], g.me, &config);
     }
     return check(p, r, c->comm[i] ? c->comm[i] : c->comm[NC_ALL], err);
 }
@@ -417,7 +418,8 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* ---- Ending them ------------------------------------------------------------ */
+/* ---- Ending them ------------------------------------------------------------
+ */
 
 static void deregister(struct nc_comms *c)
 {
@@ -473,8 +475,8 @@ static int finalize(struct nc_plane *p, enum nc_comm_index i,
 void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
 {
     struct nc_comms *c = &p->comms;
-    int goes_well = hvd__cuda.StreamQuery(p->stream) == CUDA_SUCCESS &&
-                    p->is_connected;
+    int goes_well =
+        hvd__cuda.StreamQuery(p->stream) == CUDA_SUCCESS && p->is_connected;
 
     if (nc_lock(p, NULL) < 0)
         return;

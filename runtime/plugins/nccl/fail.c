@@ -124,7 +124,9 @@ static int is_overdue(struct nc_plane *p, uint64_t now_ns, char *what,
     int late;
 
     pthread_mutex_lock(&p->lock);
-    late = p->launched > p->finished && now_ns - p->began_ns > limit_ns;
+    /* Others launch while this one looks: began_ns may be the later. */
+    late = p->launched > p->finished && now_ns > p->began_ns &&
+           now_ns - p->began_ns > limit_ns;
     l = &p->ring[(p->finished + 1) % NC_RING];
     if (late)
         snprintf(what, size, "%s%s%s%s", hvd__kind_name(l->kind),
@@ -162,8 +164,8 @@ static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
     if (p->launched > p->finished &&
         has_passed(p->left_ns, p->began_ns, limit_ns))
         limit_ns = p->left_ns - p->began_ns;
-    if (p->left.status && (p->suspect.status ||
-                           has_passed(now_ns, p->left_ns, limit_ns)))
+    if (p->left.status &&
+        (p->suspect.status || has_passed(now_ns, p->left_ns, limit_ns)))
         why = &p->left;
     else if (p->suspect.status &&
              (p->n == 1 || has_passed(now_ns, p->suspect_ns, CULPRIT_NS)))
@@ -202,8 +204,7 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
         return nc_break(p, err);
     if (is_overdue(p, now_ns, what, sizeof(what)))
         return overdue(p, what, err);
-    if (since_ns &&
-        now_ns - since_ns > (uint64_t)nc_world.limit_s * SECOND_NS)
+    if (since_ns && now_ns - since_ns > (uint64_t)nc_world.limit_s * SECOND_NS)
         return overdue(p, "NCCL", err);
     return 0;
 }

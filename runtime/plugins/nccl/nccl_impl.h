@@ -136,7 +136,7 @@ void nc_unlock(void);
 /* A call of NCCL by run.collective: writes down what it returned.  The caller
  * holds nc_world.nccl, and so it does for all that follow. */
 void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
-              const char *call);
+               const char *call);
 #define NC_CALL(p, i, name, ...) \
     nc_called(p, i, hvd__nccl.name(__VA_ARGS__), "nccl" #name)
 /* Whether NCCL has taken the last call of a communicator: 1, 0, negative: it
@@ -221,9 +221,9 @@ struct nc_plane {
     struct nc_run run;
     struct hb_error refused; /* all ranks have agreed that they cannot */
     int is_connected;
-    int has_left;            /* as the base was told */
-    struct nc_hello *hello;  /* [n + 1], while connecting; the last: own */
-    uint64_t *words;         /* of the agreement: own ones come first */
+    int has_left;           /* as the base was told */
+    struct nc_hello *hello; /* [n + 1], while connecting; the last: own */
+    uint64_t *words;        /* of the agreement: own ones come first */
     size_t words_cap;
     size_t *offset;          /* [n + 1] */
     struct hvd__part *parts; /* of view, where they differ from op's */
@@ -243,7 +243,7 @@ struct nc_plane {
     int is_ending;        /* communicators are being aborted */
     struct hb_error failed;
     struct hb_error suspect; /* maybe because of what the base will tell */
-    struct hb_error left; /* a peer has, and it may be all right */
+    struct hb_error left;    /* a peer has, and it may be all right */
     uint64_t suspect_ns, left_ns;
     struct nc_launch ring[NC_RING];
     uint64_t launched, finished; /* numbers */

@@ -372,7 +372,8 @@ static int advance(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* ---- Operations ----------------------------------------------------------- */
+/* ---- Operations -----------------------------------------------------------
+ */
 
 static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
 {
@@ -399,8 +400,8 @@ static void end(struct nc_plane *p, int rc)
 {
     struct nc_run *run = &p->run;
 
-    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL &&
-        !run->is_alike && run->stage != NC_HOST) {
+    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL && !run->is_alike &&
+        run->stage != NC_HOST) {
         nc_break(p, run->op->err);
         has_failed(p, NULL);
     }
@@ -524,7 +525,8 @@ static void leave(struct hvd__plane *plane)
     p->base->ops->leave(p->base);
 }
 
-/* ---- Life ----------------------------------------------------------------- */
+/* ---- Life -----------------------------------------------------------------
+ */
 
 static void release(struct nc_plane *p)
 {

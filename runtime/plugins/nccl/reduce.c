@@ -81,8 +81,8 @@ static int put_small(void *out, enum hvd_dtype dtype, double v)
     uint16_t bits, sign = signbit(v) ? 1 : 0;
 
     exponent--;
-    if (!isfinite(v) || v == 0 || exponent <= -f.bias ||
-        exponent >= f.bias || fraction != floor(fraction))
+    if (!isfinite(v) || v == 0 || exponent <= -f.bias || exponent >= f.bias ||
+        fraction != floor(fraction))
         return 0;
     bits = (uint16_t)((unsigned)(exponent + f.bias) << f.mantissa |
                       (unsigned)fraction | (unsigned)sign << (8 * bytes - 1));
@@ -104,7 +104,8 @@ static int put_scalar(void *out, enum hvd_dtype dtype, double v)
     return 1;
 }
 
-/* ---- Scales ------------------------------------------------------------------
+/* ---- Scales
+ * ------------------------------------------------------------------
  */
 
 static ncclRedOp_t plain_op(enum hvd_op op)
@@ -165,10 +166,9 @@ int nc_reduce_plan(struct nc_plane *p, struct hb_error *err)
                             hvd__kind_name(op->kind),
                             hvd_dtype_name(op->dtype));
     if (is_float8(op->dtype) && (r->pre != 1.0 || r->has_post))
-        return hb_error_set(err, HVD_EUNSUPPORTED,
-                            "%s of %s cannot be scaled by that",
-                            hvd__kind_name(op->kind),
-                            hvd_dtype_name(op->dtype));
+        return hb_error_set(
+            err, HVD_EUNSUPPORTED, "%s of %s cannot be scaled by that",
+            hvd__kind_name(op->kind), hvd_dtype_name(op->dtype));
     return 0;
 }
 
@@ -263,8 +263,7 @@ static void reduce_layer(struct nc_plane *p, const struct region *r,
     size_t bytes = p->run.view.elem_bytes;
     size_t share = r->count / (size_t)p->shape.local_size;
     size_t done = share * (size_t)p->shape.local_size;
-    unsigned char *own =
-        r->out + share * (size_t)p->shape.local_me * bytes;
+    unsigned char *own = r->out + share * (size_t)p->shape.local_me * bytes;
     const struct region rest = {r->in + done * bytes, r->out + done * bytes,
                                 r->count - done};
     ncclDataType_t type = type_of(p->run.view.dtype);
@@ -304,7 +303,8 @@ static int reduce_step(struct nc_plane *p, const struct region *r,
     return 0;
 }
 
-/* ---- Allreduce ---------------------------------------------------------------
+/* ---- Allreduce
+ * ---------------------------------------------------------------
  */
 
 static const char *algorithm_of(const struct nc_plane *p)
@@ -344,9 +344,9 @@ static int begin_block(struct nc_plane *p, struct hb_error *err)
     run->step = 0;
     run->block = op->count - run->at;
     if (hvd__op_direct(op))
-        return run->how.pre == 1.0 ? 0
-                                   : before(p, op->recvbuf, op->sendbuf,
-                                            op->count, err);
+        return run->how.pre == 1.0
+                   ? 0
+                   : before(p, op->recvbuf, op->sendbuf, op->count, err);
     if (run->block > most)
         run->block = most;
     pack.count = run->block;
@@ -397,7 +397,8 @@ int nc_allreduce(struct nc_plane *p, struct hb_error *err)
     }
 }
 
-/* ---- Reducescatter -----------------------------------------------------------
+/* ---- Reducescatter
+ * -----------------------------------------------------------
  */
 
 static int is_even(const struct nc_plane *p)
@@ -472,8 +473,8 @@ int nc_reducescatter(struct nc_plane *p, struct hb_error *err)
     size_t own = hvd__op_share(view, p->me, p->n).count;
     int rc = 0;
 
-    run->op->algorithm = is_even(p) ? "nccl.reducescatter"
-                                    : "nccl.reducescatter.uneven";
+    run->op->algorithm =
+        is_even(p) ? "nccl.reducescatter" : "nccl.reducescatter.uneven";
     if (view->count == 0)
         return 1;
     if (run->step++ > 0) {

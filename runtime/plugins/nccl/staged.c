@@ -21,7 +21,8 @@ int nc_staged_needed(const struct hvd__op *op)
     }
 }
 
-/* ---- Copies ------------------------------------------------------------------
+/* ---- Copies
+ * ------------------------------------------------------------------
  */
 
 enum direction { TO_HOST, TO_DEVICE };
@@ -88,7 +89,8 @@ static int copy_block(const struct nc_plane *p, enum direction direction,
     return rc;
 }
 
-/* ---- Blocks ------------------------------------------------------------------
+/* ---- Blocks
+ * ------------------------------------------------------------------
  */
 
 enum step { TAKE, ARRIVES, REDUCES };

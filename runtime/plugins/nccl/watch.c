@@ -129,8 +129,7 @@ int nc_watch_add(struct nc_plane *p, struct hb_error *err)
 void nc_watch_remove(struct nc_plane *p)
 {
     pthread_mutex_lock(&watch.lock);
-    for (struct nc_plane **at = &watch.planes; *at;
-         at = &(*at)->watched_next)
+    for (struct nc_plane **at = &watch.planes; *at; at = &(*at)->watched_next)
         if (*at == p) {
             *at = p->watched_next;
             break;
