@@ -36,7 +36,7 @@ test_gpu_run_notices() {
 # Where nothing is but what the folder holds.
 test_gpu_pack() {
     need_doubles
-    [ -x "$BUILD/examples/train_digits_cuda" ] || skip "no CUDA compiler"
+    [ -x "$BUILD/tests/static/hvdrun" ] || skip "no static hvdrun"
     BUILD=$BUILD gpu_run pack packed
     [ "$(du -sm packed | cut -f 1)" -le 60 ] || fail "$(cat out)"
     cp -r "$BUILD/tests/nccl" packed/tests
