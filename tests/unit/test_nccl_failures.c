@@ -105,6 +105,26 @@ static int run_hung(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
+/* The odd one's own work is what hangs. */
+static int run_late(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    if (me == s->odd)
+        gpu_delay(nccl_self.stream, 2000);
+    must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+    if (me == s->odd)
+        must(strstr(nccl_self.err.text, "has not come to it") &&
+             nccl_self.err.rank == 100 + me);
+    else
+        must(strstr(nccl_self.err.text, "has waited for 1 s"));
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
 /* The odd one fails by itself; the others, in an operation, when it leaves,
  * as the base tells. */
 static int run_broken(struct shm_group *g, int me)
@@ -257,6 +277,10 @@ START_TEST(test_hung)
     struct nccl_scene s = {.n = 2, .odd = 1, .is_hasty = 1, .run = run_hung};
 
     for (is_ordered = 0; is_ordered < 2; is_ordered++) {
+        s.run = run_late;
+        s.setting = NULL;
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.run = run_hung;
         s.setting = "FAKE_NCCL=hang:1:3";
         ck_assert_int_eq(nccl_failures(s), 0);
     }

@@ -146,6 +146,8 @@ int nc_bring(struct nc_plane *p, struct hb_error *err)
     for (size_t i = 0; op->parts && i < op->nparts && rc == 0; i++)
         if (op->parts[i].ready != op->ready)
             rc = wait_for(p, op->parts[i].ready, err);
+    if (rc == 0)
+        rc = nc_launch_begin(p, op, err);
     p->run.view = *op;
     if (rc < 0 || !is_on_host(op))
         return rc;

@@ -105,34 +105,54 @@ static void poll_comms(struct nc_plane *p)
         nc_suspect(p, &err);
 }
 
-static int overdue(struct nc_plane *p, const char *what, struct hb_error *err)
+static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
 {
+    return now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+/* own: the device has not even come to it. */
+static int overdue(struct nc_plane *p, const char *what, int own,
+                   struct hb_error *err)
+{
+    if (own)
+        nc_name(p, p->me, err);
     hb_error_set(err, HVD_ETIMEOUT,
-                 "%s: CUDA device %d has waited for %lld s, the limit "
-                 "(HVD_NCCL_TIMEOUT): a rank or its device hangs",
+                 own ? "%s: CUDA device %d has not come to it for %lld s, the "
+                       "limit (HVD_NCCL_TIMEOUT): work of this rank before it "
+                       "does not end"
+                     : "%s: CUDA device %d has waited for %lld s, the limit "
+                       "(HVD_NCCL_TIMEOUT): a rank or its device hangs",
                  what, nc_world.device, (long long)nc_world.limit_s);
     return nc_break(p, err);
 }
 
-/* What is launched, and how long it has been under way: 1, when that is too
- * long. */
-static int is_overdue(struct nc_plane *p, uint64_t now_ns, char *what,
-                      size_t size)
+/* How long what is launched has been under way: 1 when that is too long. */
+static int is_overdue(struct nc_plane *p, uint64_t now_ns,
+                      struct nc_launch *oldest)
 {
-    uint64_t limit_ns = (uint64_t)nc_world.limit_s * SECOND_NS;
-    const struct nc_launch *l;
-    int late;
+    int rc;
 
     pthread_mutex_lock(&p->lock);
-    /* Others launch while this one looks: began_ns may be the later. */
-    late = p->launched > p->finished && now_ns > p->began_ns &&
-           now_ns - p->began_ns > limit_ns;
-    l = &p->ring[(p->finished + 1) % NC_RING];
-    if (late)
-        snprintf(what, size, "%s%s%s%s", hvd__kind_name(l->kind),
-                 l->name[0] ? " \"" : "", l->name, l->name[0] ? "\"" : "");
+    rc =
+        p->launched > p->finished &&
+        has_passed(now_ns, p->began_ns, (uint64_t)nc_world.limit_s * SECOND_NS);
+    *oldest = p->ring[(p->finished + 1) % NC_RING];
+    if (oldest->number != p->finished + 1) /* the ring has gone past it */
+        oldest->reached = NULL;
     pthread_mutex_unlock(&p->lock);
-    return late;
+    return rc;
+}
+
+static int launch_overdue(struct nc_plane *p, const struct nc_launch *l,
+                          struct hb_error *err)
+{
+    char what[sizeof(l->name) + 32];
+    int own =
+        l->reached && hvd__cuda.EventQuery(l->reached) == CUDA_ERROR_NOT_READY;
+
+    snprintf(what, sizeof(what), "%s%s%s%s", hvd__kind_name(l->kind),
+             l->name[0] ? " \"" : "", l->name, l->name[0] ? "\"" : "");
+    return overdue(p, what, own, err);
 }
 
 /* A peer has left.  It may have been done with what is under way here, which
@@ -146,11 +166,6 @@ static void note_left(struct nc_plane *p, uint64_t now_ns,
         p->left_ns = now_ns;
     }
     pthread_mutex_unlock(&p->lock);
-}
-
-static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
-{
-    return now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
 
 /* 1: it is time to conclude, from what peers and NCCL have done: err.  Who is
@@ -187,7 +202,7 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err)
 {
     uint64_t now_ns = hb_now_ns();
-    char what[sizeof(p->ring->name) + 32];
+    struct nc_launch oldest;
     int rc = nc_failed(p, err);
 
     if (rc < 0)
@@ -202,9 +217,10 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
     poll_comms(p);
     if (is_guilty(p, now_ns, err))
         return nc_break(p, err);
-    if (is_overdue(p, now_ns, what, sizeof(what)))
-        return overdue(p, what, err);
-    if (since_ns && now_ns - since_ns > (uint64_t)nc_world.limit_s * SECOND_NS)
-        return overdue(p, "NCCL", err);
+    if (is_overdue(p, now_ns, &oldest))
+        return launch_overdue(p, &oldest, err);
+    if (since_ns &&
+        has_passed(now_ns, since_ns, (uint64_t)nc_world.limit_s * SECOND_NS))
+        return overdue(p, "NCCL", 0, err);
     return 0;
 }

@@ -56,18 +56,45 @@ int nc_launch_init(struct nc_plane *p, struct hb_error *err)
 {
     int rc = 0;
 
-    for (int i = 0; i < NC_RING && rc == 0; i++)
-        if (!p->ring[i].event)
-            rc = HVD__CU(err, EventCreate, &p->ring[i].event,
+    for (int i = 0; i < NC_RING && rc == 0; i++) {
+        rc = HVD__CU(err, EventCreate, &p->ring[i].event,
+                     CU_EVENT_DISABLE_TIMING);
+        if (rc == 0)
+            rc = HVD__CU(err, EventCreate, &p->ring[i].begun,
                          CU_EVENT_DISABLE_TIMING);
+    }
     return rc;
 }
 
 void nc_launch_fini(struct nc_plane *p)
 {
-    for (int i = 0; i < NC_RING; i++)
+    for (int i = 0; i < NC_RING; i++) {
         if (p->ring[i].event)
             hvd__cuda.EventDestroy(p->ring[i].event);
+        if (p->ring[i].begun)
+            hvd__cuda.EventDestroy(p->ring[i].begun);
+    }
+}
+
+static CUevent ready_of(const struct hvd__op *op)
+{
+    const struct nc_ready *r = op->ready;
+
+    if (!r && op->parts && op->nparts)
+        r = op->parts[0].ready;
+    return r ? r->event : NULL;
+}
+
+/* The callers' own event says the same, for as long as they wait. */
+int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
+                    struct hb_error *err)
+{
+    struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
+
+    pthread_mutex_lock(&p->lock);
+    l->reached = op->ordered ? l->begun : ready_of(op);
+    pthread_mutex_unlock(&p->lock);
+    return op->ordered ? HVD__CU(err, EventRecord, l->begun, p->stream) : 0;
 }
 
 uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,

@@ -197,6 +197,8 @@ struct nc_run {
 /* What was put on the stream. */
 struct nc_launch {
     CUevent event;
+    CUevent begun;   /* of the ring: recorded before what was ordered */
+    CUevent reached; /* when the device has come to it; NULL: not known */
     uint64_t number; /* the last one of its place in the ring */
     enum hvd__kind kind;
     char name[64];
@@ -292,7 +294,10 @@ const char *nc_on_host(const struct nc_plane *p, int member, char *out,
 /* ---- launch.c: numbers of what was launched ---- */
 int nc_launch_init(struct nc_plane *p, struct hb_error *err);
 void nc_launch_fini(struct nc_plane *p);
-/* Marks the end of what is on the stream: its number, or 0 with err set. */
+/* Before and after an operation is put on the stream: its number, or 0 with
+ * err set. */
+int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
+                    struct hb_error *err);
 uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
                        struct hb_error *err);
 /* 1 done, 0, or negative: the plane has failed. */

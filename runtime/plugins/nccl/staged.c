@@ -9,6 +9,8 @@
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
+#include "lib/base/clock.h"
+
 int nc_staged_needed(const struct hvd__op *op)
 {
     switch (op->dtype) {
@@ -104,6 +106,7 @@ static int take(struct nc_plane *p, struct hb_error *err)
     if (run->block > most)
         run->block = most;
     run->step = ARRIVES;
+    run->since_ns = hb_now_ns(); /* each block may take as long */
     return copy_block(p, TO_HOST, err);
 }
 
