@@ -73,7 +73,8 @@ HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
 	options_help.c options_table.c readfile.c)
 HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
 HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
-	main.c calls.c data.c measure.c options.c resnet50.c work.c world.c)
+	main.c calls.c cuda.c data.c measure.c memory.c options.c raw.c \
+	resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
 		call.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
 		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
@@ -98,6 +99,12 @@ MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
 	runtime/plane/reduce%,$(RUNTIME_SRC))
+# Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
+NCCL_PLUGIN_SRC := $(addprefix runtime/plugins/nccl/, \
+	bring.c collect.c comm.c cuda.c fail.c fuse.c launch.c nccl.c plane.c \
+	plugin.c reduce.c staged.c watch.c)
+NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)
+
 EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
@@ -178,6 +185,42 @@ mpi_libs = $(filter -L% -l% -Wl$(comma)-rpath%,$(1))
 ifneq ($(MPI_SHOWN),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-mpi.so
 endif
+# Or WITH_NCCL=/path, where CUDA's bin/nvcc and include/cuda.h are; NCCL_HOME
+# if NCCL is elsewhere.
+WITH_NCCL ?= auto
+CUDA_HOME ?= /usr/local/cuda
+NCCL_HOME ?= /usr
+CUDA := $(if $(filter auto yes no,$(WITH_NCCL)),$(CUDA_HOME),$(WITH_NCCL))
+NVCC := $(CUDA)/bin/nvcc
+ifneq ($(WITH_NCCL),no)
+NCCL_INCLUDE := $(patsubst %/nccl.h,%,$(firstword $(wildcard \
+	$(CUDA)/include/nccl.h $(NCCL_HOME)/include/nccl.h)))
+ifneq ($(and $(wildcard $(NVCC)),$(wildcard $(CUDA)/include/cuda.h)),)
+WITH_NCCL_NOW := $(NCCL_INCLUDE)
+endif
+endif
+ifneq ($(WITH_NCCL_NOW),)
+PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
+NCCL_TESTS := nccl_kernels nccl_open
+NCCL_PLANE_TESTS := nccl_plane nccl_failures
+UNIT_TESTS += $(NCCL_TESTS) $(NCCL_PLANE_TESTS)
+SYSTEM_PROGS += nccl nccl_double
+NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
+	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
+NCCL_LIBDIR := $(firstword $(wildcard $(addprefix \
+	$(NCCL_INCLUDE:%/include=%)/,lib64 lib)))
+# "13.0" of 13000.
+CUDA_TEXT := $(shell sed -n 's/^.define CUDA_VERSION  *\([0-9]*\)0\([0-9]\)0$$/\1.\2/p' \
+	$(CUDA)/include/cuda.h)
+# Code for each device of 7.0 to 9.0 that this nvcc knows, and text of the last
+# for those to come.
+GPU_ARCHS := $(patsubst compute_%,%,$(sort $(filter $(addprefix compute_,70 72 \
+	75 80 86 87 88 89 90),$(shell $(NVCC) --list-gpu-arch))))
+GENCODE := $(foreach arch,$(GPU_ARCHS), \
+	-gencode arch=compute_$(arch)$(comma)code=sm_$(arch)) \
+	-gencode arch=compute_$(lastword $(GPU_ARCHS))$(comma)code=compute_$(lastword \
+	$(GPU_ARCHS))
+endif
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
@@ -207,7 +250,14 @@ endif
 ifeq ($(and $(filter-out auto no,$(WITH_MPI)),$(if $(MPI_SHOWN),,1)),1)
 $(BUILD)/flags: mpi-missing
 endif
-.PHONY: packages-missing mpi-missing
+ifeq ($(and $(filter-out auto no,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,1)),1)
+$(BUILD)/flags: nccl-missing
+endif
+.PHONY: packages-missing mpi-missing nccl-missing
+nccl-missing:
+	@echo 'there is no bin/nvcc and include/cuda.h in $(CUDA), or no nccl.h' \
+		'there or in $(NCCL_HOME)/include: WITH_NCCL=no builds without' \
+		'NCCL' >&2; exit 1
 mpi-missing:
 	@echo 'there is no $(MPICC): install one, name another with MPICC, or' \
 		'build without by WITH_MPI=no' >&2; exit 1
@@ -218,15 +268,18 @@ packages-missing:
 # Changing flags rebuilds: the stamp is rewritten only when they differ.  A
 # plug-in of the flags before would still be found and loaded.
 FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN) \
-	$(notdir $(PLUGINS))
+	$(CUDA_TEXT) $(NCCL_CFLAGS) $(GENCODE) $(notdir $(PLUGINS))
 NO_MPI_NOTE := $(if $(filter no,$(WITH_MPI))$(MPI_SHOWN),,there is no \
 	$(MPICC): building without libhvd-mpi.so)
+NO_NCCL_NOTE := $(if $(filter auto,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,no \
+	CUDA toolkit with NCCL in $(CUDA): building without libhvd-nccl.so))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || { \
 		rm -f $(LIB)/hvd/*.so $(BUILD)/tests/*/libhvd-mpi.so && \
-		echo '$(subst ','\'',$(FLAGS_NOW))' >$@ \
-		$(if $(NO_MPI_NOTE),&& echo '$(NO_MPI_NOTE)'); }
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@; \
+		$(if $(NO_MPI_NOTE),echo '$(NO_MPI_NOTE)';) \
+		$(if $(NO_NCCL_NOTE),echo '$(NO_NCCL_NOTE)';) }
 .PHONY: FORCE
 FORCE:
 
@@ -310,6 +363,29 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
+# The same; it opens CUDA and NCCL itself when it runs.  The path is where it
+# finds NCCL if the system's linker does not.
+$(BUILD)/obj/runtime/plugins/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) \
+	-DHVD__CUDA_TEXT='"$(CUDA_TEXT)"'
+$(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin: \
+		$(addprefix runtime/plugins/nccl/,kernels.cu kernels.h \
+		kernels_body.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(NVCC) -fatbin -Xfatbin -compress-all -std=c++17 -O3 -fmad=false -I. \
+		$(GENCODE) -o $@ $<
+$(BUILD)/obj/runtime/plugins/nccl/kernels_image.o: \
+		$(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin
+$(BUILD)/obj/runtime/plugins/nccl/kernels_image.o: \
+		runtime/plugins/nccl/kernels_image.S $(BUILD)/flags
+	$(CC) -DHVD__FATBIN='"$(@D)/kernels.fatbin"' -c -o $@ $<
+NCCL_IMAGE := $(BUILD)/obj/runtime/plugins/nccl/kernels_image.o
+$(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
+		$(NCCL_IMAGE) $(call ar,base) runtime/plugins/nccl/libhvd-nccl.map
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
+		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
+		-Wl,-rpath,$(NCCL_LIBDIR) -o $@ $(filter %.o %.a,$^) -ldl
+
 # Static, so that it runs on any host of the same CPU type.
 $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
 		$(call ar,agent protocol base)
@@ -337,7 +413,7 @@ $(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
 		$(call ar,base)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
-		$(filter %.o %.a,$^) -L$(LIB) -lhvd -lm
+		$(filter %.o %.a,$^) -L$(LIB) -lhvd -ldl -lm
 
 # Examples are compiled as a user would: from the installed headers only.
 $(BUILD)/include/hvd.h: runtime/hvd.h
@@ -355,6 +431,22 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) -g $(WARN) $(SANFLAGS) $(CFLAGS) \
 		-I$(BUILD)/include -o $@ $< examples/common.c \
 		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
+
+# The same on a GPU; the driver compiles the kernels for the one it finds.
+$(BUILD)/obj/examples/common.o: FILE_CFLAGS = -Iexamples -I$(BUILD)/include
+$(BUILD)/obj/examples/common.o: $(BUILD)/include/hvd.h \
+		$(BUILD)/include/hvd_status.h
+EXAMPLE_ARCH := compute_$(firstword $(GPU_ARCHS))
+$(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
+		examples/common.h $(LIB)/libhvd.so $(BUILD)/flags | $(EXAMPLE_DATA)
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 $(OPT) -g -Werror all-warnings \
+		-Xcompiler -Wall,-Wextra \
+		-gencode arch=$(EXAMPLE_ARCH)$(comma)code=$(EXAMPLE_ARCH) \
+		-I$(BUILD)/include -c -o $(BUILD)/obj/$(<:.cu=.o) $<
+	$(CXX) -static-libstdc++ -static-libgcc -o $@ $(BUILD)/obj/$(<:.cu=.o) \
+		$(filter %.o,$^) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd \
+		-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
 
 # ---- Tests ------------------------------------------------------------
 
@@ -392,6 +484,18 @@ $(STAND_INS): $(call obj,tests/unit/stand_in.c)
 $(BUILD)/tests/test_check_build $(BUILD)/tests/test_probe: | $(STAND_INS)
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
+
+# With parts of the plug-in.
+$(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
+	$(addprefix runtime/plugins/nccl/,cuda.c fuse.c nccl.c))
+$(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
+# With all of it, over the doubles.
+NCCL_WORLD := tests/unit/nccl_world.c $(addprefix tests/system/prog/, \
+	nccl_cuda.c nccl_values.c)
+$(call obj,$(NCCL_WORLD) $(NCCL_PLANE_TESTS:%=tests/unit/test_%.c)): \
+	FILE_CFLAGS = $(NCCL_CFLAGS)
+$(NCCL_PLANE_TESTS:%=$(BUILD)/tests/test_%): $(call obj,$(NCCL_WORLD)) \
+	| $(PLUGINS) nccl-doubles
 
 # What the system tests run as ranks, and the tools that drive them.
 $(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
@@ -453,6 +557,48 @@ $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(call mpi_libs,$(shell mpicc.$* -show))
 system-progs: $(MPI_USERS) $(MPI_FAILS)
+
+# Doubles of the CUDA driver and of NCCL over host memory, for tests without a
+# GPU, and one of an NCCL that lacks the newer functions.
+NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
+	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
+.PHONY: nccl-doubles
+nccl-doubles: $(NCCL_DOUBLES)
+$(BUILD)/obj/tests/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) -fvisibility=default
+link_double = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,nodelete
+$(BUILD)/tests/nccl/libcuda.so.1: $(call obj,$(addprefix tests/nccl/, \
+		fake_copy.c fake_cuda.c fake_kernel.c fake_memory.c fake_stream.c))
+	@mkdir -p $(@D)
+	$(link_double) -Wl,-soname,$(@F) -o $@ $^
+$(BUILD)/tests/nccl/lib%.so.2: $(call obj,$(addprefix tests/nccl/, \
+		fake_nccl.c fake_nccl_calls.c fake_nccl_reduce.c fake_nccl_shared.c)) \
+		$(BUILD)/tests/nccl/libcuda.so.1 tests/nccl/%.map
+	$(link_double) -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' \
+		-Wl,--version-script=$(filter %.map,$^) -o $@ \
+		$(filter-out %.map,$^) -lm
+# What tests/gpu/run runs, on a GPU or on the doubles.
+GPU_PROGS := $(if $(WITH_NCCL_NOW),$(addprefix $(BUILD)/tests/gpu/,checks kernels))
+$(BUILD)/obj/tests/gpu/%.o: FILE_CFLAGS = $(NCCL_CFLAGS)
+$(BUILD)/tests/gpu/kernels: $(NCCL_IMAGE) $(call obj,$(addprefix \
+		runtime/plugins/nccl/,fuse.c nccl.c) cmd/hvd-bench/resnet50.c) \
+		$(call ar,runtime)
+$(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
+		runtime/plugins/nccl/cuda.c) $(LIB)/libhvd.so $(call ar,base) \
+		| $(NCCL_DOUBLES)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
+		-Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group \
+		-L$(LIB) -lhvd -ldl -lm
+system-progs: $(GPU_PROGS)
+NCCL_PROG := $(addprefix tests/system/prog/, nccl_cases.c nccl_cuda.c \
+	nccl_moves.c nccl_rank.c nccl_values.c)
+$(call obj,$(addprefix tests/system/prog/,nccl.c nccl_double.c) \
+	$(NCCL_PROG)): FILE_CFLAGS = $(NCCL_CFLAGS)
+$(BUILD)/tests/prog/nccl: $(call obj,$(NCCL_PROG)) | $(NCCL_DOUBLES)
+$(BUILD)/tests/prog/nccl_double: $(BUILD)/obj/tests/system/prog/nccl_double.o \
+		$(filter-out %-old.so.2,$(NCCL_DOUBLES))
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../nccl' -o $@ $^
 
 # A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
@@ -518,6 +664,14 @@ $(BUILD)/bench/gloo_peer: tests/bench/gloo_peer.cc $(PEER_SRC) \
 	$(CXX) -std=c++17 -I. -O3 -g -Wall -Wextra -o $@ $< \
 		$(patsubst %.c,$(@D)/%.o,$(notdir $(PEER_SRC))) -lgloo -pthread
 
+# On a machine with a GPU, or for one; see tests/gpu/run.
+.PHONY: gpu-check gpu-pack
+gpu-check:
+	BUILD='$(BUILD)' tests/gpu/run
+gpu-pack: all system-progs
+	rm -rf '$(BUILD)/gpu'
+	BUILD='$(BUILD)' tests/gpu/run pack '$(BUILD)/gpu'
+
 # BENCH=--quick for fewer and shorter jobs of the speed table.
 .PHONY: bench bench-speed
 bench-speed: all $(BENCH_PEERS)
@@ -545,7 +699,8 @@ fuzz:
 		exit 1; done
 
 C_FILES = $(sort $(wildcard cmd/*/*.[ch] lib/*/*.[ch] runtime/*.h \
-	runtime/*/*.[ch] runtime/plugins/*/*.[ch] examples/*.[ch] \
+	runtime/*/*.[ch] runtime/plugins/*/*.[ch] runtime/plugins/*/*.cu \
+	examples/*.[ch] examples/*.cu \
 	tests/*/*.[ch] tests/*/*/*.[ch]))
 CLANG_FORMAT ?= $(shell command -v clang-format-14 || echo clang-format)
 
@@ -595,7 +750,7 @@ install-files:
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
-	$(INSTALL) -m 644 examples/*.[ch] $(SHAREDIR)/examples
+	$(INSTALL) -m 644 examples/*.[ch] examples/*.cu $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
 	$(INSTALL) -m 644 LICENSE $(DOCDIR)
@@ -627,6 +782,7 @@ help:
 	'make format       clang-format 14, in place' \
 	'make bench        the tables of README.md' \
 	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
+	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
 	'make uninstall    DESTDIR= PREFIX= as for install' \
 	'make compile_commands.json, clean'
 

@@ -19,8 +19,8 @@ void must(int status, const char *what);
 
 /* A mistake that every rank sees alike: rank 0 says it in one line, then
  * all ranks leave together with exit code 2. */
-_Noreturn void refuse(const char *fmt, ...)
-    __attribute__((format(printf, 1, 2)));
+void refuse(const char *fmt, ...)
+    __attribute__((noreturn, format(printf, 1, 2)));
 
 void *must_alloc(size_t count, size_t size);
 

@@ -83,7 +83,9 @@ static int call_burst(struct bench_work *w)
     if (rc < 0)
         started--;
     for (int i = 0; i < started; i++) {
-        waited = hvd_wait(w->tensors[i].req);
+        waited = w->opts.stream
+                     ? hvd_wait_on_stream(w->tensors[i].req, w->opts.stream)
+                     : hvd_wait(w->tensors[i].req);
         rc = rc < 0 ? rc : waited;
     }
     return rc;

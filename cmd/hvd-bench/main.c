@@ -49,11 +49,18 @@ static void print_header(const struct bench_options *o,
         printf(", in place");
     if (o->alloc)
         printf(", hvd_alloc");
+    if (o->cuda)
+        printf(", cuda%s", o->events   ? ", by events"
+                           : o->stream ? ", on a stream"
+                                       : "");
     if (o->mode != BENCH_BLOCKING)
         printf(", %s of %d", mode_names[o->mode], o->tensors);
-    printf("\n#%11s %11s %12s %12s %12s %10s %10s %9s\n", "bytes", "count",
+    printf("\n#%11s %11s %12s %12s %12s %10s %10s %9s", "bytes", "count",
            "median_us", "min_us", "max_us", "algbw_GB/s", "busbw_GB/s",
            "iters");
+    if (o->raw)
+        printf(" %12s %9s %7s", "raw_us", "over_us", "of_raw");
+    putchar('\n');
 }
 
 static void print_json(const struct bench_options *o,
@@ -70,6 +77,13 @@ static void print_json(const struct bench_options *o,
            o->in_place ? "true" : "false", o->alloc ? "true" : "false",
            mode_names[o->mode], o->tensors,
            o->mode == BENCH_ASYNC ? o->tensors : 0);
+    printf("\"device\":\"%s\",\"stream\":%s,\"events\":%s,",
+           o->cuda ? "cuda" : "host", o->stream ? "true" : "false",
+           o->events ? "true" : "false");
+    if (o->raw)
+        printf("\"raw_median_us\":%.4f,\"over_us\":%.4f,"
+               "\"of_raw\":%.4f,",
+               r->raw_us, r->over_us, r->of_raw);
     printf("\"bytes\":%zu,\"count\":%zu,\"median_us\":%.4f,\"min_us\":%.4f,"
            "\"max_us\":%.4f,\"algbw_gbs\":%.4f,\"busbw_gbs\":%.4f,"
            "\"iters\":%lld,\"checked\":%s,\"version\":\"%s\"}\n",
@@ -83,12 +97,16 @@ static void print_result(const struct bench_options *o,
                          const struct bench_set *set, enum bench_plane plane,
                          const struct bench_result *r)
 {
-    if (o->json)
+    if (o->json) {
         print_json(o, set, plane, r);
-    else
-        printf("%12zu %11zu %12.3f %12.3f %12.3f %10.3f %10.3f %9lld\n",
-               r->bytes, r->count, r->median_us, r->min_us, r->max_us, r->algbw,
-               r->busbw, (long long)r->iters);
+    } else {
+        printf("%12zu %11zu %12.3f %12.3f %12.3f %10.3f %10.3f %9lld", r->bytes,
+               r->count, r->median_us, r->min_us, r->max_us, r->algbw, r->busbw,
+               (long long)r->iters);
+        if (o->raw)
+            printf(" %12.3f %9.3f %7.3f", r->raw_us, r->over_us, r->of_raw);
+        putchar('\n');
+    }
     fflush(stdout);
 }
 
@@ -99,15 +117,20 @@ static int run_sizes(const struct bench_options *o, const struct bench_set *set,
     size_t n = one ? 1 : o->nsizes;
     enum bench_plane plane = BENCH_PLANE_AUTO;
     struct bench_result result;
+    struct bench_gpu gpu;
     int rc = bench_find_plane(o, set, &plane, err);
 
+    if (rc < 0)
+        return rc;
+    rc = bench_gpu_open(o, set, &gpu, err);
     if (rc == 0 && set->rank == 0 && !o->json)
         print_header(o, set, plane);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = bench_measure(o, set, o->sizes[i], &result, err);
+        rc = bench_measure(o, set, &gpu, o->sizes[i], &result, err);
         if (rc == 0 && set->rank == 0)
             print_result(o, set, plane, &result);
     }
+    bench_gpu_close(&gpu);
     return rc;
 }
 

@@ -2,6 +2,7 @@
 /* One measurement: a collective at one size. */
 #include "cmd/hvd-bench/measure.h"
 
+#include "cmd/hvd-bench/raw.h"
 #include "lib/base/alloc.h"
 #include "lib/base/clock.h"
 
@@ -21,27 +22,55 @@ struct plan {
     int64_t warmup;  /* iterations */
 };
 
+enum calls { LIBHVD, RAW };
+
+static int iterate(struct bench_work *w, enum calls calls, struct hb_error *err)
+{
+    int rc;
+
+    if (calls == LIBHVD) {
+        rc = bench_work_iterate(w);
+        return rc < 0 ? bench_work_failed(w, rc, err) : 0;
+    }
+    rc = bench_raw_iterate(w->gpu.raw, w, bench_cuda_stream(w->gpu.cuda), err);
+    return rc < 0 || w->o->stream ? rc : bench_cuda_wait(w->gpu.cuda, err);
+}
+
+static int run_block(struct bench_work *w, enum calls calls, int64_t n,
+                     struct hb_error *err)
+{
+    int rc = 0;
+
+    while (rc == 0 && n-- > 0)
+        rc = iterate(w, calls, err);
+    return rc < 0 || !w->o->stream ? rc : bench_cuda_wait(w->gpu.cuda, err);
+}
+
 /* n iterations in *ns, from when every rank is there. */
-static int time_block(struct bench_work *w, int64_t n, double *ns,
-                      struct hb_error *err)
+static int time_block(struct bench_work *w, enum calls calls, int64_t n,
+                      double *ns, struct hb_error *err)
 {
     int rc = hvd_barrier(&w->plain);
     uint64_t begin = hb_now_ns();
 
-    while (rc == 0 && n-- > 0)
-        rc = bench_work_iterate(w);
+    if (rc < 0)
+        return bench_work_failed(w, rc, err);
+    if (w->o->events)
+        rc = bench_cuda_start(w->gpu.cuda, err);
+    if (rc == 0)
+        rc = run_block(w, calls, n, err);
     *ns = (double)(hb_now_ns() - begin);
-    return rc < 0 ? bench_work_failed(w, rc, err) : 0;
+    return rc < 0 || !w->o->events ? rc : bench_cuda_stop(w->gpu.cuda, ns, err);
 }
 
-static int checked_block(struct bench_work *w, int64_t n, int64_t turn,
-                         double *ns, struct hb_error *err)
+static int checked_block(struct bench_work *w, enum calls calls, int64_t n,
+                         int64_t turn, double *ns, struct hb_error *err)
 {
-    int checks = w->o->check && bench_work_repeats(w), rc;
+    int checks = w->o->check && bench_work_repeats(w);
+    int rc = checks ? bench_work_spoil(w, turn, err) : 0;
 
-    if (checks)
-        bench_work_spoil(w, turn);
-    rc = time_block(w, n, ns, err);
+    if (rc == 0)
+        rc = time_block(w, calls, n, ns, err);
     return rc == 0 && checks ? bench_work_check(w, turn, err) : rc;
 }
 
@@ -64,7 +93,7 @@ static int estimate(struct bench_work *w, double *once, struct hb_error *err)
 
     *once = 1e18;
     while (enough < 2 || total < SETTLE_NS) {
-        rc = time_block(w, n, &ns, err);
+        rc = time_block(w, LIBHVD, n, &ns, err);
         rc = rc < 0 ? rc : slowest(w, &ns, 1, err);
         if (rc < 0)
             return rc;
@@ -129,6 +158,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts them. */
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof(*v), by_value);
+    return (v[(n - 1) / 2] + v[n / 2]) / 2;
+}
+
 static void summarize(const struct bench_work *w, const struct plan *plan,
                       double *ns, struct bench_result *r)
 {
@@ -136,35 +172,68 @@ static void summarize(const struct bench_work *w, const struct plan *plan,
     double per = (double)plan->block * share * 1e3;
     size_t n = (size_t)plan->nblocks;
 
-    qsort(ns, n, sizeof(*ns), by_value);
-    r->median_us = (ns[(n - 1) / 2] + ns[n / 2]) / 2 / per;
+    *r = (struct bench_result){.bytes = w->bytes, .count = w->count};
+    if (w->gpu.raw) {
+        double *raw = ns + n, *over = raw + n;
+
+        for (size_t i = 0; i < n; i++)
+            over[i] = ns[i] - raw[i];
+        r->raw_us = median(raw, n) / per;
+        r->over_us = median(over, n) / per;
+    }
+    r->median_us = median(ns, n) / per;
     r->min_us = ns[0] / per;
     r->max_us = ns[n - 1] / per;
-    r->count = w->count;
-    r->bytes = w->bytes;
+    r->of_raw = r->raw_us / r->median_us;
     r->iters = plan->block * plan->nblocks;
     r->algbw = (double)w->total_bytes / share / r->median_us / 1e3;
     r->busbw = r->algbw * bench_bus_factor(w->o->what, w->set.size);
+}
+
+/* One block of each kind of calls. */
+static int time_pair(struct bench_work *w, const struct plan *plan, int64_t i,
+                     double *blocks, struct hb_error *err)
+{
+    double *ns[] = {&blocks[i], &blocks[plan->nblocks + i]};
+    int kinds = w->gpu.raw ? 2 : 1, rc = 0;
+
+    for (int k = 0; k < kinds && rc == 0; k++) {
+        int calls = (k + (int)(i % kinds)) % kinds;
+
+        rc =
+            checked_block(w, (enum calls)calls, plan->block, i, ns[calls], err);
+    }
+    return rc;
+}
+
+static int warm_up(struct bench_work *w, const struct plan *plan,
+                   struct hb_error *err)
+{
+    double ns;
+    int rc = time_block(w, LIBHVD, plan->warmup, &ns, err);
+
+    return rc < 0 || !w->gpu.raw ? rc
+                                 : time_block(w, RAW, plan->warmup, &ns, err);
 }
 
 static int timed(struct bench_work *w, struct bench_result *result,
                  struct hb_error *err)
 {
     struct plan plan;
-    double ns;
     double *blocks;
     int rc = make_plan(w, &plan, err);
 
     if (rc < 0)
         return rc;
-    blocks = hb_calloc((size_t)plan.nblocks, sizeof(*blocks));
+    /* of libhvd, of NCCL's own calls, and their differences */
+    blocks = hb_calloc(3 * (size_t)plan.nblocks, sizeof(*blocks));
     if (!blocks)
         return hb_error_set(err, HVD_ENOMEM, "no memory");
-    rc = time_block(w, plan.warmup, &ns, err);
+    rc = warm_up(w, &plan, err);
     for (int64_t i = 0; i < plan.nblocks && rc == 0; i++)
-        rc = checked_block(w, plan.block, i, &blocks[i], err);
+        rc = time_pair(w, &plan, i, blocks, err);
     if (rc == 0)
-        rc = slowest(w, blocks, (size_t)plan.nblocks, err);
+        rc = slowest(w, blocks, 2 * (size_t)plan.nblocks, err);
     if (rc == 0)
         summarize(w, &plan, blocks, result);
     hb_free(blocks);
@@ -174,14 +243,12 @@ static int timed(struct bench_work *w, struct bench_result *result,
 static int measure(struct bench_work *w, struct bench_result *result,
                    struct hb_error *err)
 {
-    int rc = bench_work_iterate(w);
+    int rc = run_block(w, LIBHVD, 1, err);
 
-    if (rc < 0)
-        return bench_work_failed(w, rc, err);
-    if (w->o->check)
+    if (rc == 0 && w->o->check)
         rc = bench_work_verify(w, err);
-    if (!bench_work_repeats(w))
-        bench_work_zero(w);
+    if (rc == 0 && !bench_work_repeats(w))
+        rc = bench_work_zero(w, err);
     if (rc == 0)
         rc = timed(w, result, err);
     if (rc == 0 && w->o->check && bench_work_repeats(w))
@@ -190,11 +257,11 @@ static int measure(struct bench_work *w, struct bench_result *result,
 }
 
 int bench_measure(const struct bench_options *o, const struct bench_set *set,
-                  size_t bytes, struct bench_result *result,
-                  struct hb_error *err)
+                  const struct bench_gpu *gpu, size_t bytes,
+                  struct bench_result *result, struct hb_error *err)
 {
     struct bench_work w;
-    int rc = bench_work_open(&w, o, set, bytes, err);
+    int rc = bench_work_open(&w, o, set, gpu, bytes, err);
 
     if (rc == 0)
         rc = measure(&w, result, err);

@@ -2,6 +2,7 @@
 /* The command line of hvd-bench: one table, one parser per kind of value. */
 #include "cmd/hvd-bench/options.h"
 
+#include "cmd/hvd-bench/raw.h"
 #include "cmd/hvd-bench/resnet50.h"
 #include "lib/base/env.h"
 #include "lib/base/text.h"
@@ -26,9 +27,13 @@ const char bench_help[] =
     "  --iters N        timed iterations per size (default: by --seconds)\n"
     "  --warmup N       iterations before them (default: 2 blocks)\n"
     "  --seconds S      time to measure each size for (default 0.5)\n"
-    "  --plane PLANE    fail unless it is self, shm, tcp, hier or mpi; tcp\n"
-    "                   sets HVD_FORCE_TCP, mpi sets HVD_CPU_PLANE (default\n"
-    "                   auto: what the library uses)\n"
+    "  --plane PLANE    fail unless it is self, shm, tcp, hier, mpi or nccl;\n"
+    "                   tcp sets HVD_FORCE_TCP, mpi sets HVD_CPU_PLANE\n"
+    "                   (default auto: what the library uses)\n"
+    "  --device DEVICE  where buffers lie: host or cuda (default host)\n"
+    "  --stream         calls name a CUDA stream; times are until it is done\n"
+    "  --events         the same, timed by CUDA events\n"
+    "  --raw            NCCL's own calls beside the library's\n"
     "  --process-set L  only these ranks: 0,2 or 0-3; sets with a / between\n"
     "                   them measure at the same time: 0-1/2-3\n"
     "  --in-place       sendbuf is recvbuf, or lies in it\n"
@@ -57,6 +62,7 @@ static const char *const plane_names[] = {
     [BENCH_PLANE_AUTO] = "auto", [BENCH_PLANE_SELF] = "self",
     [BENCH_PLANE_SHM] = "shm",   [BENCH_PLANE_TCP] = "tcp",
     [BENCH_PLANE_HIER] = "hier", [BENCH_PLANE_MPI] = "mpi",
+    [BENCH_PLANE_NCCL] = "nccl",
 };
 enum { NPLANES = sizeof(plane_names) / sizeof(plane_names[0]) };
 
@@ -216,6 +222,17 @@ static int parse_plane(struct bench_options *o, const char *s,
     return found < 0 ? found : 0;
 }
 
+static int parse_device(struct bench_options *o, const char *s,
+                        struct hb_error *err)
+{
+    static const char *const names[] = {"host", "cuda"};
+    int found = parse_name(s, "device", names, 2, err);
+
+    if (found >= 0)
+        o->cuda = found;
+    return found < 0 ? found : 0;
+}
+
 static int parse_wire(struct bench_options *o, const char *s,
                       struct hb_error *err)
 {
@@ -327,12 +344,16 @@ static const struct {
     {"--warmup", parse_warmup, 0, 0},
     {"--seconds", parse_seconds, 0, 0},
     {"--plane", parse_plane, 0, 0},
+    {"--device", parse_device, 0, 0},
     {"--wire", parse_wire, 0, 0},
     {"--process-set", parse_sets, 0, 0},
     {"--async", parse_async, 0, 0},
     {"--burst", parse_burst, 0, 0},
     {"--group", parse_group, 0, 0},
     {"--resnet50", NULL, offsetof(struct bench_options, resnet50), 1},
+    {"--stream", NULL, offsetof(struct bench_options, stream), 1},
+    {"--events", NULL, offsetof(struct bench_options, events), 1},
+    {"--raw", NULL, offsetof(struct bench_options, raw), 1},
     {"--alloc", NULL, offsetof(struct bench_options, alloc), 1},
     {"--in-place", NULL, offsetof(struct bench_options, in_place), 1},
     {"--no-check", NULL, offsetof(struct bench_options, check), 0},
@@ -432,6 +453,23 @@ static int check_mode(const struct bench_options *o, struct hb_error *err)
     return 0;
 }
 
+/* What concerns a GPU. */
+static int check_device(const struct bench_options *o, struct hb_error *err)
+{
+    if (o->cuda && (o->what == BENCH_BARRIER || o->what == BENCH_IDLE))
+        return no_such(o, "--device cuda", err);
+    if (o->cuda && o->alloc)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--alloc is memory of the host; leave it out with "
+                            "--device cuda");
+    if (!o->cuda && (o->stream || o->raw))
+        return hb_error_set(err, HVD_EINVAL, "%s needs --device cuda",
+                            o->raw      ? "--raw"
+                            : o->events ? "--events"
+                                        : "--stream");
+    return o->raw ? bench_raw_check(o, err) : 0;
+}
+
 static int check_combination(const struct bench_options *o,
                              struct hb_error *err)
 {
@@ -440,6 +478,8 @@ static int check_combination(const struct bench_options *o,
 
     if (rc == 0)
         rc = check_mode(o, err);
+    if (rc == 0)
+        rc = check_device(o, err);
     if (rc == 0 && o->in_place && o->what != BENCH_ALLREDUCE &&
         o->what != BENCH_BROADCAST && o->what != BENCH_ALLGATHER)
         rc = no_such(o, "--in-place", err);
@@ -471,6 +511,7 @@ int bench_options_parse(struct bench_options *o, char *const *argv,
                            : take_word(o, *argv++, words++, err);
     if (rc < 0 || o->help || o->version)
         return rc;
+    o->stream |= o->events;
     if (o->resnet50)
         rc = set_mode(o, BENCH_RESNET50, RESNET50_TENSORS, err);
     if (rc < 0)

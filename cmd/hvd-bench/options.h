@@ -26,14 +26,15 @@ enum bench_what {
 };
 
 /* What moves the data: shared memory on one host, TCP when every host has
- * one rank or HVD_FORCE_TCP is set, both otherwise. */
+ * one rank or HVD_FORCE_TCP is set, both otherwise; NCCL in device memory. */
 enum bench_plane {
     BENCH_PLANE_AUTO,
     BENCH_PLANE_SELF,
     BENCH_PLANE_SHM,
     BENCH_PLANE_TCP,
     BENCH_PLANE_HIER,
-    BENCH_PLANE_MPI
+    BENCH_PLANE_MPI,
+    BENCH_PLANE_NCCL
 };
 
 /* What an iteration consists of. */
@@ -61,6 +62,9 @@ struct bench_options {
     int64_t idle_ms;
     int nsets;                       /* process sets; 0: the world */
     uint8_t set_of[BENCH_RANKS_MAX]; /* 1 .. nsets, or 0: in none */
+    int cuda;                        /* buffers are in device memory */
+    int stream, events;              /* events: and stream */
+    int raw;
     int in_place, alloc, resnet50, json, check, pin;
     int help, version;
 };

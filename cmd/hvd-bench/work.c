@@ -6,10 +6,9 @@
 #include "lib/base/alloc.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096, WINDOW_BYTES = 65536, SPOILED = 0xee };
+enum { WINDOW_BYTES = 65536, SPOILED = 0xee };
 
 int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err)
 {
@@ -19,32 +18,6 @@ int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err)
 }
 
 /* ---- Buffers --------------------------------------------------------- */
-
-static int get_pages(const struct bench_work *w, size_t bytes, void **p,
-                     struct hb_error *err)
-{
-    size_t room = (bytes + PAGE) / PAGE * PAGE;
-    int rc;
-
-    if (w->o->alloc) {
-        rc = hvd_alloc(room, p);
-        return rc < 0 ? bench_work_failed(w, rc, err) : 0;
-    }
-    *p = aligned_alloc(PAGE, room);
-    if (!*p)
-        return hb_error_set(err, HVD_ENOMEM,
-                            "no memory for a buffer of %zu bytes", bytes);
-    memset(*p, 0, room);
-    return 0;
-}
-
-static void free_pages(const struct bench_work *w, void *p)
-{
-    if (w->o->alloc)
-        hvd_free(p);
-    else
-        free(p);
-}
 
 /* Whole elements; the same number for every rank where ranks have parts. */
 static void set_counts(const struct bench_work *w, struct bench_tensor *t,
@@ -83,11 +56,12 @@ static int open_tensor(struct bench_work *w, struct bench_tensor *t, int i,
     snprintf(t->name, sizeof(t->name), "%s.%d",
              o->mode == BENCH_RESNET50 ? "resnet50" : "bench", i);
     set_counts(w, t, count);
-    rc = get_pages(w, t->recv_count * elem, &t->recv, err);
+    rc = bench_memory_get(&w->memory, t->recv_count * elem, &t->recv, err);
     if (rc < 0)
         return rc;
     if (!o->in_place)
-        return get_pages(w, t->send_count * elem, &t->send, err);
+        return bench_memory_get(&w->memory, t->send_count * elem, &t->send,
+                                err);
     if (o->what == BENCH_ALLGATHER)
         at = (size_t)w->set.rank * t->send_count * elem;
     t->send = (char *)t->recv + at;
@@ -134,33 +108,58 @@ static int open_group(struct bench_work *w, struct hb_error *err)
     return 0;
 }
 
-static void fill(struct bench_work *w)
+static int fill_tensor(struct bench_work *w, struct bench_tensor *t,
+                       struct hb_error *err)
 {
-    int sends = w->o->what != BENCH_BROADCAST || w->set.rank == 0;
+    size_t elem = hvd_dtype_size(w->o->dtype), bytes = t->send_count * elem;
+    int rc = bench_memory_set(&w->memory, t->recv, SPOILED,
+                              t->recv_count * elem, err);
+    void *data;
 
-    for (int i = 0; i < w->ntensors; i++) {
-        struct bench_tensor *t = &w->tensors[i];
+    if (rc < 0 || (w->o->what == BENCH_BROADCAST && w->set.rank > 0))
+        return rc;
+    data = bench_memory_edit(&w->memory, t->send, bytes, err);
+    if (!data)
+        return -HVD_ENOMEM;
+    bench_data_fill(&t->data, w->set.rank, data, t->send_count);
+    return bench_memory_put(&w->memory, t->send, bytes, err);
+}
 
-        memset(t->recv, SPOILED, t->recv_count * hvd_dtype_size(w->o->dtype));
-        if (sends)
-            bench_data_fill(&t->data, w->set.rank, t->send, t->send_count);
-    }
+static int fill(struct bench_work *w, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < w->ntensors && rc == 0; i++)
+        rc = fill_tensor(w, &w->tensors[i], err);
+    return rc;
+}
+
+/* What the calls are told. */
+static void set_options(struct bench_work *w)
+{
+    struct hvd_options plain = HVD_OPTIONS_INIT;
+
+    plain.process_set = w->set.number;
+    w->plain = w->opts = plain;
+    w->opts.wire = (int)w->o->wire;
+    if (w->o->stream)
+        w->opts.stream = bench_cuda_stream(w->gpu.cuda);
 }
 
 int bench_work_open(struct bench_work *w, const struct bench_options *o,
-                    const struct bench_set *set, size_t bytes,
-                    struct hb_error *err)
+                    const struct bench_set *set, const struct bench_gpu *gpu,
+                    size_t bytes, struct hb_error *err)
 {
     size_t counts[RESNET50_TENSORS];
     size_t elem = hvd_dtype_size(o->dtype);
     size_t count = o->what == BENCH_BARRIER ? 0 : bytes / elem;
-    struct hvd_options plain = HVD_OPTIONS_INIT;
     int rc = 0;
 
-    plain.process_set = set->number;
-    *w = (struct bench_work){.o = o, .set = *set, .plain = plain};
-    w->opts = plain;
-    w->opts.wire = (int)o->wire;
+    *w = (struct bench_work){.o = o, .set = *set};
+    if (gpu)
+        w->gpu = *gpu;
+    w->memory = (struct bench_memory){.cuda = w->gpu.cuda, .alloc = o->alloc};
+    set_options(w);
     w->tensors = hb_calloc((size_t)o->tensors, sizeof(*w->tensors));
     if (!w->tensors)
         return hb_error_set(err, HVD_ENOMEM, "no memory");
@@ -174,17 +173,17 @@ int bench_work_open(struct bench_work *w, const struct bench_options *o,
     if (rc < 0)
         return rc;
     sum_up(w);
-    fill(w);
-    return 0;
+    return fill(w, err);
 }
 
 void bench_work_close(struct bench_work *w)
 {
     for (int i = 0; i < w->ntensors; i++) {
         if (!w->o->in_place)
-            free_pages(w, w->tensors[i].send);
-        free_pages(w, w->tensors[i].recv);
+            bench_memory_free(&w->memory, w->tensors[i].send);
+        bench_memory_free(&w->memory, w->tensors[i].recv);
     }
+    bench_memory_fini(&w->memory);
     hb_free(w->tensors);
     hb_free(w->group.sends);
     hb_free(w->group.recvs);
@@ -199,14 +198,18 @@ struct range {
     size_t begin, end; /* elements of a receive buffer */
 };
 
-static int equal(const struct bench_work *w, const struct bench_tensor *t,
-                 int source, size_t first, struct range r, struct hb_error *err)
+static int equal(struct bench_work *w, const struct bench_tensor *t, int source,
+                 size_t first, struct range r, struct hb_error *err)
 {
     const struct bench_data *d = &t->data;
     size_t elem = hvd_dtype_size(d->dtype);
-    const char *recv = (const char *)t->recv + r.begin * elem;
+    const void *recv =
+        bench_memory_look(&w->memory, (const char *)t->recv + r.begin * elem,
+                          (r.end - r.begin) * elem, err);
     struct bench_wrong wrong;
 
+    if (!recv)
+        return -HVD_ESYSTEM;
     if (bench_data_equal(d, source, first, recv, r.end - r.begin, &wrong))
         return 0;
     return hb_error_set(err, HVD_EPROTO,
@@ -220,7 +223,7 @@ static int equal(const struct bench_work *w, const struct bench_tensor *t,
 
 /* What lies where: rank r's part is at r * part, and begins with element
  * `first` of what r sent. */
-static int equal_parts(const struct bench_work *w, const struct bench_tensor *t,
+static int equal_parts(struct bench_work *w, const struct bench_tensor *t,
                        size_t first, struct range all, struct hb_error *err)
 {
     size_t part = t->recv_count / (size_t)w->set.size;
@@ -237,7 +240,7 @@ static int equal_parts(const struct bench_work *w, const struct bench_tensor *t,
     return rc;
 }
 
-static int compare(const struct bench_work *w, const struct bench_tensor *t,
+static int compare(struct bench_work *w, const struct bench_tensor *t,
                    struct range r, struct hb_error *err)
 {
     size_t own = (size_t)w->set.rank;
@@ -260,7 +263,7 @@ static int compare(const struct bench_work *w, const struct bench_tensor *t,
     }
 }
 
-int bench_work_verify(const struct bench_work *w, struct hb_error *err)
+int bench_work_verify(struct bench_work *w, struct hb_error *err)
 {
     int rc = 0;
 
@@ -293,19 +296,19 @@ static int is_input(const struct bench_work *w)
            (w->o->what != BENCH_BROADCAST || w->set.rank == 0);
 }
 
-void bench_work_spoil(struct bench_work *w, int64_t turn)
+int bench_work_spoil(struct bench_work *w, int64_t turn, struct hb_error *err)
 {
     size_t elem = hvd_dtype_size(w->o->dtype);
     struct range r;
     struct bench_tensor *t = window(w, turn, &r);
 
-    if (!is_input(w))
-        memset((char *)t->recv + r.begin * elem, SPOILED,
-               (r.end - r.begin) * elem);
+    if (is_input(w))
+        return 0;
+    return bench_memory_set(&w->memory, (char *)t->recv + r.begin * elem,
+                            SPOILED, (r.end - r.begin) * elem, err);
 }
 
-int bench_work_check(const struct bench_work *w, int64_t turn,
-                     struct hb_error *err)
+int bench_work_check(struct bench_work *w, int64_t turn, struct hb_error *err)
 {
     struct range r;
     const struct bench_tensor *t = window(w, turn, &r);
@@ -318,14 +321,19 @@ int bench_work_repeats(const struct bench_work *w)
     return !w->o->in_place || w->o->what != BENCH_ALLREDUCE;
 }
 
-void bench_work_zero(struct bench_work *w)
+int bench_work_zero(struct bench_work *w, struct hb_error *err)
 {
     size_t elem = hvd_dtype_size(w->o->dtype);
+    int rc = 0;
 
-    for (int i = 0; i < w->ntensors; i++) {
+    for (int i = 0; i < w->ntensors && rc == 0; i++) {
         struct bench_tensor *t = &w->tensors[i];
 
-        memset(t->recv, 0, t->recv_count * elem);
-        memset(t->send, 0, t->send_count * elem);
+        rc =
+            bench_memory_set(&w->memory, t->recv, 0, t->recv_count * elem, err);
+        if (rc == 0)
+            rc = bench_memory_set(&w->memory, t->send, 0, t->send_count * elem,
+                                  err);
     }
+    return rc;
 }

@@ -12,6 +12,7 @@
 #define HVD_BENCH_WORK_H
 
 #include "cmd/hvd-bench/data.h"
+#include "cmd/hvd-bench/memory.h"
 #include "cmd/hvd-bench/options.h"
 
 /* The ranks that measure together. */
@@ -20,6 +21,12 @@ struct bench_set {
     int rank;   /* the caller's place in it */
     int size;
     int root; /* its first member's rank in the world */
+};
+
+/* What --device cuda has opened. */
+struct bench_gpu {
+    struct bench_cuda *cuda;
+    struct bench_raw *raw; /* NULL without --raw */
 };
 
 struct bench_tensor {
@@ -40,7 +47,9 @@ struct bench_group {
 struct bench_work {
     const struct bench_options *o;
     struct bench_set set;
-    struct hvd_options plain, opts; /* the set; the wire as well */
+    struct bench_gpu gpu;           /* all NULL: host memory */
+    struct hvd_options plain, opts; /* the set; wire and stream as well */
+    struct bench_memory memory;
     struct bench_tensor *tensors;
     int ntensors;
     struct bench_group group;
@@ -48,21 +57,22 @@ struct bench_work {
     size_t total_bytes;  /* of all */
 };
 
-/* Buffers of the given size, touched and filled.  On failure, too, there is
- * something to close. */
+/* Buffers of the given size, touched and filled; gpu NULL: in host memory.  On
+ * failure, too, there is something to close. */
 int bench_work_open(struct bench_work *w, const struct bench_options *o,
-                    const struct bench_set *set, size_t bytes,
-                    struct hb_error *err);
+                    const struct bench_set *set, const struct bench_gpu *gpu,
+                    size_t bytes, struct hb_error *err);
 void bench_work_close(struct bench_work *w);
 
-/* Every tensor once.  Returns a status of the library. */
+/* Every tensor once; with --stream, returns when that was launched.  Returns a
+ * status of the library. */
 int bench_work_iterate(struct bench_work *w);
 
 /* Says which collective failed on which rank; returns rc. */
 int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err);
 
 /* Compares all results: 0, or -HVD_EPROTO. */
-int bench_work_verify(const struct bench_work *w, struct hb_error *err);
+int bench_work_verify(struct bench_work *w, struct hb_error *err);
 
 /* Whether another iteration has the same result: not where a reduction
  * replaces its input. */
@@ -70,12 +80,11 @@ int bench_work_repeats(const struct bench_work *w);
 
 /* Sets all buffers to zero: what such a reduction leaves as it is, where
  * other numbers would grow without end. */
-void bench_work_zero(struct bench_work *w);
+int bench_work_zero(struct bench_work *w, struct hb_error *err);
 
 /* Where iterations repeat: spoils, and compares, the window of a turn (from
  * 0 on).  What is input as well is not spoiled. */
-void bench_work_spoil(struct bench_work *w, int64_t turn);
-int bench_work_check(const struct bench_work *w, int64_t turn,
-                     struct hb_error *err);
+int bench_work_spoil(struct bench_work *w, int64_t turn, struct hb_error *err);
+int bench_work_check(struct bench_work *w, int64_t turn, struct hb_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 /* Where hvd-bench runs: its CPU, its process set, the plane in use. */
 #include "cmd/hvd-bench/world.h"
 
+#include "cmd/hvd-bench/raw.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 
@@ -67,6 +68,31 @@ int bench_join_set(const struct bench_options *o, struct bench_set *set,
     return rc;
 }
 
+/* ---- Devices --------------------------------------------------------- */
+
+int bench_gpu_open(const struct bench_options *o, const struct bench_set *set,
+                   struct bench_gpu *gpu, struct hb_error *err)
+{
+    int64_t device = hvd_local_rank();
+
+    *gpu = (struct bench_gpu){NULL, NULL};
+    if (!o->cuda)
+        return 0;
+    if (hb_knob_i64("GPU", 0, INT32_MAX, &device, err) == 0)
+        gpu->cuda = bench_cuda_open((int)device, err);
+    if (gpu->cuda && o->raw)
+        gpu->raw = bench_raw_open(set, err);
+    return gpu->cuda && (gpu->raw || !o->raw)
+               ? 0
+               : hb_error_context(err, "rank %d", hvd_rank());
+}
+
+void bench_gpu_close(struct bench_gpu *gpu)
+{
+    bench_raw_close(gpu->raw);
+    bench_cuda_close(gpu->cuda);
+}
+
 /* ---- Planes ---------------------------------------------------------- */
 
 int bench_ask_plane(const struct bench_options *o, struct hb_error *err)
@@ -75,6 +101,9 @@ int bench_ask_plane(const struct bench_options *o, struct hb_error *err)
         return hb_error_sys(err, errno, "set HVD_FORCE_TCP");
     if (o->plane == BENCH_PLANE_MPI && setenv("HVD_CPU_PLANE", "mpi", 1) < 0)
         return hb_error_sys(err, errno, "set HVD_CPU_PLANE");
+    /* Then hvd_init says why there is no NCCL. */
+    if (o->cuda && setenv("HVD_NCCL", "1", 0) < 0)
+        return hb_error_sys(err, errno, "set HVD_NCCL");
     return 0;
 }
 
@@ -126,7 +155,8 @@ static enum bench_plane plane_under_mpi(const int64_t *ids, int n)
     return mpi || count_same(ids, n, 0) < n ? BENCH_PLANE_MPI : BENCH_PLANE_SHM;
 }
 
-static int plane_in_use(const struct bench_set *set, enum bench_plane *plane,
+static int plane_in_use(const struct bench_options *o,
+                        const struct bench_set *set, enum bench_plane *plane,
                         struct hb_error *err)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT;
@@ -142,7 +172,8 @@ static int plane_in_use(const struct bench_set *set, enum bench_plane *plane,
     else
         rc = hb_knob_bool("FORCE_TCP", &force, err);
     if (rc == 0)
-        *plane = set->size == 1          ? BENCH_PLANE_SELF
+        *plane = o->cuda                 ? BENCH_PLANE_NCCL
+                 : set->size == 1        ? BENCH_PLANE_SELF
                  : force                 ? BENCH_PLANE_TCP
                  : hb_knob("RENDEZVOUS") ? plane_of(ids, set->size)
                                          : plane_under_mpi(ids, set->size);
@@ -153,7 +184,7 @@ static int plane_in_use(const struct bench_set *set, enum bench_plane *plane,
 int bench_find_plane(const struct bench_options *o, const struct bench_set *set,
                      enum bench_plane *plane, struct hb_error *err)
 {
-    int rc = plane_in_use(set, plane, err);
+    int rc = plane_in_use(o, set, plane, err);
 
     /* One rank alone has nobody to use another plane with. */
     if (rc < 0 || o->plane == BENCH_PLANE_AUTO || o->plane == *plane ||

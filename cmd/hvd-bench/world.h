@@ -20,6 +20,13 @@ int bench_ask_plane(const struct bench_options *o, struct hb_error *err);
 int bench_join_set(const struct bench_options *o, struct bench_set *set,
                    struct hb_error *err);
 
+/* For --device cuda: the driver with this rank's device, and NCCL for --raw;
+ * otherwise all NULL.  Collective in the set.  On failure, too, there may be
+ * something to close. */
+int bench_gpu_open(const struct bench_options *o, const struct bench_set *set,
+                   struct bench_gpu *gpu, struct hb_error *err);
+void bench_gpu_close(struct bench_gpu *gpu);
+
 /* Collective in the set: the plane that the library uses for it, the same
  * on all of its ranks, which must be the one asked for. */
 int bench_find_plane(const struct bench_options *o, const struct bench_set *set,

@@ -135,6 +135,67 @@ test_bursts_and_groups() {
     json 'lines[0]["mode"] == "group" and lines[0]["bytes"] == 65536'
 }
 
+# On the doubles of tests/nccl.
+on_gpus() {
+    [ -e "$BUILD/tests/nccl/libcuda.so.1" ] || skip "built without NCCL"
+    export HVD_CUDA_LIBRARY=$BUILD/tests/nccl/libcuda.so.1
+    export HVD_NCCL_LIBRARY=$BUILD/tests/nccl/libnccl.so.2
+    export FAKE_CUDA_DELAY_US=20
+}
+
+test_device_memory() {
+    local what flags
+    on_gpus
+    for what in allreduce broadcast allgather alltoall reducescatter; do
+        for flags in '' --stream '--events --raw' '--raw --burst 3' \
+            '--stream --async 3'; do
+            # shellcheck disable=SC2086 # a list of words
+            quick 2 "$what" --device cuda --plane nccl --sizes 8,70000 \
+                --json $flags
+            json "all(o['plane'] == 'nccl' and o['device'] == 'cuda' and
+                o['checked'] and ('raw_median_us' in o) == ('raw' in '$flags')
+                and o['events'] == ('events' in '$flags')
+                and o['stream'] >= o['events'] for o in lines)"
+        done
+    done
+    for what in allreduce broadcast allgather; do
+        quick 2 "$what" --device cuda --in-place --raw --sizes 8,70000
+    done
+    for what in allreduce allgather reducescatter; do
+        quick 2 "$what" --device cuda --group 3 --raw --stream --sizes 8,70000
+    done
+    quick 3 allreduce --device cuda --process-set 0,2 --raw --sizes 8,70000
+    quick 1 allreduce --device cuda --raw --sizes 8,70000
+    grep -q 'raw_us' bench.out
+}
+
+test_device_dtypes() {
+    local t
+    on_gpus
+    for t in uint8 int8 uint16 int16 int32 int64 float16 bfloat16 float32 \
+        float64 bool; do
+        quick 2 allreduce --device cuda --dtype $t --sizes 8,70000
+    done
+    for t in uint8 int64 bfloat16 float64; do
+        quick 2 reducescatter --device cuda --raw --dtype $t --op max \
+            --sizes 8,70000
+    done
+}
+
+test_device_is_not_there() {
+    expect_exit 1 env HVD_CUDA_LIBRARY=/nowhere/libcuda.so.1 "$HVD_BENCH" \
+        allreduce --device cuda
+    one_line err
+    on_gpus
+    expect_exit 1 env FAKE_CUDA_FAIL=cuMemAlloc:2:0 "$HVD_BENCH" \
+        allreduce --device cuda --sizes 8
+    one_line err
+    grep -q 'cuMemAlloc: .*CUDA_ERROR_OUT_OF_MEMORY' err
+    expect_exit 1 env HVD_NCCL_LIBRARY=/nowhere/libnccl.so.2 "$HVD_BENCH" \
+        allreduce --device cuda --raw --sizes 8
+    one_line err
+}
+
 test_resnet50() {
     quick 2 allreduce --resnet50 --json
     json 'len(lines) == 1 and lines[0]["bytes"] == 102228128 and
@@ -200,6 +261,12 @@ allreduce --op adasum --dtype int8
 allreduce --sizes x
 allreduce --sizes 8:4
 allreduce --plane warp
+allreduce --device gpu
+allreduce --raw
+allreduce --stream
+barrier --device cuda
+allreduce --device cuda --alloc
+allreduce --device cuda --raw --dtype int16
 allreduce --wire int8
 alltoall --wire float16
 alltoall --in-place

@@ -115,6 +115,34 @@ START_TEST(test_modes)
 }
 END_TEST
 
+START_TEST(test_devices)
+{
+    struct bench_options o = good("allreduce --device cuda");
+
+    ck_assert(o.cuda && !o.stream && !o.events && !o.raw);
+    ck_assert(!good("barrier --device host").cuda);
+    o = good("alltoall --device=cuda --stream --raw --dtype bfloat16");
+    ck_assert(o.cuda && o.stream && !o.events && o.raw);
+    o = good("allgather --events --device cuda --burst 8 --plane nccl");
+    ck_assert(o.stream && o.events && o.plane == BENCH_PLANE_NCCL);
+    good("allreduce --device cuda --dtype uint16 --op band");
+    good("broadcast --device cuda --raw --op band --dtype int32");
+    bad("allreduce --device cud", "did you mean cuda?");
+    bad("allreduce --device", "--device needs a value");
+    bad("barrier --device cuda", "barrier has no --device cuda");
+    bad("idle 1 --device cuda", "idle has no --device cuda");
+    bad("allreduce --device cuda --alloc", "--alloc is memory of the host");
+    bad("allreduce --stream", "--stream needs --device cuda");
+    bad("allreduce --events", "--events needs --device cuda");
+    bad("allreduce --raw --stream", "--raw needs --device cuda");
+    bad("allreduce --device cuda --raw --dtype int16", "NCCL has no int16");
+    bad("allreduce --device cuda --raw --dtype bool", "NCCL has no bool");
+    bad("allreduce --device cuda --raw --op bor --dtype int8",
+        "NCCL has no bor");
+    bad("allreduce --device cuda --raw --wire float16", "NCCL has no --wire");
+}
+END_TEST
+
 START_TEST(test_process_sets)
 {
     struct bench_options o = good("allreduce --process-set 0-2,5/4");
@@ -188,7 +216,7 @@ START_TEST(test_bad_lines)
     bad("allreduce --op ?", "no op");
     bad("allreduce --op band", "not defined for float32");
     bad("allreduce --op average --dtype bool", "not defined for bool");
-    bad("allreduce --plane nccl", "no plane of this build");
+    bad("allreduce --plane ncll", "did you mean nccl?");
     bad("allreduce --async 0", "--async:");
     bad("allreduce --async 1025", "--async:");
     bad("allreduce --seconds -1", "--seconds:");
@@ -346,8 +374,8 @@ static void open_works(struct bench_work *works, const struct bench_options *o)
     for (int r = 0; r < RANKS; r++) {
         struct bench_set set = {0, r, RANKS, 0};
 
-        ck_assert_int_eq(bench_work_open(&works[r], o, &set, WORK_BYTES, &err),
-                         0);
+        ck_assert_int_eq(
+            bench_work_open(&works[r], o, &set, NULL, WORK_BYTES, &err), 0);
     }
 }
 
@@ -380,7 +408,7 @@ START_TEST(test_work_is_checked)
         wrong += bench_work_check(w, turn, &err) == -HVD_EPROTO;
     ck_assert_int_gt(wrong, 0);
     *last -= 1;
-    bench_work_spoil(w, 5);
+    ck_assert_int_eq(bench_work_spoil(w, 5, &err), 0);
     ck_assert_int_eq(bench_work_check(w, 5, &err), -HVD_EPROTO);
     ck_assert_ptr_nonnull(strstr(err.text, "wrong result"));
     for (int r = 0; r < RANKS; r++)
@@ -396,7 +424,7 @@ START_TEST(test_work_in_place)
     struct hb_error err = HB_ERROR_INIT;
 
     open_works(works, &o);
-    bench_work_spoil(&works[0], 0);
+    ck_assert_int_eq(bench_work_spoil(&works[0], 0, &err), 0);
     ck_assert_int_eq(bench_work_check(&works[0], 0, &err), 0);
     ck_assert_int_eq(bench_work_check(&works[1], 0, &err), -HVD_EPROTO);
     ck_assert(bench_work_repeats(&works[0]));
@@ -412,7 +440,7 @@ START_TEST(test_work_in_place)
     o = good("allreduce --in-place");
     open_works(works, &o);
     ck_assert(!bench_work_repeats(&works[0]));
-    bench_work_zero(&works[0]);
+    ck_assert_int_eq(bench_work_zero(&works[0], &err), 0);
     ck_assert(((float *)works[0].tensors[0].recv)[77] == 0);
     for (int r = 0; r < RANKS; r++)
         bench_work_close(&works[r]);
@@ -436,7 +464,7 @@ START_TEST(test_resnet50)
     ck_assert_uint_eq(counts[0], 1000);        /* last bias */
     ck_assert_uint_eq(counts[1], 2048 * 1000); /* last layer */
     ck_assert_uint_eq(counts[RESNET50_TENSORS - 1], 64 * 3 * 7 * 7);
-    ck_assert_int_eq(bench_work_open(&w, &o, &set, 8, &err), 0);
+    ck_assert_int_eq(bench_work_open(&w, &o, &set, NULL, 8, &err), 0);
     ck_assert_uint_eq(w.count, RESNET50_ELEMENTS);
     ck_assert_uint_eq(w.bytes, w.total_bytes);
     ck_assert_str_eq(w.tensors[160].name, "resnet50.160");
@@ -466,6 +494,7 @@ static Suite *bench_suite(void)
     tcase_add_test(options, test_defaults);
     tcase_add_test(options, test_every_option);
     tcase_add_test(options, test_modes);
+    tcase_add_test(options, test_devices);
     tcase_add_test(options, test_process_sets);
     tcase_add_test(options, test_sizes);
     tcase_add_test(options, test_bad_sizes);

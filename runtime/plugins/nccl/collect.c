@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How each operation is carried out by NCCL, and those that only move data:
+ * as bytes, so every dtype goes.
+ *
+ * From the agreement each rank knows how much every other one has, and has
+ * room for.  To those without room nothing is sent.
+ */
+#include "runtime/plugins/nccl/nccl_impl.h"
+
+#include <string.h>
+
+int nc_choose(struct nc_plane *p, struct hb_error *err)
+{
+    static int (*const by_kind[])(struct nc_plane *, struct hb_error *) = {
+        [HVD__ALLREDUCE] = nc_allreduce,
+        [HVD__BROADCAST] = nc_broadcast,
+        [HVD__ALLGATHER] = nc_allgather,
+        [HVD__BARRIER] = NULL,
+        [HVD__ALLTOALL] = nc_alltoall,
+        [HVD__REDUCESCATTER] = nc_reducescatter,
+    };
+    struct nc_run *run = &p->run;
+    struct hvd__op *op = run->op;
+
+    run->collective = by_kind[op->kind];
+    if (op->kind != HVD__ALLREDUCE && op->kind != HVD__REDUCESCATTER)
+        return 0;
+    if (nc_staged_needed(op)) {
+        op->algorithm = "nccl.staged";
+        run->collective = NULL;
+        return 0;
+    }
+    return nc_reduce_plan(p, err);
+}
+
+/* ---- Moves -----------------------------------------------------------------
+ */
+
+static unsigned char *at(void *buf, size_t elems, const struct hvd__op *op)
+{
+    return buf ? (unsigned char *)buf + elems * op->elem_bytes : NULL;
+}
+
+static const unsigned char *from(const struct hvd__op *op, size_t elems)
+{
+    return op->sendbuf
+               ? (const unsigned char *)op->sendbuf + elems * op->elem_bytes
+               : NULL;
+}
+
+static int copy(const struct nc_plane *p, void *dst, const void *src,
+                size_t elems, struct hb_error *err)
+{
+    if (elems == 0 || dst == src)
+        return 0;
+    return HVD__CU(err, MemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
+                   elems * p->run.view.elem_bytes, p->stream);
+}
+
+static void send(struct nc_plane *p, const void *buf, size_t elems, int to)
+{
+    NC_CALL(p, NC_ALL, Send, buf, elems * p->run.view.elem_bytes, ncclUint8, to,
+            p->comms.comm[NC_ALL], p->stream);
+}
+
+static void receive(struct nc_plane *p, void *buf, size_t elems, int from_rank)
+{
+    NC_CALL(p, NC_ALL, Recv, buf, elems * p->run.view.elem_bytes, ncclUint8,
+            from_rank, p->comms.comm[NC_ALL], p->stream);
+}
+
+static void broadcast(struct nc_plane *p, const void *src, void *dst,
+                      size_t elems, int root)
+{
+    NC_CALL(p, NC_ALL, Broadcast, src, dst, elems * p->run.view.elem_bytes,
+            ncclUint8, root, p->comms.comm[NC_ALL], p->stream);
+}
+
+int nc_broadcast(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    const struct hvd__op *op = &run->view;
+    const void *src = p->me == op->root ? op->sendbuf : op->recvbuf;
+    int rc;
+
+    run->op->algorithm = "nccl.broadcast";
+    if (run->step++ > 0 || op->count == 0)
+        return 1;
+    rc = nc_lock(p, err);
+    if (rc < 0)
+        return rc;
+    broadcast(p, src, op->recvbuf, op->count, op->root);
+    nc_unlock();
+    return 0;
+}
+
+/* ---- Allgather -------------------------------------------------------------
+ */
+
+/* What each rank has, and has room for; nc_plane.words. */
+static size_t count_of(const struct nc_plane *p, int rank)
+{
+    return (size_t)p->words[2 * rank];
+}
+
+static size_t room_of(const struct nc_plane *p, int rank)
+{
+    return (size_t)p->words[2 * rank + 1];
+}
+
+/* As on shared memory; who gives no buffer wants no data. */
+static void refuse(struct nc_plane *p)
+{
+    struct nc_run *run = &p->run;
+    const struct hvd__op *op = run->op;
+
+    run->deliver = run->total <= (op->recvbuf ? op->recvcap : 0);
+    if (run->deliver || (!op->recvbuf && op->recvcap == 0))
+        return;
+    hb_error_set(&run->alone, HVD_EINVAL,
+                 "%s: recvbuf has room for %zu elements and %zu arrived",
+                 hvd__kind_name(op->kind), op->recvcap, run->total);
+}
+
+void nc_plan_gather(struct nc_plane *p)
+{
+    const struct hvd__op *op = p->run.op;
+
+    p->offset[0] = 0;
+    for (int r = 0; r < p->n; r++) {
+        p->offset[r + 1] = p->offset[r] + count_of(p, r);
+        if (op->recvcounts)
+            op->recvcounts[r] = count_of(p, r);
+    }
+    p->run.total = p->offset[p->n];
+    refuse(p);
+}
+
+/* sendbuf may lie anywhere in recvbuf, where others' parts go. */
+static int move_apart(struct nc_plane *p, struct hb_error *err)
+{
+    struct hvd__op *op = &p->run.view;
+    uintptr_t send_at = (uintptr_t)op->sendbuf;
+    uintptr_t recv_at = (uintptr_t)op->recvbuf;
+    size_t own = op->count * op->elem_bytes;
+    void *apart;
+    int rc;
+
+    if (!p->run.deliver || own == 0 ||
+        send_at == recv_at + p->offset[p->me] * op->elem_bytes ||
+        send_at >= recv_at + p->run.total * op->elem_bytes ||
+        recv_at >= send_at + own)
+        return 0;
+    apart = nc_scratch_get(p, own, err);
+    if (!apart)
+        return err->status;
+    rc = copy(p, apart, op->sendbuf, op->count, err);
+    op->sendbuf = apart;
+    return rc;
+}
+
+/* To those that have room, from each. */
+static void gather_by_pairs(struct nc_plane *p)
+{
+    const struct hvd__op *op = &p->run.view;
+
+    for (int r = 0; r < p->n; r++) {
+        if (r == p->me)
+            continue;
+        if (op->count && room_of(p, r) >= p->run.total)
+            send(p, op->sendbuf, op->count, r);
+        if (p->run.deliver && count_of(p, r))
+            receive(p, at(op->recvbuf, p->offset[r], op), count_of(p, r), r);
+    }
+}
+
+static void gather_by_roots(struct nc_plane *p)
+{
+    const struct hvd__op *op = &p->run.view;
+
+    for (int r = 0; r < p->n; r++) {
+        void *dst = at(op->recvbuf, p->offset[r], op);
+
+        if (count_of(p, r))
+            broadcast(p, r == p->me ? op->sendbuf : dst, dst, count_of(p, r),
+                      r);
+    }
+}
+
+enum gather_how { ALL_EQUAL, ALL_HAVE_ROOM, SOME_HAVE_ROOM };
+
+static enum gather_how gather_how(const struct nc_plane *p)
+{
+    enum gather_how how = ALL_EQUAL;
+
+    for (int r = 0; r < p->n; r++) {
+        if (room_of(p, r) < p->run.total)
+            return SOME_HAVE_ROOM;
+        if (count_of(p, r) != count_of(p, 0))
+            how = ALL_HAVE_ROOM;
+    }
+    return how;
+}
+
+static void gather_equal(struct nc_plane *p)
+{
+    const struct hvd__op *op = &p->run.view;
+
+    NC_CALL(p, NC_ALL, AllGather, op->sendbuf, op->recvbuf,
+            op->count * op->elem_bytes, ncclUint8, p->comms.comm[NC_ALL],
+            p->stream);
+}
+
+static void gather_ragged(struct nc_plane *p, enum gather_how how)
+{
+    NC_CALL(p, NC_ALL, GroupStart);
+    if (how == ALL_HAVE_ROOM)
+        gather_by_roots(p);
+    else
+        gather_by_pairs(p);
+    NC_CALL(p, NC_ALL, GroupEnd);
+}
+
+int nc_allgather(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    struct hvd__op *op = &run->view;
+    enum gather_how how = gather_how(p);
+    int rc;
+
+    run->op->algorithm =
+        how == ALL_EQUAL ? "nccl.allgather" : "nccl.allgather.ragged";
+    if (run->step++ > 0 || run->total == 0)
+        return 1;
+    rc = move_apart(p, err);
+    if (rc == 0 && how == SOME_HAVE_ROOM && run->deliver)
+        rc = copy(p, at(op->recvbuf, p->offset[p->me], op), op->sendbuf,
+                  op->count, err);
+    if (rc == 0)
+        rc = nc_lock(p, err);
+    if (rc < 0)
+        return rc;
+    if (how == ALL_EQUAL)
+        gather_equal(p);
+    else
+        gather_ragged(p, how);
+    nc_unlock();
+    return 0;
+}
+
+/* ---- Alltoall --------------------------------------------------------------
+ */
+
+/* How much a rank sends to another one, and at the end has room for;
+ * nc_plane.words. */
+static size_t split_of(const struct nc_plane *p, int rank, int to)
+{
+    return (size_t)p->words[(size_t)rank * ((size_t)p->n + 1) + (size_t)to];
+}
+
+static size_t incoming(const struct nc_plane *p, int to)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < p->n; r++)
+        sum += split_of(p, r, to);
+    return sum;
+}
+
+void nc_plan_alltoall(struct nc_plane *p)
+{
+    const struct hvd__op *op = p->run.op;
+
+    p->offset[0] = 0;
+    for (int r = 0; r < p->n; r++) {
+        p->offset[r + 1] = p->offset[r] + split_of(p, r, p->me);
+        if (op->recvcounts)
+            op->recvcounts[r] = split_of(p, r, p->me);
+    }
+    p->run.total = p->offset[p->n];
+    refuse(p);
+}
+
+/* What stays here is copied. */
+static void exchange(struct nc_plane *p)
+{
+    const struct hvd__op *op = &p->run.view;
+    size_t sent = 0;
+
+    NC_CALL(p, NC_ALL, GroupStart);
+    for (int r = 0; r < p->n; sent += split_of(p, p->me, r++)) {
+        size_t out = split_of(p, p->me, r), in = split_of(p, r, p->me);
+
+        if (r == p->me)
+            continue;
+        if (out && split_of(p, r, p->n) >= incoming(p, r))
+            send(p, from(op, sent), out, r);
+        if (in && p->run.deliver)
+            receive(p, at(op->recvbuf, p->offset[r], op), in, r);
+    }
+    NC_CALL(p, NC_ALL, GroupEnd);
+}
+
+int nc_alltoall(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    const struct hvd__op *op = &run->view;
+    size_t before = 0;
+    int rc = 0;
+
+    run->op->algorithm = "nccl.alltoall";
+    if (run->step++ > 0)
+        return 1;
+    for (int r = 0; r < p->me; r++)
+        before += split_of(p, p->me, r);
+    if (run->deliver)
+        rc = copy(p, at(op->recvbuf, p->offset[p->me], op), from(op, before),
+                  split_of(p, p->me, p->me), err);
+    if (rc == 0)
+        rc = nc_lock(p, err);
+    if (rc < 0)
+        return rc;
+    exchange(p);
+    nc_unlock();
+    return 0;
+}

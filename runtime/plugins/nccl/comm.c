@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Communicators: one of all ranks of the set, and for layered allreduces one
+ * of the ranks of each host and one across hosts.  They are non-blocking, so
+ * that no thread is ever inside NCCL when they have to be aborted.
+ *
+ * Before, by a hello over the base plane, every rank learns whether all can
+ * take part, and NCCL's ids.
+ */
+#include "runtime/plugins/nccl/nccl_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+#include "lib/base/env.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FUSION_MIN_BYTES = 1 << 20,
+    FUSION_MAX_BYTES = 64 << 20,
+    SHARING_NCCL = 23003, /* can have ranks that share a device, if told */
+};
+
+/* ---- Where ranks are ------------------------------------------------------
+ */
+
+/* A member's number among those of its host. */
+static int local_of(const struct nc_plane *p, int member)
+{
+    int local = 0;
+
+    for (int i = 0; i < member; i++)
+        local += p->host_index[i] == p->host_index[member];
+    return local;
+}
+
+static int size_of_host(const struct nc_plane *p, int host)
+{
+    int size = 0;
+
+    for (int i = 0; i < p->n; i++)
+        size += p->host_index[i] == host;
+    return size;
+}
+
+/* The member with that number on a host. */
+static int member_at(const struct nc_plane *p, int host, int local)
+{
+    int i = 0;
+
+    while (i < p->n && (p->host_index[i] != host || local-- > 0))
+        i++;
+    return i;
+}
+
+void nc_shape_find(struct nc_plane *p)
+{
+    struct nc_shape *s = &p->shape;
+
+    s->host = p->host_index[p->me];
+    s->local_me = local_of(p, p->me);
+    s->local_size = size_of_host(p, s->host);
+    s->hosts = 1;
+    for (int i = 0; i < p->n; i++)
+        if (p->host_index[i] >= s->hosts)
+            s->hosts = p->host_index[i] + 1;
+    s->even = 1;
+    for (int h = 0; h < s->hosts; h++)
+        s->even &= size_of_host(p, h) == s->local_size;
+}
+
+/* ---- Hello -----------------------------------------------------------------
+ */
+
+static size_t fusion_bytes(void)
+{
+    int64_t bytes = FUSION_MAX_BYTES;
+
+    /* hvd_init has refused what is no number. */
+    hb_knob_i64("FUSION_THRESHOLD", 0, INT64_MAX, &bytes, NULL);
+    if (bytes > FUSION_MAX_BYTES)
+        return FUSION_MAX_BYTES;
+    return bytes < FUSION_MIN_BYTES ? FUSION_MIN_BYTES : (size_t)bytes;
+}
+
+static int is_set(const char *name)
+{
+    const char *value = hb_variable(name);
+
+    return value && strcmp(value, "0") != 0;
+}
+
+/* What NCCL tells hosts apart by, where the user says it. */
+static uint64_t host_id(void)
+{
+    const char *id = hb_variable("NCCL_HOSTID");
+
+    return id ? hvd__name_hash(id) : 0;
+}
+
+static int describe_device(struct nc_hello *h, struct hb_error *err)
+{
+    CUdevice d = nc_world.cu_device;
+    CUuuid uuid;
+    int major = 0, minor = 0, rc;
+
+    rc = HVD__CU(err, DeviceGetUuid, &uuid, d);
+    if (rc == 0)
+        rc = HVD__CU(err, DeviceGetAttribute, &major,
+                     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d);
+    if (rc == 0)
+        rc = HVD__CU(err, DeviceGetAttribute, &minor,
+                     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d);
+    if (rc == 0)
+        memcpy(h->uuid, &uuid, sizeof(h->uuid));
+    h->compute = (uint32_t)(10 * major + minor);
+    return rc;
+}
+
+/* For the groups whose first rank this one is. */
+static int make_ids(const struct nc_plane *p, struct nc_hello *h,
+                    struct hb_error *err)
+{
+    int is_own = !hvd__nccl.CommSplit && h->layers != NC_FLAT;
+    const int makes[NC_COMMS] = {
+        [NC_ALL] = p->me == 0,
+        [NC_LOCAL] = is_own && p->shape.local_me == 0,
+        [NC_CROSS] = is_own && p->shape.host == 0,
+    };
+    int rc = 0;
+
+    pthread_mutex_lock(&nc_world.nccl);
+    for (int i = 0; i < NC_COMMS && rc == 0; i++)
+        if (makes[i])
+            rc = HVD__NCCL(err, NULL, GetUniqueId, &h->id[i]);
+    pthread_mutex_unlock(&nc_world.nccl);
+    return rc;
+}
+
+/* All that takes memory, so that no rank finds out too late. */
+static int prepare(struct nc_plane *p, struct nc_hello *h, struct hb_error *err)
+{
+    int rc = nc_kernels(err);
+
+    if (rc == 0)
+        rc = HVD__CU(err, StreamCreate, &p->stream, CU_STREAM_NON_BLOCKING);
+    if (rc == 0)
+        rc = nc_launch_init(p, err);
+    if (rc == 0)
+        rc = HVD__CU(err, MemHostAlloc, &p->pinned, NC_STAGE_BYTES, 0);
+    if (rc == 0)
+        rc = hvd__fuse_buffer_open(&p->fusion, fusion_bytes(), err);
+    if (rc == 0)
+        rc = describe_device(h, err);
+    if (rc == 0)
+        rc = make_ids(p, h, err);
+    if (rc == 0)
+        rc = nc_watch_add(p, err);
+    return rc;
+}
+
+void nc_hello_fill(struct nc_plane *p, struct nc_hello *h)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int rc = nc_device_any(&err);
+
+    memset(h, 0, sizeof(*h));
+    h->nccl = (uint32_t)hvd__nccl.version;
+    h->layers = nc_world.layers;
+    h->shares = hvd__nccl.version >= SHARING_NCCL &&
+                is_set("NCCL_MULTI_RANK_GPU_ENABLE");
+    h->host_id = host_id();
+    if (rc == 0)
+        rc = nc_enter(&err);
+    if (rc == 0) {
+        rc = prepare(p, h, &err);
+        nc_leave();
+    }
+    h->fusion_bytes = p->fusion.bytes;
+    h->status = rc;
+    snprintf(h->text, sizeof(h->text), "%.*s", (int)sizeof(h->text) - 1,
+             err.text);
+}
+
+static int check_members(const struct nc_plane *p, struct hb_error *err)
+{
+    char host[80];
+
+    for (int i = 0; i < p->n; i++) {
+        const struct nc_hello *h = &p->hello[i];
+
+        if (h->status >= 0)
+            continue;
+        nc_name(p, i, err);
+        return hb_error_set(err, (enum hvd_status) - h->status,
+                            "rank %d%s cannot use NCCL: %.*s", p->ranks[i],
+                            nc_on_host(p, i, host, sizeof(host)),
+                            (int)sizeof(h->text) - 1, h->text);
+    }
+    return 0;
+}
+
+static int check_versions(const struct nc_plane *p, struct hb_error *err)
+{
+    const struct nc_hello *first = &p->hello[0];
+    char a[80], b[80];
+
+    for (int i = 1; i < p->n; i++)
+        if (p->hello[i].nccl != first->nccl)
+            return hb_error_set(
+                err, HVD_EUNSUPPORTED,
+                "rank %d%s has NCCL %s and rank %d%s has %s; NCCL needs the "
+                "same everywhere",
+                p->ranks[0], nc_on_host(p, 0, a, sizeof(a)),
+                hvd__nccl_version_text((int)first->nccl).text, p->ranks[i],
+                nc_on_host(p, i, b, sizeof(b)),
+                hvd__nccl_version_text((int)p->hello[i].nccl).text);
+    return 0;
+}
+
+static int is_same_device(const struct nc_plane *p, int i, int j)
+{
+    const struct nc_hello *a = &p->hello[i], *b = &p->hello[j];
+
+    return p->host_index[i] == p->host_index[j] &&
+           memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+           a->host_id == b->host_id && !(a->shares && b->shares);
+}
+
+static int check_devices(const struct nc_plane *p, struct hb_error *err)
+{
+    char host[80];
+
+    for (int i = 0; i < p->n; i++)
+        for (int j = i + 1; j < p->n; j++)
+            if (is_same_device(p, i, j))
+                return hb_error_set(
+                    err, HVD_EUNSUPPORTED,
+                    "ranks %d and %d%s use the same GPU, which NCCL refuses; "
+                    "start no more ranks than GPUs, or see "
+                    "NCCL_MULTI_RANK_GPU_ENABLE of NCCL 2.30",
+                    p->ranks[i], p->ranks[j],
+                    nc_on_host(p, i, host, sizeof(host)));
+    return 0;
+}
+
+int nc_hello_read(struct nc_plane *p, struct hb_error *err)
+{
+    const struct nc_shape *s = &p->shape;
+    int rc = check_members(p, err);
+
+    if (rc == 0)
+        rc = check_versions(p, err);
+    if (rc == 0)
+        rc = check_devices(p, err);
+    if (rc < 0)
+        return rc;
+    p->layers = (enum nc_layers)p->hello[0].layers;
+    p->fusion_bytes = p->fusion.bytes;
+    p->has_float8 = 1;
+    for (int i = 0; i < p->n; i++) {
+        const struct nc_hello *h = &p->hello[i];
+
+        if (h->layers != p->hello[0].layers)
+            p->layers = NC_FLAT;
+        if (h->fusion_bytes < p->fusion_bytes)
+            p->fusion_bytes = (size_t)h->fusion_bytes;
+        p->has_float8 &= h->nccl >= HVD__NCCL_FLOAT8 && h->compute >= 90;
+    }
+    if (!s->even || s->hosts == 1 || s->local_size == 1)
+        p->layers = NC_FLAT;
+    return 0;
+}
+
+/* ---- Calls -----------------------------------------------------------------
+ */
+
+int nc_lock(struct nc_plane *p, struct hb_error *err)
+{
+    pthread_mutex_lock(&nc_world.nccl);
+    if (!p->comms.aborted)
+        return 0;
+    pthread_mutex_unlock(&nc_world.nccl);
+    return hb_error_set(err, HVD_ESYSTEM, "the communicator was aborted");
+}
+
+void nc_unlock(void)
+{
+    pthread_mutex_unlock(&nc_world.nccl);
+}
+
+/* As hvd__nccl_check, and says where. */
+static int check(const struct nc_plane *p, ncclResult_t result, ncclComm_t comm,
+                 struct hb_error *err)
+{
+    int rc = hvd__nccl_check(result, comm, p->comms.call, err);
+
+    if (rc < 0)
+        hb_error_context(err, "CUDA device %d", nc_world.device);
+    return rc;
+}
+
+void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
+               const char *call)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    p->comms.call = call;
+    p->run.called = result == ncclSuccess ? -1 : (int)i;
+    if (check(p, result, p->comms.comm[i], &err) < 0) {
+        p->run.is_stuck = 1;
+        nc_suspect(p, &err);
+    }
+}
+
+int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i, struct hb_error *err)
+{
+    ncclComm_t comm = p->comms.comm[i];
+    ncclResult_t state = ncclSuccess;
+    int rc;
+
+    if (!comm)
+        return 1;
+    rc = HVD__NCCL(err, comm, CommGetAsyncError, comm, &state);
+    if (rc == 0)
+        rc = check(p, state, comm, err);
+    if (rc < 0)
+        return rc;
+    return state != ncclInProgress;
+}
+
+/* ---- Making them ------------------------------------------------------------
+ */
+
+struct group {
+    int size, me;
+    int first; /* the member whose id it has */
+    int color; /* of a split */
+};
+
+static struct group group_of(const struct nc_plane *p, enum nc_comm_index i)
+{
+    const struct nc_shape *s = &p->shape;
+
+    switch (i) {
+    case NC_LOCAL:
+        return (struct group){s->local_size, s->local_me,
+                              member_at(p, s->host, 0), s->host};
+    case NC_CROSS:
+        return (struct group){s->hosts, s->host, member_at(p, 0, s->local_me),
+                              s->local_me};
+    default:
+        return (struct group){p->n, p->me, 0, 0};
+    }
+}
+
+static int call_for(struct nc_plane *p, enum nc_comm_index i,
+                    struct hb_error *err)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct nc_comms *c = &p->comms;
+    struct group g = group_of(p, i);
+    ncclResult_t r;
+
+    config.blocking = 0;
+    if (i != NC_ALL && hvd__nccl.CommSplit) {
+        c->call = "ncclCommSplit";
+        r = hvd__nccl.CommSplit(c->comm[NC_ALL], g.color, g.me, &c->comm[i],
+                                &config);
+    } else {
+        c->call = "ncclCommInitRankConfig";
+        r = hvd__nccl.CommInitRankConfig(
+            &c->comm[i], g.size, p->hello[g.first].id[i], g.me, &config);
+    }
+    return check(p, r, c->comm[i] ? c->comm[i] : c->comm[NC_ALL], err);
+}
+
+/* While a split goes on, it is the state of what was split; only then there
+ * is one of its own. */
+static int connect_one(struct nc_plane *p, enum nc_comm_index i,
+                       struct hb_error *err)
+{
+    struct nc_comms *c = &p->comms;
+    int rc = 1;
+
+    if (!c->is_called) {
+        rc = call_for(p, i, err);
+        if (rc < 0)
+            return rc;
+        c->is_called = 1;
+    }
+    rc = nc_comm_poll(p, NC_ALL, err);
+    if (rc == 1)
+        rc = nc_comm_poll(p, i, err);
+    return rc;
+}
+
+int nc_connect(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_comms *c = &p->comms;
+    int last = p->layers == NC_FLAT ? NC_ALL : NC_CROSS;
+    int rc = nc_lock(p, err);
+
+    if (rc < 0)
+        return rc;
+    rc = 1;
+    while (rc == 1 && c->at <= last) {
+        rc = connect_one(p, (enum nc_comm_index)c->at, err);
+        if (rc == 1) {
+            c->is_called = 0;
+            c->at++;
+        }
+    }
+    if (rc == 1)
+        c->registered = hvd__fuse_register(&p->fusion, c->comm[NC_ALL]);
+    nc_unlock();
+    return rc;
+}
+
+/* ---- Ending them ------------------------------------------------------------
+ */
+
+static void deregister(struct nc_comms *c)
+{
+    if (c->registered)
+        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
+    c->registered = NULL;
+}
+
+void nc_comms_abort(struct nc_plane *p)
+{
+    struct nc_comms *c = &p->comms;
+    int has_any = 0;
+
+    c->aborted = 1;
+    for (int i = 0; i < NC_COMMS; i++)
+        has_any |= c->comm[i] != NULL;
+    if (!has_any || nc_enter(NULL) < 0)
+        return;
+    deregister(c);
+    for (int i = NC_COMMS - 1; i >= 0; i--) {
+        if (c->comm[i])
+            hvd__nccl.CommAbort(c->comm[i]);
+        c->comm[i] = NULL;
+    }
+    nc_leave();
+}
+
+/* 1 when a communicator has come to an end: destroyed. */
+static int finalize(struct nc_plane *p, enum nc_comm_index i,
+                    uint64_t deadline_ns)
+{
+    struct nc_comms *c = &p->comms;
+    ncclResult_t r = hvd__nccl.CommFinalize(c->comm[i]);
+    uint64_t paused_ns = 0;
+    int rc = r == ncclSuccess || r == ncclInProgress ? 0 : -HVD_ESYSTEM;
+
+    while (rc == 0) {
+        rc = nc_comm_poll(p, i, NULL);
+        if (rc != 0 || hb_now_ns() >= deadline_ns)
+            break;
+        nc_unlock();
+        nc_pause(&paused_ns, &p->wake);
+        pthread_mutex_lock(&nc_world.nccl);
+    }
+    if (rc != 1)
+        return 0;
+    hvd__nccl.CommDestroy(c->comm[i]);
+    c->comm[i] = NULL;
+    return 1;
+}
+
+/* Finalizing flushes what peers may not have received yet. */
+void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
+{
+    struct nc_comms *c = &p->comms;
+    int goes_well =
+        hvd__cuda.StreamQuery(p->stream) == CUDA_SUCCESS && p->is_connected;
+
+    if (nc_lock(p, NULL) < 0)
+        return;
+    if (goes_well)
+        deregister(c);
+    for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
+        if (c->comm[i])
+            goes_well = finalize(p, (enum nc_comm_index)i, deadline_ns);
+    nc_comms_abort(p);
+    nc_unlock();
+}

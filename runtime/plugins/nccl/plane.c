@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plane: its life, and an operation's stages; see nccl_impl.h.
+ *
+ * Until all ranks have agreed, an operation fails as it does on the base, on
+ * all ranks alike.  From then on, what goes wrong on one rank is for good, and
+ * the others find out as they look (fail.c).
+ */
+#include "runtime/plugins/nccl/nccl_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/clock.h"
+
+#include <string.h>
+
+#define LOOK_NS UINT64_C(1000000)
+#define LEAVE_NS UINT64_C(30000000000)
+#define CLOSE_NS UINT64_C(5000000000)
+
+/* Mixed into signatures, so that an operation in device memory never goes
+ * together with one that the base carries out for a rank without this
+ * plane. */
+enum { SUB_MARK = 0x6e63636c };
+
+static struct nc_plane *plane_of(struct hvd__plane *plane)
+{
+    return (struct nc_plane *)plane;
+}
+
+/* ---- Operations of the base, inside one of the engine's ------------------ */
+
+struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
+                       enum hvd_dtype dtype)
+{
+    struct hvd__op *sub = &p->run.sub;
+
+    hvd__op_init(sub);
+    sub->kind = kind;
+    sub->dtype = sub->part_dtype = dtype;
+    sub->elem_bytes = hvd_dtype_size(dtype);
+    sub->prescale = sub->postscale = 1.0;
+    sub->args = (struct hvd__reduce_args){1.0, 1.0, 1, 0};
+    sub->row_elems = 1;
+    return sub;
+}
+
+/* The first one has the operation's signature, so that mismatches and cuts
+ * are found by it. */
+int nc_sub_start(struct nc_plane *p)
+{
+    struct nc_run *run = &p->run;
+    struct hvd__op *op = run->op, *sub = &run->sub;
+
+    sub->name = op->name;
+    sub->name_hash = op->name_hash;
+    sub->signature = hvd__mix(op->signature, SUB_MARK);
+    sub->first_signature = hvd__mix(op->first_signature, SUB_MARK);
+    sub->entries = op->entries;
+    if (run->subs++ == 0) {
+        sub->agreed_ns = op->agreed_ns;
+        sub->late_rank = op->late_rank;
+    } else {
+        sub->signature = hvd__mix(sub->signature, run->subs);
+        sub->first_signature = sub->signature;
+    }
+    sub->err = op->err;
+    run->sub_runs = 1;
+    return p->base->ops->start(p->base, sub);
+}
+
+int nc_sub_progress(struct nc_plane *p)
+{
+    struct nc_run *run = &p->run;
+    int rc = p->base->ops->progress(p->base, &run->sub);
+
+    if (rc != 0)
+        run->sub_runs = 0;
+    if (run->subs > 1 && (rc == HVD__CUT || rc == -HVD_EMISMATCH)) {
+        hb_error_clear(run->op->err);
+        rc = hb_error_set(run->op->err, HVD_EPROTO,
+                          "ranks are out of step within an operation");
+    }
+    if (run->subs == 1) {
+        run->op->agreed_ns = run->sub.agreed_ns;
+        run->op->late_rank = run->sub.late_rank;
+    }
+    return rc;
+}
+
+/* ---- Agreeing ------------------------------------------------------------ */
+
+/* Words of this rank's in the agreement. */
+static size_t agree_words(const struct nc_plane *p, const struct hvd__op *op)
+{
+    switch (op->kind) {
+    case HVD__ALLGATHER: /* what it has, and has room for */
+        return 2;
+    case HVD__ALLTOALL: /* what it has for each, and has room for */
+        return (size_t)p->n + 1;
+    default:
+        return 0;
+    }
+}
+
+static int room_for_words(struct nc_plane *p, size_t each, struct hb_error *err)
+{
+    size_t need = each * ((size_t)p->n + 1);
+    uint64_t *words;
+
+    if (need <= p->words_cap)
+        return 0;
+    words = hb_realloc_array(p->words, need, sizeof(*words));
+    if (!words)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", p->n);
+    p->words = words;
+    p->words_cap = need;
+    return 0;
+}
+
+/* Own words last, behind those of all. */
+static int agree_start(struct nc_plane *p)
+{
+    struct hvd__op *op = p->run.op, *sub;
+    size_t each = agree_words(p, op), last;
+    int rc = room_for_words(p, each, op->err);
+
+    if (rc < 0)
+        return rc;
+    if (each == 0) {
+        nc_sub(p, HVD__BARRIER, HVD_UINT8);
+        return nc_sub_start(p);
+    }
+    last = each - 1;
+    sub = nc_sub(p, HVD__ALLGATHER, HVD_INT64);
+    sub->sendbuf = p->words + each * (size_t)p->n;
+    sub->recvbuf = p->words;
+    sub->count = each;
+    sub->recvcap = each * (size_t)p->n;
+    for (size_t i = 0; i < last; i++)
+        p->words[each * (size_t)p->n + i] =
+            op->kind == HVD__ALLTOALL ? op->sendcounts[i] : op->count;
+    p->words[each * (size_t)p->n + last] = op->recvbuf ? op->recvcap : 0;
+    return nc_sub_start(p);
+}
+
+/* ---- Becoming connected -------------------------------------------------- */
+
+static void enter_stage(struct nc_plane *p, enum nc_stage stage)
+{
+    p->run.stage = stage;
+    p->run.since_ns = p->run.looked_ns = hb_now_ns();
+    p->run.paused_ns = 0;
+}
+
+static int hello_start(struct nc_plane *p, struct hb_error *err)
+{
+    struct hvd__op *sub;
+
+    if (!p->hello)
+        p->hello = hb_calloc((size_t)p->n + 1, sizeof(*p->hello));
+    if (!p->hello)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", p->n);
+    nc_hello_fill(p, &p->hello[p->n]);
+    sub = nc_sub(p, HVD__ALLGATHER, HVD_UINT8);
+    sub->sendbuf = &p->hello[p->n];
+    sub->recvbuf = p->hello;
+    sub->count = sizeof(*p->hello);
+    sub->recvcap = sub->count * (size_t)p->n;
+    enter_stage(p, NC_HELLO);
+    return nc_sub_start(p);
+}
+
+static int hello(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = nc_sub_progress(p);
+
+    if (rc != 1)
+        return rc;
+    rc = nc_hello_read(p, err);
+    if (rc < 0) {
+        p->refused = *err;
+        p->run.is_alike = 1;
+        return rc;
+    }
+    enter_stage(p, NC_CONNECT);
+    return 0;
+}
+
+/* ---- Stages -------------------------------------------------------------- */
+
+/* Nothing has come: now and then, whether it still can. */
+static int still(struct nc_plane *p, struct hb_error *err)
+{
+    uint64_t now_ns = hb_now_ns();
+    /* What is launched has a time of its own. */
+    uint64_t since_ns = p->run.stage == NC_FLIGHT ? 0 : p->run.since_ns;
+
+    if (now_ns - p->run.looked_ns < LOOK_NS)
+        return 0;
+    p->run.looked_ns = now_ns;
+    return nc_look(p, nc_ask_base, since_ns, err);
+}
+
+/* NCCL has failed, by err. */
+static int stuck(struct nc_plane *p, struct hb_error *err)
+{
+    p->run.is_stuck = 1;
+    nc_suspect(p, err);
+    return 0;
+}
+
+static int agree(struct nc_plane *p)
+{
+    struct hvd__op *op = p->run.op;
+    int rc = nc_sub_progress(p);
+
+    if (rc == HVD__CUT)
+        op->agreed_entries = p->run.sub.agreed_entries;
+    if (rc != 1)
+        return rc;
+    if (op->kind == HVD__ALLGATHER)
+        nc_plan_gather(p);
+    if (op->kind == HVD__ALLTOALL)
+        nc_plan_alltoall(p);
+    if (!p->is_connected)
+        return hello_start(p, op->err);
+    enter_stage(p, NC_LAUNCH);
+    return 0;
+}
+
+static int connect_all(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = nc_connect(p, err);
+
+    if (rc < 0)
+        return stuck(p, err);
+    if (rc == 0)
+        return still(p, err);
+    hb_free(p->hello);
+    p->hello = NULL;
+    p->is_connected = 1;
+    enter_stage(p, NC_LAUNCH);
+    return 0;
+}
+
+/* All is on the stream: 1 when that is enough. */
+static int launched(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+
+    run->launch = nc_launch_end(p, run->op, err);
+    if (!run->launch)
+        return err->status;
+    nc_scratch_launched(p, run->launch);
+    enter_stage(p, NC_FLIGHT);
+    /* One that fails alone gives its buffers back. */
+    if (!run->op->ordered || run->alone.status)
+        return 0;
+    run->op->launch = run->launch;
+    nc_watch_wake();
+    return 1;
+}
+
+static int begin_launch(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    int rc = nc_choose(p, err);
+
+    if (rc < 0) {
+        run->is_alike = 1;
+        return rc;
+    }
+    run->is_begun = 1;
+    nc_scratch_free(p, 0);
+    rc = nc_bring(p, err);
+    if (rc == 0 && !run->collective)
+        enter_stage(p, NC_STAGED);
+    return rc;
+}
+
+/* Whether NCCL has taken the last call: as nc_comm_poll. */
+static int taken(struct nc_plane *p, struct hb_error *err)
+{
+    int rc;
+
+    if (p->run.called < 0)
+        return 1;
+    rc = nc_lock(p, err);
+    if (rc < 0)
+        return rc;
+    rc = nc_comm_poll(p, (enum nc_comm_index)p->run.called, err);
+    nc_unlock();
+    if (rc == 1)
+        p->run.called = -1;
+    return rc;
+}
+
+static int launch(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    int rc = 0;
+
+    if (!run->is_begun)
+        rc = begin_launch(p, err);
+    while (rc == 0 && run->stage == NC_LAUNCH && !run->is_stuck) {
+        rc = taken(p, err);
+        if (rc < 0)
+            return stuck(p, err);
+        if (rc == 0)
+            return still(p, err);
+        rc = run->collective(p, err);
+    }
+    return rc == 1 ? launched(p, err) : rc;
+}
+
+static int stage(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = nc_staged(p, err);
+
+    if (rc == 0 && !p->run.sub_runs)
+        return still(p, err);
+    return rc == 1 ? launched(p, err) : rc;
+}
+
+static int fly(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+    int rc = nc_launch_test(p, run->launch, err);
+
+    if (rc == 0)
+        return still(p, err);
+    if (rc == 1 && run->alone.status) {
+        *err = run->alone;
+        return err->status;
+    }
+    return rc;
+}
+
+/* With the device's context. */
+static int on_device(struct nc_plane *p, struct hb_error *err)
+{
+    static int (*const stages[])(struct nc_plane *, struct hb_error *) = {
+        [NC_CONNECT] = connect_all,
+        [NC_LAUNCH] = launch,
+        [NC_STAGED] = stage,
+        [NC_FLIGHT] = fly,
+    };
+    int rc = nc_enter(err);
+
+    if (rc < 0)
+        return rc;
+    rc = p->run.is_stuck ? still(p, err) : stages[p->run.stage](p, err);
+    nc_leave();
+    return rc;
+}
+
+/* Goes on for as long as stages come to an end. */
+static int advance(struct nc_plane *p, struct hb_error *err)
+{
+    enum nc_stage before;
+    int rc;
+
+    do {
+        before = p->run.stage;
+        if (before == NC_AGREE)
+            rc = agree(p);
+        else if (before == NC_HELLO)
+            rc = hello(p, err);
+        else
+            rc = on_device(p, err);
+    } while (rc == 0 && p->run.stage != before);
+    return rc;
+}
+
+/* ---- Operations -----------------------------------------------------------
+ */
+
+static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
+{
+    const struct nc_plane *p = (const struct nc_plane *)plane;
+
+    if (op->flags & HVD__OP_DEVICE)
+        return op->kind != HVD__LANE_SCATTER;
+    return p->base->ops->supports(p->base, op);
+}
+
+/* If the plane has failed: tells the peers, who then name this rank. */
+static int has_failed(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = nc_failed(p, err);
+
+    if (rc < 0 && !p->has_left) {
+        p->has_left = 1;
+        p->base->ops->leave(p->base);
+    }
+    return rc;
+}
+
+static void end(struct nc_plane *p, int rc)
+{
+    struct nc_run *run = &p->run;
+
+    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL && !run->is_alike &&
+        run->stage != NC_HOST) {
+        nc_break(p, run->op->err);
+        has_failed(p, NULL);
+    }
+    run->stage = NC_IDLE;
+    run->op = NULL;
+    atomic_store(&p->busy, 0);
+}
+
+static int start_device(struct nc_plane *p, struct hvd__op *op)
+{
+    struct nc_run *run = &p->run;
+
+    run->is_alike = p->refused.status != 0;
+    if (run->is_alike) {
+        *op->err = p->refused;
+        return op->err->status;
+    }
+    run->subs = 0;
+    run->sub_runs = run->is_stuck = run->is_begun = 0;
+    run->called = -1;
+    run->collective = NULL;
+    run->step = 0;
+    run->at = run->block = 0;
+    hb_error_clear(&run->alone);
+    run->launch = op->launch = 0;
+    enter_stage(p, NC_AGREE);
+    return agree_start(p);
+}
+
+static int start(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct nc_plane *p = plane_of(plane);
+    int rc = has_failed(p, op->err);
+
+    if (rc < 0)
+        return rc;
+    atomic_store(&p->busy, 1);
+    p->run.op = op;
+    p->run.stage = NC_HOST;
+    rc = op->flags & HVD__OP_DEVICE ? start_device(p, op)
+                                    : p->base->ops->start(p->base, op);
+    if (rc < 0)
+        end(p, rc);
+    return rc;
+}
+
+static int progress(struct hvd__plane *plane, struct hvd__op *op)
+{
+    struct nc_plane *p = plane_of(plane);
+    int rc = p->run.stage == NC_HOST ? p->base->ops->progress(p->base, op)
+                                     : advance(p, op->err);
+
+    if (rc != 0) {
+        end(p, rc);
+        /* A mismatch has no words of its own. */
+        if (rc < 0 && op->err->status)
+            rc = op->err->status;
+    }
+    return rc;
+}
+
+static int waits_for_base(const struct nc_run *run)
+{
+    return run->stage == NC_IDLE || run->stage == NC_HOST || run->sub_runs;
+}
+
+static void pause_step(struct hvd__plane *plane)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    if (waits_for_base(&p->run))
+        p->base->ops->pause(p->base);
+    else
+        nc_pause(&p->run.paused_ns, &p->wake);
+}
+
+static int began(struct hvd__plane *plane, struct hb_error *err)
+{
+    struct nc_plane *p = plane_of(plane);
+    int rc = has_failed(p, err);
+
+    return rc < 0 ? rc : p->base->ops->began(p->base, err);
+}
+
+static void interrupt(struct hvd__plane *plane)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    p->base->ops->interrupt(p->base);
+    nc_wake(&p->wake);
+}
+
+static void abandon(struct hvd__plane *plane)
+{
+    struct nc_plane *p = plane_of(plane);
+    struct hb_error err = HB_ERROR_INIT;
+    struct nc_run *run = &p->run;
+
+    if (p->base->ops->abandon && waits_for_base(run))
+        p->base->ops->abandon(p->base);
+    if (run->stage == NC_IDLE || run->stage == NC_HOST || !p->is_connected)
+        return;
+    hb_error_set(&err, HVD_ESHUTDOWN, "this rank has left");
+    nc_break(p, &err);
+    if (nc_enter(NULL) == 0) {
+        nc_drain(p, hb_now_ns() + CLOSE_NS);
+        nc_leave();
+    }
+}
+
+/* The peers need this rank until what it has launched is over. */
+static void leave(struct hvd__plane *plane)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    if (!p->has_left && p->is_connected && nc_enter(NULL) == 0) {
+        nc_drain(p, hb_now_ns() + LEAVE_NS);
+        nc_leave();
+    }
+    p->has_left = 1;
+    p->base->ops->leave(p->base);
+}
+
+/* ---- Life -----------------------------------------------------------------
+ */
+
+static void release(struct nc_plane *p)
+{
+    p->base->ops->free(p->base);
+    pthread_mutex_destroy(&p->lock);
+    hb_free(p->hello);
+    hb_free(p->words);
+    hb_free(p->offset);
+    hb_free(p->parts);
+    hb_free(p->ranks);
+    hb_free(p->host_index);
+    hb_free(p);
+}
+
+/* What hello made, in the opposite order. */
+static void close_device(struct nc_plane *p)
+{
+    uint64_t deadline_ns = hb_now_ns() + CLOSE_NS;
+
+    nc_drain(p, deadline_ns);
+    nc_comms_close(p, deadline_ns);
+    nc_scratch_free(p, 1);
+    hvd__fuse_buffer_close(&p->fusion);
+    if (p->pinned)
+        hvd__cuda.MemFreeHost(p->pinned);
+    nc_launch_fini(p);
+    if (p->stream)
+        hvd__cuda.StreamDestroy(p->stream);
+}
+
+static void free_plane(struct hvd__plane *plane)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    nc_watch_remove(p);
+    if (p->stream && nc_enter(NULL) == 0) {
+        close_device(p);
+        nc_leave();
+    }
+    release(p);
+}
+
+static const struct hvd__plane_ops nc_ops = {
+    .name = "nccl",
+    .supports = supports,
+    .start = start,
+    .progress = progress,
+    .pause = pause_step,
+    .began = began,
+    .interrupt = interrupt,
+    .abandon = abandon,
+    .leave = leave,
+    .free = free_plane,
+};
+
+static int copy_ranks(struct nc_plane *p,
+                      const struct hvd__gpu_plane_config *config)
+{
+    size_t n = (size_t)config->n;
+
+    p->ranks = hb_calloc(n, sizeof(*p->ranks));
+    p->host_index = hb_calloc(n, sizeof(*p->host_index));
+    p->offset = hb_calloc(n + 1, sizeof(*p->offset));
+    if (!p->ranks || !p->host_index || !p->offset)
+        return -HVD_ENOMEM;
+    memcpy(p->ranks, config->ranks, n * sizeof(*p->ranks));
+    memcpy(p->host_index, config->host_index, n * sizeof(*p->host_index));
+    return 0;
+}
+
+struct hvd__plane *nc_plane_new(const struct hvd__gpu_plane_config *config,
+                                struct hb_error *err)
+{
+    struct nc_plane *p = hb_calloc(1, sizeof(*p));
+
+    if (p) {
+        p->plane.ops = &nc_ops;
+        p->base = config->base;
+        p->config = *config;
+        p->n = config->n;
+        p->me = config->me;
+        pthread_mutex_init(&p->lock, NULL);
+        if (copy_ranks(p, config) == 0) {
+            nc_shape_find(p);
+            return &p->plane;
+        }
+        release(p);
+    } else {
+        config->base->ops->free(config->base);
+    }
+    hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", config->n);
+    return NULL;
+}

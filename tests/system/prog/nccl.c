@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rank that uses device memory, for the system tests: `nccl VERB ARGS...`.
+ * It needs a CUDA driver, or the double of one; lines that a test reads go to
+ * stdout as `rank R: ...`; the exit code is 0 when the verb's own checks hold,
+ * 1 when they do not, 99 on misuse.
+ */
+#include "lib/base/env.h"
+#include "tests/system/prog/nccl_rank.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static long number(const char *s)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int64_t v;
+
+    if (!s || hb_parse_i64(s, 0, INT64_MAX, &v, &err) < 0) {
+        fprintf(stderr, "nccl: a number is missing or wrong\n");
+        exit(99);
+    }
+    return (long)v;
+}
+
+static void tell(int status)
+{
+    printf("rank %d: %s: %s\n", hvd_rank(), hvd_status_text(status),
+           status ? hvd_error_message() : "");
+    fflush(stdout);
+}
+
+/* Each rank of a host has a device of its own, as far as there are. */
+static void begin(int with_stream, uint64_t seed)
+{
+    int devices;
+
+    must(hvd_init(), "hvd_init");
+    gpu_open(0);
+    GPU(DeviceGetCount, &devices);
+    gpu_close();
+    gpu_open(hvd_local_rank() % devices);
+    rank_open(with_stream, seed);
+}
+
+static void end(void)
+{
+    must(hvd_shutdown(), "hvd_shutdown");
+    rank_close();
+    gpu_close();
+}
+
+static float *floats_new(size_t count, float value)
+{
+    float *p = gpu_alloc(count * sizeof(*p)), *host;
+
+    host = malloc(count * sizeof(*host));
+    check(host != NULL, "memory");
+    for (size_t i = 0; i < count; i++)
+        host[i] = value;
+    gpu_write(p, host, count * sizeof(*p));
+    free(host);
+    return p;
+}
+
+static float float_at(const float *p, size_t i)
+{
+    float v;
+
+    gpu_read(&v, p + i, sizeof(v));
+    return v;
+}
+
+/* ---- Values ------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} kinds[] = {
+    {"allreduce", cases_allreduce},
+    {"fused", cases_fused},
+    {"wire", cases_wire},
+    {"reducescatter", cases_reducescatter},
+    {"broadcast", cases_broadcast},
+    {"allgather", cases_allgather},
+    {"alltoall", cases_alltoall},
+    {"grouped", cases_grouped},
+    {"gathered-groups", cases_gathered_groups},
+    {"sets", cases_sets},
+    {"join", cases_join},
+    {"mixed", cases_mixed},
+    {"large", cases_large},
+};
+
+static int is_among(char **names, const char *name)
+{
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* values null|own SEED [no-float8] [KIND]...: results against formulas, by
+ * the default stream or one of its own; of all kinds but large when none is
+ * named. */
+static int verb_values(char **args)
+{
+    char **wanted = args + 2;
+
+    begin(strcmp(args[0], "own") == 0, (uint64_t)number(args[1]));
+    if (is_among(wanted, "no-float8")) {
+        values_no_float8 = 1;
+        wanted++;
+    }
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        if (is_among(wanted, kinds[i].name) ||
+            (!*wanted && kinds[i].run != cases_large))
+            kinds[i].run();
+    end();
+    return 0;
+}
+
+/* ---- Streams ------------------------------------------------------------ */
+
+/* stream SEED: what is late on the stream is waited for, and what comes after
+ * sees the results, without the host waiting in between. */
+static int verb_stream(char **args)
+{
+    enum { COUNT = 1000, ROUNDS = 12 };
+    float want = 1;
+    struct hvd_options o;
+    size_t bytes = COUNT * sizeof(float);
+    float *x, *y, *pinned;
+    void *p;
+
+    begin(1, (uint64_t)number(args[0]));
+    o = options();
+    x = floats_new(COUNT, 0);
+    y = floats_new(COUNT, 0);
+    GPU(MemHostAlloc, &p, 2 * bytes, 0);
+    pinned = p;
+    for (size_t i = 0; i < COUNT; i++)
+        pinned[i] = 1;
+    must(hvd_allreduce(y, y, COUNT, HVD_FLOAT32, HVD_SUM, &o), "first");
+    /* x = 1, late; then x = sum(x), y = x, ... : all on the stream. */
+    gpu_delay(rank.stream, 50 + 20 * (unsigned)hvd_rank());
+    GPU(MemcpyAsync, (CUdeviceptr)x, (CUdeviceptr)pinned, bytes, rank.stream);
+    for (int i = 0; i < ROUNDS; i++) {
+        must(hvd_allreduce(x, x, COUNT, HVD_FLOAT32, HVD_SUM, &o), "sum");
+        GPU(MemcpyAsync, (CUdeviceptr)y, (CUdeviceptr)x, bytes, rank.stream);
+        must(hvd_allreduce(y, x, COUNT, HVD_FLOAT32, HVD_AVERAGE, &o), "mean");
+        want *= (float)hvd_size();
+    }
+    printf("rank %d: launched %s\n", hvd_rank(),
+           gpu.StreamQuery(rank.stream) == CUDA_ERROR_NOT_READY ? "ahead"
+                                                                : "late");
+    GPU(MemcpyAsync, (CUdeviceptr)(pinned + COUNT), (CUdeviceptr)x, bytes,
+        rank.stream);
+    GPU(StreamSynchronize, rank.stream);
+    for (size_t i = COUNT; i < 2 * COUNT; i++)
+        check(pinned[i] == want, "element %zu is %g, not %g", i - COUNT,
+              (double)pinned[i], (double)want);
+    gpu_free(x);
+    gpu_free(y);
+    GPU(MemFreeHost, pinned);
+    end();
+    return 0;
+}
+
+/* requests: hvd_wait waits for the device, hvd_wait_on_stream only makes the
+ * stream wait, hvd_test tells when the result is there. */
+static int verb_requests(char **args)
+{
+    enum { COUNT = 500 };
+    struct hvd_options o;
+    hvd_request *req;
+    CUstream other;
+    float *x, got;
+    int done = 0;
+
+    (void)args;
+    begin(1, 1);
+    o = options();
+    x = floats_new(COUNT, 1);
+    other = gpu_stream();
+    for (int i = 0; i < 6; i++) {
+        gpu_delay(rank.stream, 20);
+        must(hvd_allreduce_async("x", x, x, COUNT, HVD_FLOAT32, HVD_AVERAGE, &o,
+                                 &req),
+             "async");
+        if (i % 3 == 0) {
+            must(hvd_wait(req), "wait");
+        } else if (i % 3 == 1) {
+            must(hvd_wait_on_stream(req, other), "wait_on_stream");
+            GPU(StreamSynchronize, other);
+        } else {
+            while (!done)
+                must(hvd_test(req, &done), "test");
+            must(hvd_wait(req), "wait");
+            done = 0;
+        }
+        /* By a stream that waits for nobody. */
+        GPU(MemcpyAsync, (CUdeviceptr)&got, (CUdeviceptr)(x + COUNT - 1),
+            sizeof(got), rank.reader);
+        GPU(StreamSynchronize, rank.reader);
+        check(got == 1.0f, "round %d: %g", i, (double)got);
+    }
+    GPU(StreamDestroy, other);
+    gpu_free(x);
+    end();
+    return 0;
+}
+
+/* ---- Memory ------------------------------------------------------------- */
+
+/* places: which memory is the device's, and what is refused. */
+static int verb_places(char **args)
+{
+    enum { N = 64 };
+    struct hvd_options o, plain = HVD_OPTIONS_INIT;
+    CUdeviceptr managed;
+    CUgraph graph;
+    float *x, *pinned, host[N], *m;
+    void *p;
+
+    (void)args;
+    begin(1, 1);
+    o = options();
+    x = floats_new(N, 1);
+    GPU(MemHostAlloc, &p, sizeof(host), 0);
+    pinned = p;
+    GPU(MemAllocManaged, &managed, sizeof(host), CU_MEM_ATTACH_GLOBAL);
+    m = (float *)managed;
+    for (int i = 0; i < N; i++)
+        host[i] = pinned[i] = m[i] = 1;
+    must(hvd_allreduce(host, host, N, HVD_FLOAT32, HVD_SUM, &plain), "host");
+    must(hvd_allreduce(pinned, pinned, N, HVD_FLOAT32, HVD_SUM, &plain),
+         "pinned");
+    must(hvd_allreduce(m, m, N, HVD_FLOAT32, HVD_SUM, &plain), "managed");
+    check(host[5] == (float)hvd_size() && pinned[6] == host[5] &&
+              m[N - 1] == host[5],
+          "sums");
+    must_fail(hvd_allreduce(host, host, N, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EINVAL, "host memory");
+    must_fail(hvd_allreduce(x, host, N, HVD_FLOAT32, HVD_SUM, &plain),
+              HVD_EINVAL, "some in host memory");
+    must_fail(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_ADASUM, &plain),
+              HVD_EUNSUPPORTED, "adasum");
+    must_fail(hvd_allreduce(host, host, N, HVD_FLOAT8_E4M3, HVD_SUM, &plain),
+              HVD_EINVAL, "float8");
+    GPU(StreamBeginCapture, rank.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    must_fail(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EUNSUPPORTED, "graph");
+    GPU(StreamEndCapture, rank.stream, &graph);
+    must(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o), "after");
+    GPU(StreamSynchronize, rank.stream);
+    check(float_at(x, N - 1) == (float)hvd_size(), "after");
+    GPU(MemFree, managed);
+    GPU(MemFreeHost, pinned);
+    gpu_free(x);
+    end();
+    return 0;
+}
+
+/* ---- Disagreement ------------------------------------------------------- */
+
+/* mismatch: ranks that do not agree are told so, and go on. */
+static int verb_mismatch(char **args)
+{
+    enum { N = 100 };
+    struct hvd_options o;
+    int odd;
+    float *x, host[N] = {0};
+
+    (void)args;
+    begin(1, 1);
+    odd = hvd_rank() == hvd_size() - 1;
+    o = options();
+    x = floats_new(N, 1);
+    must_fail(hvd_allreduce(x, x, odd ? N : N - 1, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EMISMATCH, "99");
+    must_fail(
+        hvd_allreduce(x, x, N, odd ? HVD_FLOAT32 : HVD_INT32, HVD_SUM, &o),
+        HVD_EMISMATCH, "int32");
+    must_fail(hvd_allreduce(x, x, N, HVD_FLOAT32, odd ? HVD_MAX : HVD_SUM, &o),
+              HVD_EMISMATCH, "max");
+    must_fail(odd ? hvd_broadcast(x, x, N, HVD_FLOAT32, 0, &o)
+                  : hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EMISMATCH, "broadcast");
+    must_fail(odd ? hvd_allreduce(host, host, N, HVD_FLOAT32, HVD_SUM, NULL)
+                  : hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EMISMATCH, "device");
+    check(float_at(x, 0) == 1.0f, "a buffer has changed");
+    must(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o), "after");
+    GPU(StreamSynchronize, rank.stream);
+    check(float_at(x, 0) == (float)hvd_size(), "after");
+    gpu_free(x);
+    end();
+    return 0;
+}
+
+/* ---- Life --------------------------------------------------------------- */
+
+static int sum_once(const struct hvd_options *o)
+{
+    float *x = floats_new(100, (float)(hvd_rank() + 1));
+    int rc = hvd_allreduce(x, x, 100, HVD_FLOAT32, HVD_SUM, o);
+
+    if (rc == 0)
+        check(float_at(x, 99) == (float)(hvd_size() * (hvd_size() + 1)) / 2,
+              "sum");
+    gpu_free(x);
+    return rc;
+}
+
+/* again TIMES: init, work, shutdown, over again; nothing is left. */
+static int verb_again(char **args)
+{
+    int live = -1;
+
+    gpu_open(0);
+    for (long i = number(args[0]); i > 0; i--) {
+        begin(0, 1);
+        must(sum_once(NULL), "sum");
+        must(sum_once(NULL), "sum");
+        end();
+        check(!gpu.live || live < 0 || gpu.live() == live,
+              "%d objects of CUDA and NCCL are left, %d before", gpu.live(),
+              live);
+        live = gpu.live ? gpu.live() : -1;
+    }
+    GPU(CtxSetCurrent, NULL);
+    return 0;
+}
+
+/* alone: an init, and a host collective; a line about device memory. */
+static int verb_alone(char **args)
+{
+    double x = 1;
+    struct hvd_options o = HVD_OPTIONS_INIT;
+
+    (void)args;
+    must(hvd_init(), "hvd_init");
+    must(hvd_allreduce(&x, &x, 1, HVD_FLOAT64, HVD_SUM, NULL), "host");
+    check(x == hvd_size(), "sum");
+    o.stream = &x;
+    tell(hvd_allreduce(&x, &x, 1, HVD_FLOAT64, HVD_SUM, &o));
+    must(hvd_shutdown(), "shutdown");
+    return 0;
+}
+
+/* init: tells what hvd_init says. */
+static int verb_init(char **args)
+{
+    int rc = hvd_init();
+
+    (void)args;
+    printf("%s: %s\n", hvd_status_text(rc), rc ? hvd_error_message() : "");
+    return 0;
+}
+
+/* ---- Failures ----------------------------------------------------------- */
+
+/* work null|own|packed TIMES: averages until one fails, and tells what failed;
+ * packed: they travel in 16 bits. */
+static int verb_work(char **args)
+{
+    int own_stream = strcmp(args[0], "own") == 0, rc = 0;
+    long times = number(args[1]);
+    struct hvd_options o;
+
+    begin(own_stream, 1);
+    o = options();
+    if (strcmp(args[0], "packed") == 0)
+        o.wire = HVD_WIRE_FLOAT16;
+    for (long i = 0; i < times && rc == 0; i++) {
+        float *x = floats_new(1000, 1);
+
+        rc = hvd_allreduce(x, x, 1000, HVD_FLOAT32, HVD_AVERAGE, &o);
+        if (rc == 0 && own_stream)
+            gpu.StreamSynchronize(rank.stream);
+        if (rc)
+            break; /* the device may be beyond use */
+        check(float_at(x, 999) == 1.0f || own_stream, "value");
+        gpu_free(x);
+    }
+    tell(rc);
+    must(hvd_shutdown(), "shutdown");
+    return 0;
+}
+
+/* retry: a failure, then init again and work. */
+static int verb_retry(char **args)
+{
+    int rc;
+
+    (void)args;
+    begin(0, 1);
+    for (int i = 0; i < 10; i++) {
+        rc = sum_once(NULL);
+        if (rc)
+            break;
+    }
+    tell(rc);
+    end();
+    begin(0, 1);
+    must(sum_once(NULL), "sum after it");
+    end();
+    return 0;
+}
+
+/* die RANK K kill|exit|stop|later: that rank, before its K-th sum, is killed,
+ * exits or stops for good; later: is killed soon.  The others tell. */
+static int verb_die(char **args)
+{
+    const struct itimerval soon = {.it_value.tv_usec = 500000};
+    int rc = 0;
+
+    signal(SIGTERM, SIG_IGN); /* what hvdrun then sends the others */
+    begin(0, 1);
+    for (long i = 0; i < 20 && rc == 0; i++) {
+        if (hvd_rank() == number(args[0]) && i == number(args[1])) {
+            if (strcmp(args[2], "exit") == 0)
+                exit(0);
+            if (strcmp(args[2], "later") == 0)
+                setitimer(ITIMER_REAL, &soon, NULL);
+            else
+                raise(strcmp(args[2], "stop") == 0 ? SIGSTOP : SIGKILL);
+        }
+        rc = sum_once(NULL);
+    }
+    tell(rc);
+    hvd_shutdown();
+    return 0;
+}
+
+/* ---- Main --------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(char **args);
+    int args; /* at least */
+} verbs[] = {
+    {"values", verb_values, 2},     {"stream", verb_stream, 1},
+    {"requests", verb_requests, 0}, {"places", verb_places, 0},
+    {"mismatch", verb_mismatch, 0}, {"again", verb_again, 1},
+    {"alone", verb_alone, 0},       {"init", verb_init, 0},
+    {"work", verb_work, 2},         {"retry", verb_retry, 0},
+    {"die", verb_die, 3},
+};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(*verbs); i++)
+        if (strcmp(argv[1], verbs[i].name) == 0 && argc - 2 >= verbs[i].args)
+            return verbs[i].run(argv + 2);
+    fprintf(stderr, "usage: nccl VERB ARGS...\n");
+    return 99;
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# The script for machines with a GPU, on the doubles of tests/nccl: that it
+# works, and notices what does not.
+
+need_doubles() {
+    [ -e "$BUILD/tests/nccl/libcuda.so.1" ] || skip "built without NCCL"
+    sanitized && skip "too slow with sanitizers"
+    return 0
+}
+
+gpu_run() {
+    "$ROOT/tests/gpu/run" "$@" >out 2>err
+}
+
+test_gpu_run() {
+    need_doubles
+    gpu_run --fake "$BUILD" || fail "$(grep '^FAIL' out)"
+    absent '^FAIL' out
+    # Once as it goes, and once at the end.
+    [ "$(grep -c '^pass  np 2: a rank that hangs' out)" -eq 2 ]
+    [ "$(grep -c '^pass  np 2: a rank that dies' out)" -eq 2 ]
+    [ "$(grep -c '^skip  kernels: speed  *needs a GPU' out)" -eq 2 ]
+}
+
+test_gpu_run_notices() {
+    need_doubles
+    # A device that gives an error.
+    ! FAKE_CUDA_FAIL=cuMemcpyAsync:700:0:20 gpu_run --fake "$BUILD" alone
+    grep -q '^FAIL  np 1' out
+    ! FAKE_CUDA_DEVICES=0 HVD_RANK=0 gpu_run --fake "$PWD"
+    grep -q 'has no tests/nccl' err
+}
+
+# Where nothing is but what the folder holds.
+test_gpu_pack() {
+    need_doubles
+    [ -x "$BUILD/tests/static/hvdrun" ] || skip "no static hvdrun"
+    BUILD=$BUILD gpu_run pack packed
+    [ "$(du -sm packed | cut -f 1)" -le 60 ] || fail "$(cat out)"
+    cp -r "$BUILD/tests/nccl" packed/tests
+    (cd / && env -i PATH="$PATH" TMPDIR="$TMPDIR" HVD_TEST_TOKEN= \
+        "$OLDPWD/packed/tests/gpu/run" --fake "$OLDPWD/packed" alone) >out ||
+        fail "$(grep '^FAIL' out)"
+    grep -q '^pass  np 1: stream' out
+    "packed/examples/train_digits" >out
+    # No GPU: one line.
+    ! packed/examples/train_digits_cuda >out 2>err
+    one_line err
+    [ ! -s out ]
+}

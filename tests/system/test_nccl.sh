@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Collectives in device memory.  Without a GPU: what libhvd says where there is
+# no CUDA or no NCCL, and all else on doubles of both (tests/nccl).
+
+doubles=$BUILD/tests/nccl
+
+need_plugin() {
+    [ -e "$BUILD/lib/hvd/libhvd-nccl.so" ] || skip "built without NCCL"
+}
+
+# The doubles, and late things later than usual.
+with_doubles() {
+    need_plugin
+    export HVD_NCCL=1
+    export HVD_CUDA_LIBRARY=$doubles/libcuda.so.1
+    export HVD_NCCL_LIBRARY=$doubles/libnccl.so.2
+    export FAKE_CUDA_SEED=$RANDOM
+}
+
+ranks() {
+    local np=$1
+    shift
+    "$HVDRUN" -np "$np" --no-tag-output "$@"
+}
+
+# The same where ranks are on several hosts that this one plays: NCCL is told
+# so, as their devices are the same.
+many() {
+    local hosts=$1
+    shift
+    # shellcheck disable=SC2016 # the rank's shell expands it
+    "$HVDRUN" -H "$hosts" --rsh 'env PLAYED={host}' --no-tag-output \
+        sh -c 'NCCL_HOSTID=$HVD_CROSS_RANK exec "$@"' sh "$@"
+}
+
+# says N PATTERN: on N lines of the ranks' output.
+says() {
+    [ "$(grep -Ec -- "$2" out)" -eq "$1" ] ||
+        fail "not $1 times '$2': $(cat out err)"
+}
+
+# ---- What is not there ------------------------------------------------------
+
+# Without the plug-in, host memory is as ever.
+test_nccl_no_plugin() {
+    [ -e "$PROG/nccl" ] || skip "built without NCCL"
+    mkdir -p here/lib here/tests/prog
+    cp -P "$BUILD"/lib/libhvd.so* here/lib
+    cp "$PROG/nccl" here/tests/prog
+    expect_exit 0 ranks 2 here/tests/prog/nccl alone
+    says 2 'stream is set, and this process cannot use device memory'
+    HVD_NCCL=1 expect_exit 0 ranks 2 here/tests/prog/nccl init
+    says 2 'NCCL plane unavailable: .*libhvd-nccl.so'
+}
+
+test_nccl_no_driver() {
+    need_plugin
+    ldconfig -p | grep -q libcuda.so.1 && skip "there is a CUDA driver"
+    expect_exit 0 ranks 2 "$PROG/nccl" alone
+    says 2 'stream is set, and this process cannot use device memory'
+    [ ! -s err ] || fail "a word about it: $(cat err)"
+    export HVD_NCCL=1
+    expect_exit 0 ranks 2 "$PROG/nccl" init
+    says 2 'NCCL plane unavailable: no CUDA driver: .*libcuda.so.1'
+    export HVD_NCCL=0
+    expect_exit 0 ranks 2 "$PROG/nccl" alone
+}
+
+# What the library that is installed says of itself, without a GPU.
+test_nccl_installed_library() {
+    local lib=/usr/local/cuda/lib64/libnccl.so.2
+    with_doubles
+    [ -e $lib ] || lib=$(ldconfig -p | sed -n 's/.*libnccl.so.2 .*=> //p')
+    [ -e "$lib" ] || skip "no NCCL is installed"
+    sanitized && skip "NCCL is not built with sanitizers"
+    export HVD_NCCL_LIBRARY=$lib
+    expect_exit 0 ranks 1 "$PROG/nccl" init
+    says 1 success
+    # It finds no driver of its own.
+    ldconfig -p | grep -q libcuda.so.1 && skip "there is a CUDA driver"
+    expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    grep -Eq 'rank [01]: the operating system refused: .*unhandled cuda' out
+    says 0 success
+}
+
+test_nccl_versions_and_libraries() {
+    with_doubles
+    FAKE_NCCL_VERSION=21304 expect_exit 0 ranks 2 "$PROG/nccl" init
+    says 2 'NCCL 2.13.4 of .*libnccl.so.2 is too old: 2.14 is needed'
+    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" init
+    says 2 'no NCCL: /none: .*HVD_NCCL_LIBRARY'
+    HVD_CUDA_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" init
+    says 2 'no CUDA driver: /none: '
+    HVD_NCCL_LIBRARY=$doubles/libcuda.so.1 \
+        expect_exit 0 ranks 1 "$PROG/nccl" init
+    says 1 'NCCL plane unavailable: .* is no NCCL'
+    FAKE_CUDA_FAIL=cuInit:100 expect_exit 0 ranks 2 "$PROG/nccl" init
+    says 2 'the CUDA driver finds no device'
+    FAKE_CUDA_FAIL=cuInit:999 expect_exit 0 ranks 1 "$PROG/nccl" init
+    says 1 'NCCL plane unavailable: .*CUDA_ERROR_UNKNOWN'
+    HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
+    says 1 'HVD_NCCL_TIMEOUT'
+}
+
+# ---- Values -----------------------------------------------------------------
+
+# The doubles give right results, and notice what they are there for.
+test_nccl_doubles() {
+    local verb
+    need_plugin
+    for verb in values hang order; do
+        expect_exit 0 "$PROG/nccl_double" $verb
+        [ ! -s err ] || fail "$verb: $(cat err)"
+    done
+    sanitized && return
+    for verb in touch host-memory beyond differ progress event; do
+        expect_exit 0 "$PROG/nccl_double" $verb
+    done
+}
+
+test_nccl_values_1() { values 1; }
+test_nccl_values_2() { values 2; }
+test_nccl_values_3() { values 3; }
+test_nccl_values_4() { values 4; }
+
+values() {
+    local stream
+    with_doubles
+    for stream in null own; do
+        expect_exit 0 ranks "$1" "$PROG/nccl" values $stream $RANDOM
+    done
+}
+
+# What each is carried out by, which the timeline says.
+test_nccl_algorithms() {
+    local name
+    with_doubles
+    HVD_TIMELINE=$PWD/t.json expect_exit 0 ranks 2 "$PROG/nccl" \
+        values own $RANDOM
+    for name in allreduce allreduce.fused staged broadcast allgather \
+        allgather.ragged alltoall reducescatter reducescatter.uneven; do
+        grep -q "\"nccl.$name\"" t.1.json || fail "no nccl.$name"
+    done
+}
+
+# An NCCL that lacks what came after 2.14.
+test_nccl_values_old_library() {
+    with_doubles
+    export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
+    expect_exit 0 ranks 3 "$PROG/nccl" values own $RANDOM no-float8
+    expect_exit 0 ranks 2 "$PROG/nccl" values null $RANDOM no-float8
+}
+
+# A fusion buffer that is far smaller than what is fused.
+test_nccl_values_in_blocks() {
+    with_doubles
+    export HVD_FUSION_THRESHOLD=1
+    expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM large
+}
+
+# By host and across hosts, by splitting and by ids.
+test_nccl_values_layers() {
+    local hosts
+    with_doubles
+    for hosts in x1:2,x2:2 x1:1,x2:2; do
+        HVD_HIERARCHICAL_ALLREDUCE=1 expect_exit 0 many $hosts "$PROG/nccl" \
+            values own $RANDOM allreduce fused wire
+        HVD_TORUS_ALLREDUCE=1 HVD_TIMELINE=$PWD/$hosts.json \
+            expect_exit 0 many $hosts "$PROG/nccl" \
+            values null $RANDOM allreduce fused wire
+    done
+    # Only where all hosts have as many ranks.
+    grep -q '"nccl.allreduce.torus"' x1:2,x2:2.0.json
+    absent 'nccl.allreduce.torus' x1:1,x2:2.0.json
+    export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
+    HVD_TORUS_ALLREDUCE=1 expect_exit 0 many x1:2,x2:2 "$PROG/nccl" \
+        values own $RANDOM no-float8 allreduce fused
+}
+
+# ---- Order ------------------------------------------------------------------
+
+test_nccl_streams() {
+    local np
+    with_doubles
+    for np in 1 2 4; do
+        expect_exit 0 ranks $np "$PROG/nccl" stream $RANDOM
+        says $np 'launched ahead'
+        expect_exit 0 ranks $np "$PROG/nccl" requests
+        FAKE_CUDA_DELAY_US=3000 expect_exit 0 ranks $np "$PROG/nccl" \
+            values own $RANDOM mixed sets
+    done
+}
+
+# One communicator's kernels at a time on a device, as where they fill it.
+test_nccl_sets_on_a_full_device() {
+    with_doubles
+    FAKE_NCCL_SERIAL=1 expect_exit 0 ranks 4 "$PROG/nccl" \
+        values own $RANDOM sets mixed
+}
+
+test_nccl_places() {
+    with_doubles
+    expect_exit 0 ranks 1 "$PROG/nccl" places
+    expect_exit 0 ranks 3 "$PROG/nccl" places
+}
+
+test_nccl_mismatch() {
+    with_doubles
+    expect_exit 0 ranks 2 "$PROG/nccl" mismatch
+    expect_exit 0 ranks 4 "$PROG/nccl" mismatch
+}
+
+# ---- Life and failures ------------------------------------------------------
+
+test_nccl_again() {
+    with_doubles
+    expect_exit 0 ranks 1 "$PROG/nccl" again 3
+    expect_exit 0 ranks 3 "$PROG/nccl" again 4
+}
+
+test_nccl_rank_dies() {
+    with_doubles
+    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl" die 1 5 kill
+    says 2 'rank [02]: a peer died: rank 1 .*SIGKILL'
+    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl" die 1 0 kill
+    says 2 'rank [02]: a peer died: rank 1 .*SIGKILL'
+    expect_exit 0 ranks 3 "$PROG/nccl" die 1 5 exit
+    says 2 'rank [02]: shut down: rank 1 '
+}
+
+# While the others wait for it on their devices, after it has launched.
+test_nccl_rank_dies_in_a_collective() {
+    with_doubles
+    FAKE_NCCL=hang:1:6 expect_exit 142 ranks 3 --grace 20 "$PROG/nccl" \
+        die 1 2 later
+    says 2 'rank [02]: a peer died: rank 1 .*SIGALRM'
+}
+
+test_nccl_rank_stops() {
+    with_doubles
+    export HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2
+    expect_exit 124 ranks 3 --grace 5 "$PROG/nccl" die 1 5 stop
+    says 2 'rank [02]: timed out: rank 1 .*allreduce.*stopped by a signal'
+}
+
+# hangs FAULT WHAT VERB...: who notices says so, the others at least who that
+# was.
+hangs() {
+    local late="timed out: $2: CUDA device [012] has waited for 2 s"
+    FAKE_NCCL=$1 HVD_NCCL_TIMEOUT=2 \
+        expect_exit 0 ranks 3 "$PROG/nccl" "${@:3}"
+    grep -q "$late.*HVD_NCCL_TIMEOUT" out || fail "$(cat out)"
+    says 3 "$late|shut down: rank [012] "
+}
+
+test_nccl_device_hangs() {
+    with_doubles
+    hangs hang:1:4 allreduce retry
+    hangs absent:1 NCCL retry
+}
+
+# On a stream that nobody waits for, the watch ends it.
+test_nccl_device_hangs_unwatched() {
+    with_doubles
+    hangs hang:1:4 allreduce work own 30
+}
+
+# A rank that fails says why, the others who it was.
+fails() {
+    FAKE_NCCL=$1 expect_exit 0 ranks 3 "$PROG/nccl" "${@:3}"
+    says 1 "rank 1: the operating system refused: .*$2"
+    says 2 'rank [02]: .*rank 1 '
+}
+
+test_nccl_call_fails() {
+    with_doubles
+    fails call:1:4:5 'ncclAllReduce: invalid usage' retry
+}
+
+test_nccl_fails_later() {
+    with_doubles
+    fails error:1:4:6 'remote process exited.*injected' retry
+    fails error:1:4 'unhandled system error.*injected' work own 30
+}
+
+test_nccl_init_fails() {
+    with_doubles
+    fails init:1 'ncclCommInitRankConfig: unhandled system error.*inject' retry
+}
+
+# Before NCCL comes into it, all ranks are told.
+test_nccl_rank_cannot() {
+    local fault
+    with_doubles
+    for fault in cuModuleLoadData:209:1 cuMemHostAlloc:2:1:2; do
+        FAKE_CUDA_FAIL=$fault expect_exit 0 ranks 3 "$PROG/nccl" retry
+        says 3 "rank 1 .*cannot use NCCL: ${fault%%:*}: .*CUDA_ERROR_"
+    done
+    FAKE_CUDA_DEVICES=1 expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    says 2 'ranks 0 and 1 .*use the same GPU'
+}
+
+# Without memory of NCCL's, and without registering it, all goes on.
+test_nccl_no_memory_of_nccl() {
+    with_doubles
+    FAKE_CUDA_FAIL=ncclMemAlloc:2:1,ncclCommRegister:2:0 \
+        expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM fused
+}
+
+# What CUDA refuses later is in its own words.
+test_nccl_cuda_fails() {
+    with_doubles
+    FAKE_CUDA_FAIL=kernel:719:1:2 expect_exit 0 ranks 2 "$PROG/nccl" work packed 30
+    says 1 'rank 1: the operating system refused: .*CUDA_ERROR_LAUNCH_FAILED'
+    says 1 'rank 0: .*rank 1 '
+    FAKE_CUDA_FAIL=cuEventRecord:700:1:3 \
+        expect_exit 0 ranks 2 "$PROG/nccl" work null 30
+    says 1 'rank 1: .*cuEventRecord: .*CUDA_ERROR_ILLEGAL_ADDRESS'
+    says 1 'rank 0: .*rank 1 '
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The NCCL plug-in's plane when something fails: ranks that cannot take part,
+ * calls of CUDA and NCCL, ranks that die or hang; and the plug-in where it
+ * cannot be opened.
+ */
+#include "tests/unit/nccl_world.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What cannot be ------------------------------------------------------ */
+
+/* In host memory it goes on. */
+static int host_sum(void)
+{
+    struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_INT32, HVD_SUM);
+    int v = 1;
+
+    o.flags = 0;
+    o.sendbuf = o.recvbuf = &v;
+    o.count = 1;
+    must(nccl_carry_out(&o, 1) == 1 && v == nccl_self.n);
+    return 0;
+}
+
+static const char *expected;
+static int expected_status;
+
+static int run_refused(struct shm_group *g, int me)
+{
+    if (nccl_begin(g, me))
+        return 1;
+    for (int i = 0; i < 2; i++) {
+        must(!nccl_sum_is("nccl.allreduce"));
+        must(nccl_self.err.status == expected_status);
+        must(strstr(nccl_self.err.text, expected) != NULL);
+        if (host_sum())
+            return 1;
+    }
+    return nccl_end();
+}
+
+static int run_works(struct shm_group *g, int me)
+{
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    return nccl_end();
+}
+
+/* ---- Failures --------------------------------------------------------------
+ */
+
+/* Sums on the stream until one fails, or is not over in time. */
+static int until_failure(int ordered, int *waited)
+{
+    struct hvd__op o;
+    void *at = gpu_alloc(4 * COUNT);
+    int rc = 1;
+
+    *waited = 0;
+    for (int i = 0; i < 8 && rc == 1 && !*waited; i++) {
+        o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+        o.sendbuf = o.recvbuf = at;
+        o.count = COUNT;
+        o.ordered = ordered;
+        rc = nccl_carry_out(&o, 0);
+        if (rc == 1 && ordered) {
+            rc = nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err);
+            *waited = rc < 0;
+            rc = rc < 0 ? rc : 1;
+        }
+    }
+    gpu_free(at);
+    return rc;
+}
+
+/* It lasts. */
+static int failed_for_good(int status)
+{
+    int waited;
+
+    if (nccl_self.err.status != status)
+        fprintf(stderr, "rank %d: %s\n", nccl_self.me, nccl_self.err.text);
+    must(nccl_self.err.status == status);
+    must(until_failure(0, &waited) == status);
+    must(nccl_self.plane->ops->began(nccl_self.plane, &nccl_self.err) ==
+         status);
+    return nccl_end();
+}
+
+static int is_ordered;
+
+static int run_hung(struct shm_group *g, int me)
+{
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(until_failure(is_ordered, &waited) < 0 && waited == is_ordered);
+    must(strstr(nccl_self.err.text, "HVD_NCCL_TIMEOUT"));
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
+/* The odd one's own work is what hangs. */
+static int run_late(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    if (me == s->odd)
+        gpu_delay(nccl_self.stream, 2000);
+    must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+    if (me == s->odd)
+        must(strstr(nccl_self.err.text, "has not come to it") &&
+             nccl_self.err.rank == 100 + me);
+    else
+        must(strstr(nccl_self.err.text, "has waited for 1 s"));
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
+/* The odd one fails by itself; the others, in an operation, when it leaves,
+ * as the base tells. */
+static int run_broken(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    int waited, rc;
+
+    if (nccl_begin(g, me))
+        return 1;
+    rc = until_failure(0, &waited);
+    must(rc < 0);
+    if (me == s->odd ? !strstr(nccl_self.err.text, expected)
+                     : nccl_self.err.rank != 100 + s->odd)
+        fprintf(stderr, "rank %d: %s\n", me, nccl_self.err.text);
+    if (me == s->odd)
+        must(rc == -HVD_ESYSTEM && strstr(nccl_self.err.text, expected));
+    else
+        must(nccl_self.err.rank == 100 + s->odd);
+    return failed_for_good(rc);
+}
+
+/* Without an operation in progress only look can tell. */
+static int run_over(struct shm_group *g, int me)
+{
+    struct hvd__op o;
+    void *at;
+
+    if (nccl_begin(g, me))
+        return 1;
+    at = gpu_alloc(4 * COUNT);
+    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    o.sendbuf = o.recvbuf = at;
+    o.count = COUNT;
+    o.ordered = 1;
+    must(nccl_carry_out(&o, 0) == 1);
+    atomic_store(&nccl_self.over, 1);
+    must(nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err) ==
+         -HVD_EPEER);
+    must(strcmp(nccl_self.err.text, "it is over") == 0);
+    gpu_free(at);
+    return failed_for_good(-HVD_EPEER);
+}
+
+static int run_killed(struct shm_group *g, int me)
+{
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    if (me == 1)
+        raise(SIGKILL);
+    must(until_failure(0, &waited) == -HVD_EPEER);
+    must(nccl_self.err.rank == 101);
+    return failed_for_good(-HVD_EPEER);
+}
+
+/* ---- Opening
+ * ------------------------------------------------------------------ */
+
+/* open with a setting: its status, and that its text has `text` in it. */
+static int opens(const char *setting, const char *text)
+{
+    const struct nccl_scene s = {.n = 1, .odd = -1, .setting = setting};
+    struct hb_error err = HB_ERROR_INIT;
+    const struct hvd__gpu *table;
+    int rc;
+
+    nccl_set_environment(&s, 0);
+    table = nccl_load(&err);
+    must(table != NULL);
+    rc = table->open(&err);
+    if (rc == 0)
+        table->close();
+    if (!strstr(err.text, text)) {
+        fprintf(stderr, "%s: %s\n", setting, err.text);
+        return 1;
+    }
+    exit(-rc == expected_status ? 0 : 1);
+}
+
+static int run_open(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+
+    (void)me;
+    return opens(s->setting, expected);
+}
+
+/* ---- The suite --------------------------------------------------------------
+ */
+
+static int wanted(int status, const char *text, struct nccl_scene s)
+{
+    expected_status = status;
+    expected = text;
+    return nccl_failures(s);
+}
+
+START_TEST(test_refused)
+{
+    struct nccl_scene s = {.n = 3, .hosts = 3, .odd = 1, .run = run_refused};
+
+    s.setting = "FAKE_CUDA_FAIL=cuStreamCreate:2:1:2";
+    ck_assert_int_eq(
+        wanted(-HVD_ENOMEM, "rank 101 on host n1 cannot use NCCL: cuStream", s),
+        0);
+    s.setting = "FAKE_CUDA_FAIL=cuDeviceGetUuid:1:1:1";
+    ck_assert_int_eq(wanted(-HVD_ESYSTEM, "cuDeviceGetUuid", s), 0);
+    s.setting = "FAKE_NCCL_VERSION=22703";
+    ck_assert_int_eq(wanted(-HVD_EUNSUPPORTED,
+                            "rank 100 on host n0 has NCCL 2.28.9 and rank 101 "
+                            "on host n1 has 2.27.3",
+                            s),
+                     0);
+    s.hosts = 1;
+    s.setting = NULL;
+    s.one_device = 1;
+    ck_assert_int_eq(wanted(-HVD_EUNSUPPORTED,
+                            "ranks 100 and 101 on host n0 use the same GPU", s),
+                     0);
+    s.n = 2;
+    s.setting = "NCCL_HOSTID=another";
+    s.run = run_works;
+    ck_assert_int_eq(nccl_failures(s), 0);
+}
+END_TEST
+
+START_TEST(test_failures)
+{
+    struct nccl_scene s = {.n = 3, .odd = 1};
+
+    s.run = run_broken;
+    s.setting = "FAKE_NCCL=error:1:3";
+    ck_assert_int_eq(wanted(0, "injected into the double", s), 0);
+    s.setting = "FAKE_NCCL=call:1:3";
+    ck_assert_int_eq(wanted(0, "CUDA device 1: ncclAllReduce", s), 0);
+    s.setting = "FAKE_NCCL=init:1:1";
+    ck_assert_int_eq(wanted(0, "ncclCommInitRankConfig", s), 0);
+    s.setting = "FAKE_CUDA_FAIL=cuEventRecord:700:1:10";
+    ck_assert_int_eq(wanted(0, "cuEventRecord", s), 0);
+    s.setting = NULL;
+    s.run = run_killed;
+    ck_assert_int_eq(nccl_failures(s), 1);
+}
+END_TEST
+
+START_TEST(test_hung)
+{
+    struct nccl_scene s = {.n = 2, .odd = 1, .is_hasty = 1, .run = run_hung};
+
+    for (is_ordered = 0; is_ordered < 2; is_ordered++) {
+        s.run = run_late;
+        s.setting = NULL;
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.run = run_hung;
+        s.setting = "FAKE_NCCL=hang:1:3";
+        ck_assert_int_eq(nccl_failures(s), 0);
+    }
+    s.run = run_over;
+    s.is_hasty = 0;
+    s.setting = "FAKE_NCCL=hang:1:1";
+    ck_assert_int_eq(nccl_failures(s), 0);
+}
+END_TEST
+
+START_TEST(test_open)
+{
+    struct nccl_scene s = {.n = 1, .odd = -1, .run = run_open};
+
+    s.setting = "HVD_CUDA_LIBRARY=/nonexistent";
+    ck_assert_int_eq(wanted(HVD_EUNSUPPORTED, "no CUDA driver", s), 0);
+    s.setting = "HVD_NCCL_LIBRARY=/nonexistent";
+    ck_assert_int_eq(wanted(HVD_EUNSUPPORTED, "NCCL", s), 0);
+    s.setting = "FAKE_NCCL_VERSION=21304";
+    ck_assert_int_eq(wanted(HVD_EUNSUPPORTED, "2.14", s), 0);
+    s.setting = "HVD_NCCL_TIMEOUT=0";
+    ck_assert_int_eq(wanted(HVD_EINVAL, "HVD_NCCL_TIMEOUT", s), 0);
+    s.setting = "HVD_STALL_SHUTDOWN_TIME_SECONDS=soon";
+    ck_assert_int_eq(wanted(HVD_EINVAL, "HVD_STALL_SHUTDOWN_TIME_SECONDS", s),
+                     0);
+    s.setting = "HVD_TORUS_ALLREDUCE=perhaps";
+    ck_assert_int_eq(wanted(HVD_EINVAL, "TORUS_ALLREDUCE", s), 0);
+    s.setting = "FAKE_CUDA_DEVICES=4";
+    ck_assert_int_eq(wanted(0, "", s), 0);
+}
+END_TEST
+
+static Suite *nccl_failures_suite(void)
+{
+    Suite *s = suite_create("nccl_failures");
+    TCase *tc = tcase_create("nccl_failures");
+
+    tcase_set_timeout(tc, 300);
+    tcase_add_test(tc, test_refused);
+    tcase_add_test(tc, test_failures);
+    tcase_add_test(tc, test_hung);
+    tcase_add_test(tc, test_open);
+    suite_add_tcase(s, tc);
+    return s;
+}
+
+int main(void)
+{
+    SRunner *sr = srunner_create(nccl_failures_suite());
+    int failed;
+
+    if (nccl_find_build() < 0)
+        return 1;
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
