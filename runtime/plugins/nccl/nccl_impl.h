@@ -223,7 +223,7 @@ struct nc_plane {
     struct nc_run run;
     struct hb_error refused; /* all ranks have agreed that they cannot */
     int is_connected;
-    int has_left;           /* as the base was told */
+    _Atomic int has_left;   /* as the base was told; also at exit */
     struct nc_hello *hello; /* [n + 1], while connecting; the last: own */
     uint64_t *words;        /* of the agreement: own ones come first */
     size_t words_cap;
