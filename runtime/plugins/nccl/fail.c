@@ -198,6 +198,14 @@ int nc_ask_base(struct nc_plane *p, struct hb_error *err)
     return rc < 0 ? rc : 0;
 }
 
+/* In an operation the driver asks. */
+int nc_ask_job(struct nc_plane *p, struct hb_error *err)
+{
+    if (!p->config.look || atomic_load(&p->busy))
+        return 0;
+    return p->config.look(p->config.look_arg, err);
+}
+
 int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err)
 {

@@ -185,7 +185,7 @@ uint64_t nc_launch_pending(struct nc_plane *p)
     return number;
 }
 
-void nc_drain(struct nc_plane *p, uint64_t deadline_ns)
+void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
 {
     struct hb_error err = HB_ERROR_INIT;
     uint64_t paused_ns = 0;
@@ -195,7 +195,7 @@ void nc_drain(struct nc_plane *p, uint64_t deadline_ns)
            hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY &&
            hb_now_ns() < deadline_ns) {
         nc_pause(&paused_ns, &p->wake);
-        rc = nc_look(p, nc_ask_base, 0, &err);
+        rc = nc_look(p, ask, 0, &err);
     }
     /* What was aborted soon ends. */
     while (rc < 0 && hb_now_ns() < deadline_ns &&

@@ -13,7 +13,7 @@
  *   LAUNCH   calls of NCCL and kernels, put on the stream (collect.c and
  *            others); after each NCCL call, until NCCL has taken it
  *   FLIGHT   until the device has done it; not for what is ordered
- *   STAGED   instead of the last two: what NCCL cannot (staged.c)
+ *   STAGED   after the beginning of LAUNCH: what NCCL cannot (staged.c)
  *
  * Locks, in the order in which they may be taken:
  *   watch.c's own    the planes that are watched; held while one is looked at
@@ -223,7 +223,7 @@ struct nc_plane {
     struct nc_run run;
     struct hb_error refused; /* all ranks have agreed that they cannot */
     int is_connected;
-    int has_left;           /* as the base was told */
+    _Atomic int has_left;   /* as the base was told; also at exit */
     struct nc_hello *hello; /* [n + 1], while connecting; the last: own */
     uint64_t *words;        /* of the agreement: own ones come first */
     size_t words_cap;
@@ -285,6 +285,7 @@ typedef int nc_ask_fn(struct nc_plane *p, struct hb_error *err);
 int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err);
 int nc_ask_base(struct nc_plane *p, struct hb_error *err); /* the driver's */
+int nc_ask_job(struct nc_plane *p, struct hb_error *err);  /* any thread's */
 /* Names a member and its host in err, which is not set yet. */
 void nc_name(const struct nc_plane *p, int member, struct hb_error *err);
 /* " on host n3", or "" */
@@ -304,9 +305,9 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
 int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err);
 /* The oldest that is not over as far as is known; 0: none. */
 uint64_t nc_launch_pending(struct nc_plane *p);
-/* Until nothing is on the stream, or cannot end any more, or the deadline.
- * Of the driver. */
-void nc_drain(struct nc_plane *p, uint64_t deadline_ns);
+/* Until nothing is on the stream, or it cannot end any more, or the
+ * deadline; ask as nc_look's. */
+void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
 /* The table's: */
 int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_test(struct hvd__plane *p, uint64_t launch, struct hb_error *err);

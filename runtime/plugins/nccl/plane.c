@@ -507,7 +507,7 @@ static void abandon(struct hvd__plane *plane)
     hb_error_set(&err, HVD_ESHUTDOWN, "this rank has left");
     nc_break(p, &err);
     if (nc_enter(NULL) == 0) {
-        nc_drain(p, hb_now_ns() + CLOSE_NS);
+        nc_drain(p, NULL, hb_now_ns() + CLOSE_NS);
         nc_leave();
     }
 }
@@ -518,7 +518,7 @@ static void leave(struct hvd__plane *plane)
     struct nc_plane *p = plane_of(plane);
 
     if (!p->has_left && p->is_connected && nc_enter(NULL) == 0) {
-        nc_drain(p, hb_now_ns() + LEAVE_NS);
+        nc_drain(p, nc_ask_job, hb_now_ns() + LEAVE_NS);
         nc_leave();
     }
     p->has_left = 1;
@@ -546,7 +546,7 @@ static void close_device(struct nc_plane *p)
 {
     uint64_t deadline_ns = hb_now_ns() + CLOSE_NS;
 
-    nc_drain(p, deadline_ns);
+    nc_drain(p, NULL, deadline_ns);
     nc_comms_close(p, deadline_ns);
     nc_scratch_free(p, 1);
     hvd__fuse_buffer_close(&p->fusion);

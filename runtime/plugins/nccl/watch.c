@@ -18,16 +18,10 @@ static struct {
     _Atomic int asleep; /* until it is woken, not for a tick */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int ask_job(struct nc_plane *p, struct hb_error *err)
-{
-    return p->config.look(p->config.look_arg, err);
-}
-
 /* Sees what is over, and to it that nothing lasts for ever. */
 static void tick(struct nc_plane *p)
 {
     struct hb_error err = HB_ERROR_INIT;
-    nc_ask_fn *ask = p->config.look && !atomic_load(&p->busy) ? ask_job : NULL;
     uint64_t oldest;
     int rc = 1;
 
@@ -36,7 +30,7 @@ static void tick(struct nc_plane *p)
     while (rc == 1 && (oldest = nc_launch_pending(p)) != 0)
         rc = nc_launch_test(p, oldest, &err);
     if (rc == 0)
-        nc_look(p, ask, 0, &err);
+        nc_look(p, nc_ask_job, 0, &err);
     nc_leave();
 }
 
