@@ -84,7 +84,9 @@
  * HVD_EUNSUPPORTED.  Statuses beside those of the calls: HVD_ESYSTEM (CUDA or
  * NCCL failed, in their words), and HVD_ETIMEOUT after HVD_NCCL_TIMEOUT; both
  * last.  Sums of floats are rounded as NCCL does it, which differs from host
- * memory.
+ * memory.  A rank that gives no buffer at all, as one without data in an
+ * allgather, says by a stream (cudaStreamLegacy is the default one's handle)
+ * that it is in device memory.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -183,15 +185,15 @@ typedef struct hvd_request hvd_request;
  * HVD_EMISMATCH (HVD_CPU_PLANE is not the same on all ranks, or under an MPI
  * launcher HVD_ALLOC_BYTES on those of one host), HVD_ENOMEM.  On failure
  * nothing is held and it may be called again, except that under an MPI launcher
- * a call of MPI that failed, or did not return in time, fails again. Order: every rank calls
- * it, the n-th call of one with the n-th of all. Threads: any; blocks until all
- * ranks have called. Between hosts it opens TCP connections, at most one per
- * other host; the ranks prove to each other with the job's secret that they
- * belong to it. Under an MPI launcher it initialises MPI, unless the program
- * has done so, with MPI_THREAD_SERIALIZED; MPI is finalised when the process
- * exits with status 0, unless the program does that. After hvd_shutdown it may
- * be called again, any number of times. Source: Horovod's init; unlike MPI_Init
- * (MPI 4.0, 11.2.1) not only once.
+ * a call of MPI that failed, or did not return in time, fails again. Order:
+ * every rank calls it, the n-th call of one with the n-th of all. Threads: any;
+ * blocks until all ranks have called. Between hosts it opens TCP connections,
+ * at most one per other host; the ranks prove to each other with the job's
+ * secret that they belong to it. Under an MPI launcher it initialises MPI,
+ * unless the program has done so, with MPI_THREAD_SERIALIZED; MPI is finalised
+ * when the process exits with status 0, unless the program does that. After
+ * hvd_shutdown it may be called again, any number of times. Source: Horovod's
+ * init; unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
  */
 HVD_API int hvd_init(void);
 
@@ -748,6 +750,10 @@ struct hvd_stats {
     uint64_t cuts;         /* begun again with fewer requests */
     uint64_t negotiations; /* ranks exchanged what they wait for */
     uint64_t errors;       /* requests that failed */
+    uint64_t device_timed; /* operations of which the device's own time was
+                              taken: all of 16 KiB and more, asynchronous, or
+                              in a timeline, and some of the others */
+    uint64_t device_ns;    /* that time: how long the device worked on them */
 };
 
 /*

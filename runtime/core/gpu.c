@@ -7,10 +7,15 @@
 #include "runtime/core/context.h"
 #include "runtime/core/mpi.h"
 #include "runtime/core/plugin.h"
+#include "runtime/trace/timeline.h"
 
 #include <unistd.h>
 
 const struct hvd__gpu *hvd__gpu;
+
+/* Operations that the device was timed at, of all sets, since hvd_init; by any
+ * thread. */
+static _Atomic uint64_t timed, timed_ns;
 
 /* ---- The plug-in ------------------------------------------------------- */
 
@@ -49,6 +54,8 @@ int hvd__gpu_open(const struct hb_log *log, struct hb_error *err)
 
     if (rc < 0 || !enabled)
         return rc;
+    atomic_store(&timed, 0);
+    atomic_store(&timed_ns, 0);
     rc = open_plugin(wanted, err);
     if (rc < 0)
         hb_error_context(err, "NCCL plane unavailable");
@@ -91,6 +98,53 @@ static int look(void *arg, struct hb_error *err)
     return hvd__engine_look(&s->engine, err);
 }
 
+static void trace(const struct hvd__set *s, const struct hvd__gpu_span *span)
+{
+    static const char *const activities[] = {
+        [HVD__ALLREDUCE] = "NCCL_ALLREDUCE",
+        [HVD__BROADCAST] = "NCCL_BROADCAST",
+        [HVD__ALLGATHER] = "NCCL_ALLGATHER",
+        [HVD__BARRIER] = "NCCL_BARRIER",
+        [HVD__ALLTOALL] = "NCCL_ALLTOALL",
+        [HVD__REDUCESCATTER] = "NCCL_REDUCESCATTER",
+    };
+    struct hvd__op op;
+    struct hvd__timeline_event e = {
+        .what = HVD__TIMELINE_ACTIVITY,
+        .op = &op,
+        .plane = "nccl",
+        .activity = activities[span->kind],
+        .set = s->id,
+        .fused = 1,
+        .began_ns = span->began_ns,
+        .done_ns = span->done_ns,
+    };
+
+    hvd__op_init(&op);
+    op.kind = span->kind;
+    op.dtype = op.part_dtype = span->dtype;
+    op.elem_bytes = hvd_dtype_size(span->dtype);
+    op.count = span->count;
+    op.name = span->name;
+    op.algorithm = span->algorithm;
+    hvd__timeline_add(&e);
+}
+
+static void ran(void *arg, const struct hvd__gpu_span *span)
+{
+    atomic_fetch_add_explicit(&timed, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&timed_ns, span->done_ns - span->began_ns,
+                              memory_order_relaxed);
+    if (hvd__timeline_on())
+        trace(arg, span);
+}
+
+void hvd__gpu_stats(struct hvd_stats *stats)
+{
+    stats->device_timed = atomic_load_explicit(&timed, memory_order_relaxed);
+    stats->device_ns = atomic_load_explicit(&timed_ns, memory_order_relaxed);
+}
+
 int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
                   struct hb_error *err)
 {
@@ -104,6 +158,8 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         .host_arg = s,
         .look = look,
         .look_arg = s,
+        .ran = ran,
+        .ran_arg = s,
     };
     int *hosts;
 

@@ -42,6 +42,9 @@ static inline void hvd__gpu_done(struct hvd__op *op)
  * launch is not 0.  Called while the plane is there. */
 int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req);
 int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req);
+/* What the device has done. */
+void hvd__gpu_stats(struct hvd_stats *stats);
+
 /* The stream's later work comes after it. */
 int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req,
                    void *stream);

@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "runtime/core/context.h"
+#include "runtime/core/gpu.h"
 #include "runtime/core/message.h"
 
 #include <pthread.h>
@@ -469,6 +470,7 @@ int hvd_stats(struct hvd_stats *stats)
             hvd__stats_sum(&s->engine.controller.stats, &sum);
     }
     hvd__stats_sum(&hvd__removed_stats, &sum);
+    hvd__gpu_stats(&sum);
     memcpy(stats, &sum, stats->size < sizeof(sum) ? stats->size : sizeof(sum));
     return 0;
 }

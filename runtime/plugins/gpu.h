@@ -27,6 +27,16 @@
 
 enum hvd__place { HVD__HOST = 0, HVD__DEVICE = 1 };
 
+/* An operation that was timed (hvd__op_time), and when the device worked on
+ * it: on hb_now_ns's clock.  Texts live as long as the call. */
+struct hvd__gpu_span {
+    enum hvd__kind kind;
+    enum hvd_dtype dtype; /* of the caller's memory */
+    size_t count;
+    const char *name, *algorithm;
+    uint64_t began_ns, done_ns;
+};
+
 struct hvd__gpu_plane_config {
     struct hvd__plane *base; /* the plane's from now on, also when NULL is
                                 returned */
@@ -43,6 +53,9 @@ struct hvd__gpu_plane_config {
      * err set.  Never blocks. */
     int (*look)(void *arg, struct hb_error *err);
     void *look_arg;
+    /* Any thread: it is over.  NULL: nobody wants to know. */
+    void (*ran)(void *arg, const struct hvd__gpu_span *span);
+    void *ran_arg;
 };
 
 struct hvd__gpu {

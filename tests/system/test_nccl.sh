@@ -193,6 +193,23 @@ test_nccl_streams() {
     done
 }
 
+# When the device worked, in the timeline: within what the host saw.
+test_nccl_timeline() {
+    with_doubles
+    FAKE_CUDA_DELAY_US=2000 expect_exit 0 ranks 2 --timeline t.json \
+        "$PROG/nccl" requests
+    python3 - <<'END'
+import json
+events = json.load(open("t.json"))
+device = [e for e in events if e["name"] == "NCCL_ALLREDUCE"]
+host = [e for e in events if e["name"] == "ALLREDUCE"]
+assert len(device) == 12, len(device)
+assert all(e["dur"] > 0 for e in device), device
+first = min(e["ts"] for e in host)
+assert all(e["ts"] >= first - 1000 for e in device), (first, device)
+END
+}
+
 # One communicator's kernels at a time on a device, as where they fill it.
 test_nccl_sets_on_a_full_device() {
     with_doubles

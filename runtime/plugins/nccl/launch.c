@@ -104,11 +104,16 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
     uint64_t number = p->launched + 1, now_ns = hb_now_ns();
     struct nc_launch *l = &p->ring[number % NC_RING];
 
-    if (HVD__CU(err, EventRecord, l->event, p->stream) < 0)
+    if (nc_timing_end(p, l, err) < 0 ||
+        HVD__CU(err, EventRecord, l->event, p->stream) < 0)
         return 0;
     pthread_mutex_lock(&p->lock);
     l->number = number;
     l->kind = op->kind;
+    l->dtype = op->part_dtype;
+    l->count = op->count;
+    l->algorithm = op->algorithm;
+    l->is_timed = p->run.is_timed;
     snprintf(l->name, sizeof(l->name), "%s", op->name);
     if (p->finished == p->launched)
         p->began_ns = now_ns;
@@ -151,6 +156,7 @@ static int finish(struct nc_plane *p, uint64_t number)
         p->began_ns = hb_now_ns();
     }
     pthread_mutex_unlock(&p->lock);
+    nc_timing_tell(p);
     return rc;
 }
 

@@ -37,6 +37,7 @@
 enum {
     NC_RING = 128, /* launches that can be told apart */
     NC_TEXT_BYTES = 200,
+    NC_NAME_BYTES = 64,
     NC_STAGE_BYTES = 4 << 20, /* pinned host memory, of a plane */
 };
 
@@ -182,6 +183,7 @@ struct nc_run {
     int sub_runs;       /* sub is in progress */
     int is_alike;       /* it fails on all ranks: nothing is broken */
     int is_stuck;       /* NCCL has failed: only looks any more */
+    int is_timed;       /* by events */
     int is_begun;       /* LAUNCH: some of it is on the stream */
     int called;         /* the communicator of the last NCCL call; -1 */
     int (*collective)(struct nc_plane *p, struct hb_error *err);
@@ -201,7 +203,12 @@ struct nc_launch {
     CUevent reached; /* when the device has come to it; NULL: not known */
     uint64_t number; /* the last one of its place in the ring */
     enum hvd__kind kind;
-    char name[64];
+    enum hvd_dtype dtype;
+    size_t count;
+    const char *algorithm;
+    char name[NC_NAME_BYTES];
+    CUevent from, to; /* timed: when the device worked on it */
+    int is_timed;
 };
 
 /* Device memory of one operation. */
@@ -249,7 +256,10 @@ struct nc_plane {
     uint64_t suspect_ns, left_ns;
     struct nc_launch ring[NC_RING];
     uint64_t launched, finished; /* numbers */
-    uint64_t began_ns;           /* when the oldest could begin */
+    uint64_t told;               /* of finished: by timing.c */
+    CUevent clock;               /* recorded when the host's was clock_ns */
+    uint64_t clock_ns;
+    uint64_t began_ns; /* when the oldest could begin */
 
     _Atomic int busy;      /* the driver is in an operation */
     _Atomic uint32_t wake; /* a futex */
@@ -316,6 +326,15 @@ int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
 /* One step of waiting for the device since *since_ns (0: it begins). */
 void nc_pause(uint64_t *since_ns, _Atomic uint32_t *wake);
 void nc_wake(_Atomic uint32_t *wake);
+
+/* ---- timing.c: when the device worked on what is timed ---- */
+/* Before it is put on the stream, and after. */
+int nc_timing_begin(struct nc_plane *p, struct hb_error *err);
+int nc_timing_end(struct nc_plane *p, struct nc_launch *l,
+                  struct hb_error *err);
+/* Of what is over by now, with no lock.  Any thread. */
+void nc_timing_tell(struct nc_plane *p);
+void nc_timing_fini(struct nc_plane *p);
 
 /* ---- bring.c: what an operation needs before it is launched ---- */
 /* Waits, on the stream, for what the callers' streams have to have done, and

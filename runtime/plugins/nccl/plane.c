@@ -273,6 +273,8 @@ static int begin_launch(struct nc_plane *p, struct hb_error *err)
     run->is_begun = 1;
     nc_scratch_free(p, 0);
     rc = nc_bring(p, err);
+    if (rc == 0)
+        rc = nc_timing_begin(p, err);
     if (rc == 0 && !run->collective)
         enter_stage(p, NC_STAGED);
     return rc;
@@ -419,6 +421,7 @@ static int start_device(struct nc_plane *p, struct hvd__op *op)
         *op->err = p->refused;
         return op->err->status;
     }
+    run->is_timed = op->agreed_ns == HVD__OP_TIMED && p->config.ran;
     run->subs = 0;
     run->sub_runs = run->is_stuck = run->is_begun = 0;
     run->called = -1;
@@ -552,6 +555,7 @@ static void close_device(struct nc_plane *p)
     hvd__fuse_buffer_close(&p->fusion);
     if (p->pinned)
         hvd__cuda.MemFreeHost(p->pinned);
+    nc_timing_fini(p);
     nc_launch_fini(p);
     if (p->stream)
         hvd__cuda.StreamDestroy(p->stream);

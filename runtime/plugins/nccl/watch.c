@@ -5,6 +5,7 @@
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
+#include <signal.h>
 #include <time.h>
 
 enum { TICK_MS = 5, NS_PER_MS = 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
@@ -88,6 +89,7 @@ void nc_watch_wake(void)
 static int begin(struct hb_error *err)
 {
     pthread_condattr_t attr;
+    sigset_t all, before;
     int rc;
 
     if (watch.runs)
@@ -97,7 +99,11 @@ static int begin(struct hb_error *err)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&watch.wake, &attr);
     pthread_condattr_destroy(&attr);
+    /* It takes no signals: they are the program's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&watch.thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
         pthread_cond_destroy(&watch.wake);
         return hb_error_sys(err, rc, "pthread_create");

@@ -172,11 +172,13 @@ static int verb_stream(char **args)
 }
 
 /* requests: hvd_wait waits for the device, hvd_wait_on_stream only makes the
- * stream wait, hvd_test tells when the result is there. */
+ * stream wait, hvd_test tells when the result is there; and what the device
+ * has done was timed. */
 static int verb_requests(char **args)
 {
     enum { COUNT = 500 };
     struct hvd_options o;
+    struct hvd_stats stats;
     hvd_request *req;
     CUstream other;
     float *x, got;
@@ -209,6 +211,14 @@ static int verb_requests(char **args)
         GPU(StreamSynchronize, rank.reader);
         check(got == 1.0f, "round %d: %g", i, (double)got);
     }
+    /* Each was timed; who sees it end may be another thread. */
+    do {
+        stats = (struct hvd_stats){.size = sizeof(stats)};
+        must(hvd_stats(&stats), "stats");
+    } while (stats.device_timed < 6);
+    check(stats.device_timed == 6 && stats.device_ns > 0, "%llu timed, %llu ns",
+          (unsigned long long)stats.device_timed,
+          (unsigned long long)stats.device_ns);
     GPU(StreamDestroy, other);
     gpu_free(x);
     end();

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long the device worked, for timelines and statistics: of an operation
+ * that is timed, an event before and one after it on the plane's stream.
+ *
+ * Events tell times apart only from each other, so one of them, the clock, is
+ * recorded when the host reads its own.  Times are floats of milliseconds:
+ * the clock is set anew now and then, while nothing is under way.
+ */
+#include "runtime/plugins/nccl/nccl_impl.h"
+
+#include "lib/base/clock.h"
+
+#include <stdio.h>
+
+#define CLOCK_NS UINT64_C(1000000000) /* how old it may be */
+
+/* On a stream of its own, which is not behind any work. */
+static int set_clock(struct nc_plane *p, struct hb_error *err)
+{
+    CUstream stream = NULL;
+    int rc = 0;
+
+    if (!p->clock)
+        rc = HVD__CU(err, EventCreate, &p->clock, CU_EVENT_DEFAULT);
+    if (rc == 0)
+        rc = HVD__CU(err, StreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    if (rc == 0)
+        rc = HVD__CU(err, EventRecord, p->clock, stream);
+    if (rc == 0)
+        rc = HVD__CU(err, StreamSynchronize, stream);
+    if (rc == 0)
+        p->clock_ns = hb_now_ns();
+    if (stream)
+        hvd__cuda.StreamDestroy(stream);
+    return rc;
+}
+
+static int make_events(struct nc_launch *l, struct hb_error *err)
+{
+    int rc = 0;
+
+    if (!l->from)
+        rc = HVD__CU(err, EventCreate, &l->from, CU_EVENT_DEFAULT);
+    if (rc == 0 && !l->to)
+        rc = HVD__CU(err, EventCreate, &l->to, CU_EVENT_DEFAULT);
+    return rc;
+}
+
+/* Nothing that is under way was timed by the clock as it is. */
+static int is_quiet(struct nc_plane *p)
+{
+    int quiet;
+
+    pthread_mutex_lock(&p->lock);
+    quiet = p->told == p->launched;
+    pthread_mutex_unlock(&p->lock);
+    return quiet;
+}
+
+int nc_timing_begin(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
+    int rc = 0;
+
+    if (!p->run.is_timed)
+        return 0;
+    if (!p->clock_ns || (hb_now_ns() - p->clock_ns > CLOCK_NS && is_quiet(p)))
+        rc = set_clock(p, err);
+    pthread_mutex_lock(&p->lock);
+    l->is_timed = 0; /* of an earlier round */
+    pthread_mutex_unlock(&p->lock);
+    if (rc == 0)
+        rc = make_events(l, err);
+    return rc < 0 ? rc : HVD__CU(err, EventRecord, l->from, p->stream);
+}
+
+int nc_timing_end(struct nc_plane *p, struct nc_launch *l, struct hb_error *err)
+{
+    return p->run.is_timed ? HVD__CU(err, EventRecord, l->to, p->stream) : 0;
+}
+
+static uint64_t since_clock(const struct nc_plane *p, CUevent event)
+{
+    float ms = 0;
+
+    if (hvd__cuda.EventElapsedTime(&ms, p->clock, event) != CUDA_SUCCESS)
+        return 0;
+    return p->clock_ns + (uint64_t)(int64_t)((double)ms * 1e6);
+}
+
+/* The next one that is over and was timed: 1, or 0. */
+static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
+                     char name[NC_NAME_BYTES])
+{
+    int found = 0;
+
+    pthread_mutex_lock(&p->lock);
+    while (!found && p->told < p->finished) {
+        const struct nc_launch *l = &p->ring[++p->told % NC_RING];
+
+        /* Not one that the ring has gone past. */
+        if (l->number != p->told || !l->is_timed)
+            continue;
+        snprintf(name, NC_NAME_BYTES, "%s", l->name);
+        *span = (struct hvd__gpu_span){.kind = l->kind,
+                                       .dtype = l->dtype,
+                                       .count = l->count,
+                                       .name = name,
+                                       .algorithm = l->algorithm,
+                                       .began_ns = since_clock(p, l->from),
+                                       .done_ns = since_clock(p, l->to)};
+        found = span->began_ns && span->done_ns >= span->began_ns;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+void nc_timing_tell(struct nc_plane *p)
+{
+    struct hvd__gpu_span span;
+    char name[NC_NAME_BYTES];
+
+    while (p->config.ran && next_span(p, &span, name))
+        p->config.ran(p->config.ran_arg, &span);
+}
+
+void nc_timing_fini(struct nc_plane *p)
+{
+    for (int i = 0; i < NC_RING; i++) {
+        if (p->ring[i].from)
+            hvd__cuda.EventDestroy(p->ring[i].from);
+        if (p->ring[i].to)
+            hvd__cuda.EventDestroy(p->ring[i].to);
+    }
+    if (p->clock)
+        hvd__cuda.EventDestroy(p->clock);
+}
