@@ -201,6 +201,9 @@ endif
 endif
 ifneq ($(WITH_NCCL_NOW),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-nccl.so
+ifeq ($(SAN),)
+GPU_EXAMPLES := train_digits_cuda
+endif
 NCCL_TESTS := nccl_kernels nccl_open
 NCCL_PLANE_TESTS := nccl_plane nccl_failures
 UNIT_TESTS += $(NCCL_TESTS) $(NCCL_PLANE_TESTS)
@@ -242,7 +245,7 @@ SO := $(LIB)/libhvd.so.$(SOVERSION)
 .PHONY: all
 all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
 	$(PLUGINS) \
-	$(EXAMPLES:%=$(BUILD)/examples/%)
+	$(EXAMPLES:%=$(BUILD)/examples/%) $(GPU_EXAMPLES:%=$(BUILD)/examples/%)
 
 ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS),$(SODIUM_A)),)
 $(BUILD)/flags: packages-missing
