@@ -312,7 +312,8 @@ test_nccl_no_memory_of_nccl() {
 # What CUDA refuses later is in its own words.
 test_nccl_cuda_fails() {
     with_doubles
-    FAKE_CUDA_FAIL=kernel:719:1:2 expect_exit 0 ranks 2 "$PROG/nccl" work packed 30
+    FAKE_CUDA_FAIL=kernel:719:1:2 expect_exit 0 ranks 2 \
+        "$PROG/nccl" work packed 30
     says 1 'rank 1: the operating system refused: .*CUDA_ERROR_LAUNCH_FAILED'
     says 1 'rank 0: .*rank 1 '
     FAKE_CUDA_FAIL=cuEventRecord:700:1:3 \
