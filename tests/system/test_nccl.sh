@@ -110,12 +110,13 @@ test_nccl_versions_and_libraries() {
 test_nccl_doubles() {
     local verb
     need_plugin
-    for verb in values hang order; do
+    for verb in values hang; do
         expect_exit 0 "$PROG/nccl_double" $verb
         [ ! -s err ] || fail "$verb: $(cat err)"
     done
+    # The rest is wrong on purpose, as sanitizers notice.
     sanitized && return
-    for verb in touch host-memory beyond differ progress event; do
+    for verb in order touch host-memory beyond differ progress event; do
         expect_exit 0 "$PROG/nccl_double" $verb
     done
 }
