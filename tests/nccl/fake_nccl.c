@@ -292,7 +292,7 @@ static ncclResult_t join(ncclComm_t comm, const char *id)
     name_device(seat->device, sizeof(seat->device), comm->device);
     while (fake_nccl_fault("absent", k, &code) && !atomic_load(&comm->quit))
         usleep(1000);
-    if (meet(comm) < 0)
+    if (atomic_load(&comm->quit) || meet(comm) < 0)
         return ncclInternalError;
     return check_devices(comm);
 }
