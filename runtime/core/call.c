@@ -126,7 +126,7 @@ int hvd__call_begin(struct hvd__call *c, enum hvd__kind kind, const char *name,
 /* Buffers that may be in device memory, or have to be. */
 static int place(struct hvd__call *c, int rc)
 {
-    if (rc < 0 || (!hvd__gpu && !c->o.stream && !c->needs_device))
+    if (rc < 0 || (!hvd__gpu_places && !c->o.stream && !c->needs_device))
         return rc;
     return hvd__gpu_issue(c);
 }

@@ -98,7 +98,7 @@ static void remember(struct hvd__engine *e, const struct hvd_request *req)
     struct hvd__again *a = &e->again;
     size_t n = (size_t)e->controller.n;
 
-    if (!req->given || hvd__gpu || n > HVD__EVEN_MAX)
+    if (!req->given || hvd__gpu_places || n > HVD__EVEN_MAX)
         return;
     if (memcmp(&a->given, req->given, sizeof(a->given)) != 0) {
         a->given = *req->given;

@@ -11,7 +11,8 @@
 
 #include <unistd.h>
 
-const struct hvd__gpu *hvd__gpu;
+const struct hvd__gpu *hvd__gpu, *hvd__gpu_places;
+static struct hb_error why; /* hvd__gpu is NULL */
 
 /* Operations that the device was timed at, of all sets, since hvd_init; by any
  * thread. */
@@ -41,6 +42,7 @@ static int open_plugin(int wanted, struct hb_error *err)
     gpu = hvd__plugin_gpu(err);
     if (!gpu)
         return err->status;
+    hvd__gpu_places = gpu;
     rc = gpu->open(err);
     if (rc == 0)
         hvd__gpu = gpu;
@@ -62,6 +64,7 @@ int hvd__gpu_open(const struct hb_log *log, struct hb_error *err)
     if (rc == 0 || wanted || rc == -HVD_EINVAL)
         return rc;
     hb_log(log, HB_LOG_DEBUG, "%s", err->text);
+    why = *err;
     hb_error_clear(err);
     return 0;
 }
@@ -70,7 +73,7 @@ void hvd__gpu_close(void)
 {
     if (hvd__gpu)
         hvd__gpu->close();
-    hvd__gpu = NULL;
+    hvd__gpu = hvd__gpu_places = NULL;
 }
 
 /* ---- Planes ------------------------------------------------------------ */
@@ -193,7 +196,7 @@ static void look_at(struct seen *s, const void *buf)
 
     if (!buf)
         return;
-    place = hvd__gpu ? hvd__gpu->place(buf) : HVD__HOST;
+    place = hvd__gpu_places ? hvd__gpu_places->place(buf) : HVD__HOST;
     s->places |= 1u << place;
     if (place == HVD__DEVICE)
         s->device = buf;
@@ -233,6 +236,9 @@ static int on_host(const struct hvd__call *c, struct hb_error *err)
 
 static int can_run(const struct hvd__op *op, struct hb_error *err)
 {
+    if (!hvd__gpu)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "the buffers are in device memory: %s", why.text);
     if (op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "adasum of device memory is not supported; copy "

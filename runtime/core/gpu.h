@@ -15,6 +15,10 @@
 /* The plug-in while it is open, else NULL. */
 extern const struct hvd__gpu *hvd__gpu;
 
+/* The plug-in too when it could not be opened, for want of NCCL say: it still
+ * knows device memory, which must not be taken for the host's. */
+extern const struct hvd__gpu *hvd__gpu_places;
+
 /* HVD_NCCL: 0 never, 1 or else hvd_init fails, unset: where there is a CUDA
  * driver.  0; or negative with err set.  Why there is none is logged, at
  * debug. */

@@ -68,7 +68,8 @@ struct hvd__gpu {
     void (*close)(void); /* after the last plane was freed; open may follow */
 
     /* Where p lies.  Managed memory is the device's, pinned the host's.
-     * Never fails: what CUDA does not know is the host's.  Any thread. */
+     * Never fails: what CUDA does not know is the host's.  Any thread; also
+     * when open has failed, for want of NCCL. */
     enum hvd__place (*place)(const void *p);
 
     /* The caller's thread, for an operation in device memory: writes down

@@ -102,6 +102,10 @@ test_nccl_versions_and_libraries() {
     says 1 'NCCL plane unavailable: .*CUDA_ERROR_UNKNOWN'
     HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 'HVD_NCCL_TIMEOUT'
+    # Not asked for: hvd_init goes on, and knows device memory all the same.
+    unset HVD_NCCL
+    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    says 2 'the buffers are in device memory: .*unavailable: no NCCL: /none'
 }
 
 # ---- Values -----------------------------------------------------------------

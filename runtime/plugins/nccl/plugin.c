@@ -151,7 +151,8 @@ static int device_of(const void *p)
 
 enum hvd__place nc_place(const void *p)
 {
-    return device_of(p) >= 0 ? HVD__DEVICE : HVD__HOST;
+    /* Without NCCL, too; without CUDA there is none. */
+    return hvd__cuda.version && device_of(p) >= 0 ? HVD__DEVICE : HVD__HOST;
 }
 
 /* ---- What callers' streams have to have done -------------------------------
