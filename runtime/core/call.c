@@ -155,13 +155,13 @@ static int is_plain(const struct hvd_options *opts)
 int hvd__call_again(const struct hvd__given *given,
                     const struct hvd_options *opts, int *rc)
 {
-    struct hvd_request req;
+    struct hvd__own_request own;
 
     if (!is_plain(opts) || !hvd__alive() ||
-        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &req, rc))
+        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &own, rc))
         return 0;
     if (*rc < 0)
-        hvd__tell(&req.err);
+        hvd__tell(&own.req.err);
     return 1;
 }
 

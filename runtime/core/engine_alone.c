@@ -92,7 +92,17 @@ static void settle(struct hvd__engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* What is not the same on all ranks for ever, but could be again. */
+static void copy(struct hvd__own_request *to, const struct hvd_request *from,
+                 size_t n)
+{
+    to->req = *from;
+    to->req.op.err = &to->req.err;
+    if (!from->op.sendcounts)
+        return;
+    memcpy(to->even, from->op.sendcounts, n * sizeof(*to->even));
+    to->req.op.sendcounts = to->even;
+}
+
 static void remember(struct hvd__engine *e, const struct hvd_request *req)
 {
     struct hvd__again *a = &e->again;
@@ -106,13 +116,8 @@ static void remember(struct hvd__engine *e, const struct hvd_request *req)
         return;
     }
     /* The second time in succession. */
-    a->req = *req;
-    a->req.op.err = &a->req.err;
-    a->req.given = NULL;
-    if (req->op.sendcounts) {
-        memcpy(a->even, req->op.sendcounts, n * sizeof(*a->even));
-        a->req.op.sendcounts = a->even;
-    }
+    copy(&a->own, req, n);
+    a->own.req.given = NULL;
     atomic_store_explicit(&a->hint, a->given.sendbuf, memory_order_relaxed);
 }
 
@@ -168,9 +173,9 @@ int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
     return rc;
 }
 
-static int run_again(struct hvd__engine *e, struct hvd_request *out)
+static int run_again(struct hvd__engine *e, struct hvd__own_request *out)
 {
-    struct hvd_request *req = &e->again.req;
+    struct hvd_request *req = &e->again.own.req;
     int rc;
 
     req->issued_ns = 0;
@@ -181,15 +186,14 @@ static int run_again(struct hvd__engine *e, struct hvd_request *out)
         return 0;
     }
     /* Others may use the engine's from here on. */
-    *out = *req;
-    out->op.err = &out->err;
-    atomic_init(&out->done, 0);
+    copy(out, req, (size_t)e->controller.n);
+    atomic_init(&out->req.done, 0);
     hb_error_clear(&req->err);
-    return run_over(e, out, rc);
+    return run_over(e, &out->req, rc);
 }
 
 int hvd__engine_again(struct hvd__engine *e, const struct hvd__given *given,
-                      struct hvd_request *out, int *rc)
+                      struct hvd__own_request *out, int *rc)
 {
     struct hvd__again *a = &e->again;
     uint64_t call;
@@ -204,7 +208,7 @@ int hvd__engine_again(struct hvd__engine *e, const struct hvd__given *given,
         engine_step_back(e);
         return 0;
     }
-    call = hvd__stall_issued(&e->stall, &a->req);
+    call = hvd__stall_issued(&e->stall, &a->own.req);
     *rc = run_again(e, out);
     hvd__stall_returned(call);
     return 1;
