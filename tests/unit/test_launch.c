@@ -3,8 +3,9 @@
  * Operations that were only launched when the engine is done with them, over
  * a plane and a device of this file's: who waits for the device keeps nobody
  * from driving; the end of the job is seen in every state; events that are
- * still out when the device is closed.
+ * still out when the device is closed; a plane that cannot be made.
  */
+#include "lib/base/alloc.h"
 #include "runtime/core/engine.h"
 #include "runtime/core/gpu.h"
 #include "tests/unit/unit.h"
@@ -19,6 +20,7 @@ static struct {
     _Atomic int held;     /* what is not ordered, until somebody waits */
     _Atomic int is_over;  /* the job */
     _Atomic int events;   /* that were not given back */
+    int left, freed;      /* the plane; freed: what `left` was, plus 1 */
     _Atomic int was_open; /* events when the device was closed; -1: it is not */
 } scene;
 
@@ -66,6 +68,18 @@ static void plane_nothing(struct hvd__plane *p)
     (void)p;
 }
 
+static void plane_leave(struct hvd__plane *p)
+{
+    (void)p;
+    scene.left = 1;
+}
+
+static void plane_free(struct hvd__plane *p)
+{
+    (void)p;
+    scene.freed = scene.left + 1;
+}
+
 static const struct hvd__plane_ops plane_ops = {
     .name = "launches",
     .supports = plane_supports,
@@ -74,8 +88,8 @@ static const struct hvd__plane_ops plane_ops = {
     .pause = plane_pause,
     .began = plane_began,
     .interrupt = plane_nothing,
-    .leave = plane_nothing,
-    .free = plane_nothing,
+    .leave = plane_leave,
+    .free = plane_free,
 };
 
 /* ---- The device -----------------------------------------------------------
@@ -248,6 +262,23 @@ START_TEST(test_late_call)
 }
 END_TEST
 
+/* The peers have their planes: they learn that this rank has none. */
+START_TEST(test_no_memory)
+{
+    static const int rank = 0;
+    struct hvd__set set = {.plane = &plane};
+    struct hb_error err = HB_ERROR_INIT;
+
+    hvd__gpu = &device;
+    hb_alloc_fail_after(0);
+    ck_assert_int_eq(hvd__gpu_wrap(&set, &rank, 1, 0, &err), -HVD_ENOMEM);
+    hb_alloc_fail_after(-1);
+    ck_assert_ptr_null(set.plane);
+    ck_assert_int_eq(scene.freed, 2);
+    hvd__gpu = NULL;
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("launch");
@@ -257,6 +288,7 @@ int main(void)
     tcase_add_test(tc, test_others_drive);
     tcase_add_test(tc, test_look);
     tcase_add_test(tc, test_late_call);
+    tcase_add_test(tc, test_no_memory);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }
