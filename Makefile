@@ -115,7 +115,7 @@ UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
 	agent agent_beat agent_launch agent_state cause cgroup \
 	cpus endpoint epoch gpu host_env port program pump spawn tree \
 	options options_table config env_file check_build dryrun mpi_command probe \
-	again allreduce arena collectives engine negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order shm_domains bench \
+	again allreduce arena collectives engine launch negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order shm_domains bench \
 	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
 	agent_route control_route interfaces netaddr route route_auth route_choice \
 	route_filter routes routes_net \

@@ -531,6 +531,6 @@ void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why)
     engine_wake_waiters(e);
     /* Their requests are done, they only have to run: after this nobody
      * looks at the plane. */
-    while (atomic_load(&e->waiters))
+    while (atomic_load(&e->waiters) || atomic_load(&e->holders))
         sched_yield();
 }

@@ -58,6 +58,7 @@ struct hvd__engine {
     _Atomic unsigned sleepers; /* of those, the ones in `turn` */
     _Atomic int stopping;
     /* Of device memory: what is done, for the engine, when it was launched. */
+    _Atomic unsigned holders;   /* threads that wait for it; none drives */
     _Atomic uint64_t opened;    /* how often the engine was */
     _Atomic int drained;        /* it is closed and nothing is under way */
     uint64_t launched;          /* the last; the driver's */

@@ -18,21 +18,21 @@ void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
     }
 }
 
-/* A waiter: the plane stays as long as there are any.  0: it is about to go,
- * or has gone. */
+/* The plane stays as long as somebody holds it.  0: it is about to go, or has
+ * gone.  Not a waiter: others would think that it drives, while it is the
+ * device that it waits for. */
 static int hold_plane(struct hvd__engine *e, const struct hvd_request *req)
 {
-    atomic_fetch_add(&e->waiters, 1);
+    atomic_fetch_add(&e->holders, 1);
     if (!atomic_load(&e->stopping) && atomic_load(&e->opened) == req->opened)
         return 1;
-    atomic_fetch_sub(&e->waiters, 1);
+    atomic_fetch_sub(&e->holders, 1);
     return 0;
 }
 
 static void let_plane_go(struct hvd__engine *e)
 {
-    atomic_fetch_sub(&e->waiters, 1);
-    engine_pass_on(e);
+    atomic_fetch_sub(&e->holders, 1);
 }
 
 /* 1, and what became of it, when the plane has gone. */
@@ -90,7 +90,9 @@ int hvd__engine_look(struct hvd__engine *e, struct hb_error *err)
 
     if (!engine_try_drive(e, HVD__DRIVER_CALLER))
         return 0; /* who drives will see it */
-    if (hvd__controller_free(&e->controller))
+    /* With an operation begun, somebody will go on with that; what else keeps
+     * a call from being carried out alone is the queue's. */
+    if (e->controller.state == HVD__STATE_IDLE)
         rc = e->plane->ops->began(e->plane, err);
     engine_step_back(e);
     return rc < 0 ? rc : 0;

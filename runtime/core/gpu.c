@@ -9,10 +9,17 @@
 #include "runtime/core/plugin.h"
 #include "runtime/trace/timeline.h"
 
+#include <sched.h>
 #include <unistd.h>
 
-const struct hvd__gpu *hvd__gpu, *hvd__gpu_places;
+const struct hvd__gpu *_Atomic hvd__gpu, *_Atomic hvd__gpu_places;
 static struct hb_error why; /* hvd__gpu is NULL */
+
+/* Calls that look at their buffers, and events that were not given back: a
+ * call may have begun before hvd_shutdown and find out after it.  Each side
+ * writes its own and then reads the other's. */
+static _Atomic unsigned users;
+static _Atomic int closing;
 
 /* Operations that the device was timed at, of all sets, since hvd_init; by any
  * thread. */
@@ -71,9 +78,17 @@ int hvd__gpu_open(const struct hb_log *log, struct hb_error *err)
 
 void hvd__gpu_close(void)
 {
-    if (hvd__gpu)
-        hvd__gpu->close();
-    hvd__gpu = hvd__gpu_places = NULL;
+    const struct hvd__gpu *gpu = hvd__gpu;
+
+    hvd__gpu_places = NULL;
+    if (!gpu)
+        return;
+    atomic_store(&closing, 1);
+    while (atomic_load(&users))
+        sched_yield();
+    gpu->close();
+    hvd__gpu = NULL;
+    atomic_store(&closing, 0);
 }
 
 /* ---- Planes ------------------------------------------------------------ */
@@ -170,6 +185,8 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         return 0;
     hosts = hb_calloc((size_t)n, sizeof(*hosts));
     if (!hosts) {
+        /* Others have theirs, and must not wait for this one. */
+        s->plane->ops->leave(s->plane);
         s->plane->ops->free(s->plane);
         s->plane = NULL;
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
@@ -192,11 +209,12 @@ struct seen {
 
 static void look_at(struct seen *s, const void *buf)
 {
+    const struct hvd__gpu *gpu = hvd__gpu_places;
     enum hvd__place place;
 
     if (!buf)
         return;
-    place = hvd__gpu_places ? hvd__gpu_places->place(buf) : HVD__HOST;
+    place = gpu ? gpu->place(buf) : HVD__HOST;
     s->places |= 1u << place;
     if (place == HVD__DEVICE)
         s->device = buf;
@@ -267,7 +285,7 @@ static void hand_over(struct hvd__call *c, void *ready)
         c->members[0].ready = ready;
 }
 
-int hvd__gpu_issue(struct hvd__call *c)
+static int issue(struct hvd__call *c)
 {
     struct hvd__op *op = &c->req.op;
     struct hb_error *err = &c->req.err;
@@ -294,6 +312,42 @@ int hvd__gpu_issue(struct hvd__call *c)
     if (rc == 0)
         hand_over(c, ready);
     return rc;
+}
+
+static void leave(void)
+{
+    atomic_fetch_sub(&users, 1);
+}
+
+/* 0 when hvd_shutdown is at it. */
+static int enter(void)
+{
+    atomic_fetch_add(&users, 1);
+    if (!atomic_load(&closing))
+        return 1;
+    leave();
+    return 0;
+}
+
+int hvd__gpu_issue(struct hvd__call *c)
+{
+    int rc;
+
+    if (!enter())
+        return hb_error_set(&c->req.err, HVD_ENOTINIT,
+                            "hvd_init has not been called");
+    rc = issue(c);
+    if (!c->req.op.ready)
+        leave();
+    return rc;
+}
+
+void hvd__gpu_give_back(void *ready)
+{
+    const struct hvd__gpu *gpu = hvd__gpu;
+
+    gpu->done(ready);
+    leave();
 }
 
 /* ---- Waiting ----------------------------------------------------------- */

@@ -38,8 +38,8 @@ struct hvd__gpu_span {
 };
 
 struct hvd__gpu_plane_config {
-    struct hvd__plane *base; /* the plane's from now on, also when NULL is
-                                returned */
+    struct hvd__plane *base; /* the plane's from now on; when NULL is returned,
+                                it was made to leave, and freed */
     const int *ranks;        /* [n] of the world; copied; this one: ranks[me] */
     int n, me;
     int set;

@@ -617,8 +617,10 @@ struct hvd__plane *nc_plane_new(const struct hvd__gpu_plane_config *config,
             nc_shape_find(p);
             return &p->plane;
         }
+        config->base->ops->leave(config->base);
         release(p);
     } else {
+        config->base->ops->leave(config->base);
         config->base->ops->free(config->base);
     }
     hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", config->n);

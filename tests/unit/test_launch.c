@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations that were only launched when the engine is done with them, over
+ * a plane and a device of this file's: who waits for the device keeps nobody
+ * from driving; the end of the job is seen in every state; events that are
+ * still out when the device is closed; a plane that cannot be made.
+ */
+#include "lib/base/alloc.h"
+#include "runtime/core/engine.h"
+#include "runtime/core/gpu.h"
+#include "tests/unit/unit.h"
+
+#include <check.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+static struct {
+    _Atomic int waits;    /* somebody does, for the device */
+    _Atomic int held;     /* what is not ordered, until somebody waits */
+    _Atomic int is_over;  /* the job */
+    _Atomic int events;   /* that were not given back */
+    int left, freed;      /* the plane; freed: what `left` was, plus 1 */
+    _Atomic int was_open; /* events when the device was closed; -1: it is not */
+} scene;
+
+/* ---- The plane ----------------------------------------------------------- */
+
+static int plane_supports(const struct hvd__plane *p, const struct hvd__op *op)
+{
+    (void)p;
+    (void)op;
+    return 1;
+}
+
+static int plane_start(struct hvd__plane *p, struct hvd__op *op)
+{
+    (void)p;
+    (void)op;
+    return 0;
+}
+
+static int plane_progress(struct hvd__plane *p, struct hvd__op *op)
+{
+    (void)p;
+    if (op->ordered)
+        op->launch = 1;
+    return op->ordered || !atomic_load(&scene.held) ||
+           atomic_load(&scene.waits);
+}
+
+static void plane_pause(struct hvd__plane *p)
+{
+    (void)p;
+    sched_yield();
+}
+
+static int plane_began(struct hvd__plane *p, struct hb_error *err)
+{
+    (void)p;
+    return atomic_load(&scene.is_over)
+               ? hb_error_set(err, HVD_EPEER, "rank 1 is dead")
+               : 0;
+}
+
+static void plane_nothing(struct hvd__plane *p)
+{
+    (void)p;
+}
+
+static void plane_leave(struct hvd__plane *p)
+{
+    (void)p;
+    scene.left = 1;
+}
+
+static void plane_free(struct hvd__plane *p)
+{
+    (void)p;
+    scene.freed = scene.left + 1;
+}
+
+static const struct hvd__plane_ops plane_ops = {
+    .name = "launches",
+    .supports = plane_supports,
+    .start = plane_start,
+    .progress = plane_progress,
+    .pause = plane_pause,
+    .began = plane_began,
+    .interrupt = plane_nothing,
+    .leave = plane_leave,
+    .free = plane_free,
+};
+
+/* ---- The device -----------------------------------------------------------
+ */
+
+static struct hvd_request behind;
+
+/* The device has come so far when another operation is done too; it gives up
+ * after 5 s. */
+static int device_wait(struct hvd__plane *p, uint64_t launch,
+                       struct hb_error *err)
+{
+    time_t limit = time(NULL) + 5;
+
+    (void)p;
+    (void)launch;
+    atomic_store(&scene.waits, 1);
+    while (!hvd__request_done(&behind) && time(NULL) < limit)
+        sched_yield();
+    return hvd__request_done(&behind)
+               ? 0
+               : hb_error_set(err, HVD_ETIMEOUT, "nobody drives");
+}
+
+static enum hvd__place device_place(const void *p)
+{
+    (void)p;
+    return HVD__DEVICE;
+}
+
+static int device_issue(void *stream, const void *buf, void **ready,
+                        struct hb_error *err)
+{
+    (void)stream;
+    (void)buf;
+    (void)err;
+    atomic_fetch_add(&scene.events, 1);
+    *ready = &scene;
+    return 0;
+}
+
+static void device_done(void *ready)
+{
+    ck_assert_ptr_eq(ready, &scene);
+    atomic_fetch_sub(&scene.events, 1);
+}
+
+static void device_close(void)
+{
+    atomic_store(&scene.was_open, atomic_load(&scene.events));
+}
+
+static const struct hvd__gpu device = {
+    .name = "device",
+    .close = device_close,
+    .place = device_place,
+    .issue = device_issue,
+    .done = device_done,
+    .wait = device_wait,
+};
+
+/* ---- An engine -------------------------------------------------------------
+ */
+
+static struct hvd__engine engine = HVD__ENGINE_INIT;
+static struct hvd__plane plane = {.ops = &plane_ops};
+
+static void open_engine(void)
+{
+    static const int rank = 0;
+
+    memset(&scene, 0, sizeof(scene));
+    atomic_store(&scene.was_open, -1);
+    hvd__gpu = &device;
+    ck_assert_int_eq(hvd__engine_open(&engine, &plane, &rank, 1, 0), 0);
+}
+
+static void close_engine(void)
+{
+    struct hb_error why = HB_ERROR_INIT;
+
+    hb_error_set(&why, HVD_ESHUTDOWN, "hvd_shutdown was called");
+    hvd__engine_close(&engine, &why);
+    hvd__engine_drain(&engine);
+    hvd__gpu = NULL;
+}
+
+static void make(struct hvd_request *req, int ordered)
+{
+    hvd__op_init(&req->op);
+    hvd__request_init(req);
+    req->op.kind = HVD__BARRIER;
+    req->op.name = "";
+    req->op.elem_bytes = 1;
+    req->op.ordered = ordered;
+    req->signature = hvd__op_signature(&req->op);
+}
+
+START_TEST(test_others_drive)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd_request first;
+
+    open_engine();
+    atomic_store(&scene.held, 1);
+    make(&first, 1);
+    make(&behind, 0);
+    ck_assert_int_eq(hvd__engine_submit(&engine, &first, &err), 0);
+    while (!hvd__request_done(&first))
+        sched_yield();
+    ck_assert_uint_eq(first.op.launch, 1);
+    ck_assert_int_eq(hvd__engine_submit(&engine, &behind, &err), 0);
+    hvd__engine_wait(&engine, &first);
+    ck_assert_int_eq(first.err.status, 0);
+    ck_assert(hvd__request_done(&behind));
+    close_engine();
+    hvd__controller_fini(&engine.controller);
+}
+END_TEST
+
+/* Parked, the engine is not free for a call alone, and the job may end. */
+START_TEST(test_look)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    open_engine();
+    ck_assert_int_eq(hvd__engine_look(&engine, &err), 0);
+    atomic_store(&scene.is_over, 1);
+    atomic_store(&engine.controller.parked, 1);
+    ck_assert_int_eq(hvd__engine_look(&engine, &err), -HVD_EPEER);
+    close_engine();
+    hvd__controller_fini(&engine.controller);
+}
+END_TEST
+
+static void *close_device(void *arg)
+{
+    hvd__gpu_close();
+    return arg;
+}
+
+/* A call has an event, hvd_shutdown comes in another thread, the call gives
+ * it back. */
+START_TEST(test_late_call)
+{
+    static struct hvd__set set = {.n = 1};
+    struct hvd__call c = {.set = &set, .o = HVD_OPTIONS_INIT};
+    struct hvd__call late = c;
+    pthread_t thread;
+
+    open_engine();
+    make(&c.req, 0);
+    make(&late.req, 0);
+    c.req.op.recvbuf = late.req.op.recvbuf = &scene;
+    ck_assert_int_eq(hvd__gpu_issue(&c), 0);
+    ck_assert_int_eq(atomic_load(&scene.events), 1);
+    ck_assert_int_eq(pthread_create(&thread, NULL, close_device, NULL), 0);
+    /* Until it is being closed; what was issued before goes back. */
+    while (hvd__gpu_issue(&late) == 0)
+        hvd__gpu_done(&late.req.op);
+    ck_assert_int_eq(late.req.err.status, -HVD_ENOTINIT);
+    ck_assert_int_eq(atomic_load(&scene.was_open), -1);
+    hvd__gpu_done(&c.req.op);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(atomic_load(&scene.was_open), 0);
+    ck_assert_ptr_null(hvd__gpu);
+    hvd__gpu_close();
+    close_engine();
+    hvd__controller_fini(&engine.controller);
+}
+END_TEST
+
+/* The peers have their planes: they learn that this rank has none. */
+START_TEST(test_no_memory)
+{
+    static const int rank = 0;
+    struct hvd__set set = {.plane = &plane};
+    struct hb_error err = HB_ERROR_INIT;
+
+    hvd__gpu = &device;
+    hb_alloc_fail_after(0);
+    ck_assert_int_eq(hvd__gpu_wrap(&set, &rank, 1, 0, &err), -HVD_ENOMEM);
+    hb_alloc_fail_after(-1);
+    ck_assert_ptr_null(set.plane);
+    ck_assert_int_eq(scene.freed, 2);
+    hvd__gpu = NULL;
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("launch");
+    TCase *tc = tcase_create("launch");
+
+    tcase_set_timeout(tc, 30);
+    tcase_add_test(tc, test_others_drive);
+    tcase_add_test(tc, test_look);
+    tcase_add_test(tc, test_late_call);
+    tcase_add_test(tc, test_no_memory);
+    suite_add_tcase(s, tc);
+    return unit_run(s);
+}
