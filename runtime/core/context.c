@@ -39,6 +39,7 @@ struct world {
     struct hvd__agent agent;
     struct segment_head *segment;
     uint64_t segment_bytes;
+    void *late;                    /* see unmap_segment; or NULL */
     uint64_t arena_bytes;          /* of each local rank */
     uint32_t groups;               /* of ranks, with planes over MPI, so far */
     struct worker_welcome welcome; /* without the secret */
@@ -360,6 +361,30 @@ static int make_page(struct hb_error *err)
     return 0;
 }
 
+/* A thread whose operation hvd_shutdown has ended may still write down that it
+ * returns (trace/stall.h): where it does stays, empty, until the next time. */
+static void unmap_segment(void)
+{
+    const struct worker_welcome *w = &world.welcome;
+    char *begin = (char *)world.segment, *end = begin + world.segment_bytes;
+    uintptr_t status =
+        (uintptr_t)segment_status(world.segment, w->local_size, w->local_rank);
+    char *page = (char *)(status & ~(uintptr_t)(PAGE_BYTES - 1));
+
+    if (world.late)
+        munmap(world.late, PAGE_BYTES);
+    world.late = mmap(page, PAGE_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (world.late == MAP_FAILED) {
+        world.late = NULL;
+        munmap(begin, world.segment_bytes);
+        return;
+    }
+    munmap(begin, (size_t)(page - begin));
+    if (end > page + PAGE_BYTES)
+        munmap(page + PAGE_BYTES, (size_t)(end - page) - PAGE_BYTES);
+}
+
 static void take_down(void)
 {
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
@@ -372,7 +397,7 @@ static void take_down(void)
     world.arena_bytes = 0;
     hvd__mpi_close();
     if (world.segment)
-        munmap(world.segment, world.segment_bytes);
+        unmap_segment();
     hvd__agent_close(&world.agent);
     world.segment = NULL;
     world.up = 0;

@@ -163,7 +163,7 @@ static void open_engine(void)
 
     memset(&scene, 0, sizeof(scene));
     atomic_store(&scene.was_open, -1);
-    hvd__gpu = &device;
+    hvd__gpu = hvd__gpu_places = &device;
     ck_assert_int_eq(hvd__engine_open(&engine, &plane, &rank, 1, 0), 0);
 }
 
@@ -174,7 +174,7 @@ static void close_engine(void)
     hb_error_set(&why, HVD_ESHUTDOWN, "hvd_shutdown was called");
     hvd__engine_close(&engine, &why);
     hvd__engine_drain(&engine);
-    hvd__gpu = NULL;
+    hvd__gpu = hvd__gpu_places = NULL;
 }
 
 static void make(struct hvd_request *req, int ordered)
