@@ -28,7 +28,7 @@
 
 enum {
     LOCK_NS = 200 * 1000 * 1000, /* while exiting: somebody may hold it */
-    PUSH_NS = 100 * 1000 * 1000,
+    PUSH_NS = 1000 * 1000 * 1000,
 };
 
 /* ---- Peers that leave -------------------------------------------------- */
@@ -127,16 +127,19 @@ int mp_deserted(struct mp_plane *p, struct hb_error *err)
 
 /* ---- This one --------------------------------------------------------- */
 
-/* MPI may not be called again here. */
-static void push_out(struct mp_plane *p)
+/* The first message to a peer on another host first makes a connection, in
+ * which the peer takes part. */
+void mp_push_out(MPI_Request *reqs, int n)
 {
     uint64_t until = hb_now_ns() + PUSH_NS;
     int rc = MPI_SUCCESS, sent = 0;
 
-    for (int i = 0; i < 2 * p->n && rc == MPI_SUCCESS; i += sent) {
-        rc = MPI_Test(&p->gone_reqs[i], &sent, MPI_STATUS_IGNORE);
+    for (int i = 0; i < n && rc == MPI_SUCCESS; i += sent) {
+        rc = MPI_Test(&reqs[i], &sent, MPI_STATUS_IGNORE);
         if (hb_now_ns() > until)
             break;
+        if (!sent)
+            sched_yield();
     }
 }
 
@@ -162,7 +165,7 @@ void mp_tell(struct mp_plane *p, enum mp_leaving how)
                   &p->gone_reqs[which * p->n + r]);
     }
     if (mp_world.failed)
-        push_out(p);
+        mp_push_out(p->gone_reqs, 2 * p->n);
 }
 
 /* Gives others the lock for a moment. */
@@ -188,7 +191,7 @@ static void stay(struct mp_plane *p)
             break;
         give_way();
     }
-    if (rc == 1)
+    if (rc == 1 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) /* as in end */
         p->over = p->seq;
     mp_world.unsure |= rc == 0;
     op->err = given;
@@ -244,7 +247,7 @@ void mp_settle_at_exit(void)
     uint64_t until = hb_now_ns() + mp_world.patience_ns;
 
     while (mp_world.unsure && !mp_world.failed && mp_reap(MP_REAP_LEFT) > 0) {
-        mp_world.failed = hb_now_ns() > until;
+        mp_world.failed |= hb_now_ns() > until;
         mp_unlock();
         nanosleep(&step, NULL);
         mp_lock();

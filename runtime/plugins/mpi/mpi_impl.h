@@ -155,8 +155,9 @@ struct mp_world {
     int may_block;          /* MPI waits well enough */
     int keyval;             /* of what MPI_Finalize deletes first */
     MPI_Comm comm;
-    int can_tell;           /* over comm, if a call fails */
-    MPI_Request notice_req; /* a rank has failed outside of planes */
+    int can_tell;             /* over comm, if a call fails */
+    MPI_Request notice_req;   /* a rank has failed outside of planes */
+    MPI_Request *notice_reqs; /* [view.size]: that this one has */
     struct mp_why notice_in, notice_out;
     struct hvd__mpi_world view;
     int planes;           /* there are, or are being made */
@@ -252,6 +253,8 @@ int mp_deserted(struct mp_plane *p, struct hb_error *err);
  * 1, 0: a peer is about to say, or negative: it cannot. */
 int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err);
 void mp_tell(struct mp_plane *p, enum mp_leaving how);
+/* Where MPI may not be called again: until these have gone out, or a while. */
+void mp_push_out(MPI_Request *reqs, int n);
 void mp_abandon(struct hvd__plane *plane);
 void mp_leave(struct hvd__plane *plane);
 void mp_leave_now(struct mp_plane *p); /* the caller holds the lock */

@@ -193,13 +193,12 @@ int mp_over(int rc, const struct hb_error *err)
         return rc;
     mp_explain(&mp_world.notice_out, err);
     for (int r = 0; r < mp_world.view.size; r++) {
-        MPI_Request req;
-
-        if (r != mp_world.view.rank &&
+        mp_world.notice_reqs[r] = MPI_REQUEST_NULL;
+        if (r != mp_world.view.rank)
             MPI_Isend(&mp_world.notice_out, (int)sizeof(struct mp_why),
                       MPI_BYTE, r, MP_TAG_NOTICE, mp_world.comm,
-                      &req) == MPI_SUCCESS)
-            MPI_Request_free(&req);
+                      &mp_world.notice_reqs[r]);
     }
+    mp_push_out(mp_world.notice_reqs, mp_world.view.size);
     return rc;
 }

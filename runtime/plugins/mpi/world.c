@@ -152,6 +152,8 @@ static void forget(void)
     hb_free(pidfds);
     hb_free(places);
     hb_free(hosts);
+    hb_free(mp_world.notice_reqs);
+    mp_world.notice_reqs = NULL;
     host_of = local_ranks = pidfds = NULL;
     places = NULL;
     hosts = NULL;
@@ -310,7 +312,8 @@ static int find_ranks(struct hb_error *err)
     local_ranks = hb_calloc(n, sizeof(*local_ranks));
     pidfds = hb_calloc(n, sizeof(*pidfds));
     hosts = hb_calloc(n, sizeof(*hosts));
-    rc = agree_on_needs(places && host_of && local_ranks && pidfds && hosts,
+    rc = agree_on_needs(places && host_of && local_ranks && pidfds && hosts &&
+                            mp_world.notice_reqs,
                         err);
     find_place(&own);
     if (rc == 0)
@@ -331,12 +334,14 @@ static int make_comm(struct hb_error *err)
     MPI_Request req;
     int rc = MPI_Comm_idup(MPI_COMM_WORLD, &mp_world.comm, &req);
 
+    mp_world.notice_reqs =
+        hb_calloc((size_t)mp_world.view.size, sizeof(MPI_Request));
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Comm_idup");
     rc = mp_await(&a, &req, 1, err);
     if (rc < 0)
         return rc;
-    mp_world.can_tell = 1;
+    mp_world.can_tell = mp_world.notice_reqs != NULL;
     rc = MPI_Comm_set_errhandler(mp_world.comm, MPI_ERRORS_RETURN);
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Comm_set_errhandler");
@@ -583,7 +588,10 @@ static int mp_comm_ranks(const void *comm, int *ranks, struct hb_error *err)
     int rc = 0;
 
     mp_lock();
-    if (of != MPI_COMM_NULL)
+    if (!mp_world.up)
+        rc = hb_error_set(err, HVD_EUNSUPPORTED,
+                          "MPI was finalised before hvd_shutdown");
+    else if (of != MPI_COMM_NULL)
         rc = ranks_of(of, ranks, err);
     mp_unlock();
     return rc;

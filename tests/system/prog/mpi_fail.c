@@ -110,7 +110,6 @@ CALL(ANY, Op_create, (MPI_User_function * f, int commutes, MPI_Op *op),
 CALL(ANY, Op_free, (MPI_Op * op), (op))
 
 CALL(ANY, Cancel, (REQ), (req))
-CALL(ANY, Request_free, (REQ), (req))
 CALL(ANY, Wait, (REQ, MPI_Status *s), (req, s))
 CALL(ANY, Test, (REQ, int *flag, MPI_Status *s), (req, flag, s))
 CALL(ANY, Testall, (int n, MPI_Request r[], int *flag, MPI_Status s[]),
