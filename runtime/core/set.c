@@ -407,6 +407,20 @@ int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
 
 /* ---- Removing ------------------------------------------------------------ */
 
+/* What some of the members have launched and others, which had halted before,
+ * have not, will not end on the device.  Of ranks without device memory, and
+ * of those that are no members, nothing is asked. */
+static void cancel_launched(struct hvd__set *s, const struct hb_error *why)
+{
+    const struct hvd__gpu *gpu = s->me >= 0 ? hvd__gpu : NULL;
+    int64_t own = gpu ? (int64_t)gpu->launched(s->plane) : INT64_MAX;
+    int64_t least = own;
+
+    if (hvd_allreduce(&own, &least, 1, HVD_INT64, HVD_MIN, NULL) == 0 && gpu &&
+        own > least)
+        gpu->cancel(s->plane, why);
+}
+
 static int remove_set(int set)
 {
     struct hb_error why = HB_ERROR_INIT;
@@ -429,7 +443,7 @@ static int remove_set(int set)
      * no operation ends before all have. */
     if (s->me >= 0)
         hvd__engine_halt(&s->engine, &why);
-    hvd_barrier(NULL);
+    cancel_launched(s, &why); /* when all have come so far */
     hvd__set_stop(s, &why);
     if (s->me >= 0)
         hvd__stats_move(&hvd__removed_stats, &s->engine.controller.stats);

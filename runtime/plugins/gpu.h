@@ -94,6 +94,12 @@ struct hvd__gpu {
     int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
     int (*order)(struct hvd__plane *p, uint64_t launch, void *stream,
                  struct hb_error *err);
+
+    /* Of a plane that nobody drives any more: how many operations it has
+     * launched; and that the last of them will not end, as not all members
+     * have launched it. */
+    uint64_t (*launched)(struct hvd__plane *p);
+    void (*cancel)(struct hvd__plane *p, const struct hb_error *why);
 };
 
 /* The plug-in's HVD__PLUGIN_SYMBOL; abi: HVD__PLUGIN_ABI of the caller. */

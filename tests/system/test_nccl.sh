@@ -215,6 +215,12 @@ assert all(e["ts"] >= first - 1000 for e in device), (first, device)
 END
 }
 
+# Operations in flight in a set that goes; nothing is left to a time limit.
+test_nccl_set_removed() {
+    with_doubles
+    FAKE_CUDA_DELAY_US=200 expect_exit 0 ranks 3 "$PROG/nccl" remove 30
+}
+
 # One communicator's kernels at a time on a device, as where they fill it.
 test_nccl_sets_on_a_full_device() {
     with_doubles

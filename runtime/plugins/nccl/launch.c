@@ -260,3 +260,18 @@ int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
     nc_leave();
     return rc;
 }
+
+uint64_t nc_launched(struct hvd__plane *plane)
+{
+    return ((struct nc_plane *)plane)->launched;
+}
+
+void nc_cancel(struct hvd__plane *plane, const struct hb_error *why)
+{
+    struct hb_error err = *why;
+
+    if (nc_enter(NULL) < 0)
+        return;
+    nc_break((struct nc_plane *)plane, &err);
+    nc_leave();
+}

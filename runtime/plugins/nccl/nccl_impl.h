@@ -323,6 +323,8 @@ int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_test(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
              struct hb_error *err);
+uint64_t nc_launched(struct hvd__plane *p);
+void nc_cancel(struct hvd__plane *p, const struct hb_error *why);
 /* One step of waiting for the device since *since_ns (0: it begins). */
 void nc_pause(uint64_t *since_ns, _Atomic uint32_t *wake);
 void nc_wake(_Atomic uint32_t *wake);

@@ -337,6 +337,8 @@ const struct hvd__gpu *hvd_plugin(const char *abi, struct hb_error *err)
         .wait = nc_wait,
         .test = nc_test,
         .order = nc_order,
+        .launched = nc_launched,
+        .cancel = nc_cancel,
     };
 
     if (strcmp(abi, HVD__PLUGIN_ABI) == 0)

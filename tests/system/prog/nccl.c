@@ -450,6 +450,46 @@ static int verb_die(char **args)
 
 /* ---- Main --------------------------------------------------------------- */
 
+/* remove TIMES: a set of all but rank 0 goes while an operation of it is
+ * anywhere between issued and done, not at the same place on all of them. */
+static int verb_remove(char **args)
+{
+    int members[64], set;
+    struct hvd_options o;
+    float *x;
+
+    begin(1, 1);
+    for (int i = 1; i < hvd_size(); i++)
+        members[i - 1] = i;
+    x = floats_new(100, 1);
+    for (long i = number(args[0]); i > 0; i--) {
+        hvd_request *req = NULL;
+
+        must(hvd_process_set_add(members, (size_t)hvd_size() - 1, &set), "add");
+        o = options();
+        o.process_set = set;
+        if (hvd_rank() > 0) {
+            must(hvd_allreduce(x, x, 100, HVD_FLOAT32, HVD_MAX, &o), "first");
+            must(hvd_allreduce_async("late", x, x, 100, HVD_FLOAT32, HVD_MAX,
+                                     &o, &req),
+                 "late");
+        }
+        if (hvd_rank() > 1)
+            usleep((unsigned)(i * 37 % 200));
+        must(hvd_process_set_remove(set), "remove");
+        if (req) {
+            int rc = hvd_wait(req);
+
+            check(rc == 0 || rc == -HVD_ENOSET, "%d: %s", rc,
+                  hvd_error_message());
+        }
+    }
+    must(hvd_allreduce(x, x, 100, HVD_FLOAT32, HVD_MAX, NULL), "last");
+    gpu_free(x);
+    end();
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(char **args);
@@ -460,7 +500,7 @@ static const struct {
     {"mismatch", verb_mismatch, 0}, {"again", verb_again, 1},
     {"alone", verb_alone, 0},       {"init", verb_init, 0},
     {"work", verb_work, 2},         {"retry", verb_retry, 0},
-    {"die", verb_die, 3},
+    {"die", verb_die, 3},           {"remove", verb_remove, 1},
 };
 
 int main(int argc, char **argv)
