@@ -228,6 +228,13 @@ test_nccl_places() {
     expect_exit 0 ranks 3 "$PROG/nccl" places
 }
 
+# A capture in a thread of the program's.
+test_nccl_capture_elsewhere() {
+    with_doubles
+    expect_exit 0 ranks 1 "$PROG/nccl" capture
+    expect_exit 0 ranks 2 "$PROG/nccl" capture
+}
+
 test_nccl_mismatch() {
     with_doubles
     expect_exit 0 ranks 2 "$PROG/nccl" mismatch

@@ -80,7 +80,8 @@ int nc_device_any(struct hb_error *err);
 /* Loads the kernels, once; the device's context is the current one. */
 int nc_kernels(struct hb_error *err);
 /* Makes the device's context the calling thread's, and nc_leave the one that
- * was.  A device is settled for. */
+ * was; in between, what it calls goes past captures of other threads.  A
+ * device is settled for. */
 int nc_enter(struct hb_error *err);
 void nc_leave(void);
 /* The same with a caller's stream's; -HVD_EUNSUPPORTED too: it is being
