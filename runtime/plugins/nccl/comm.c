@@ -421,24 +421,19 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
-static void deregister(struct nc_comms *c)
-{
-    if (c->registered)
-        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
-    c->registered = NULL;
-}
-
+/* What is registered NCCL then sees to itself: to deregister it may ask peers,
+ * and waits for those that hang until the communicator is aborted. */
 void nc_comms_abort(struct nc_plane *p)
 {
     struct nc_comms *c = &p->comms;
     int has_any = 0;
 
     c->aborted = 1;
+    c->registered = NULL;
     for (int i = 0; i < NC_COMMS; i++)
         has_any |= c->comm[i] != NULL;
     if (!has_any || nc_enter(NULL) < 0)
         return;
-    deregister(c);
     for (int i = NC_COMMS - 1; i >= 0; i--) {
         if (c->comm[i])
             hvd__nccl.CommAbort(c->comm[i]);
@@ -481,7 +476,7 @@ void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
     if (nc_lock(p, NULL) < 0)
         return;
     if (goes_well)
-        deregister(c);
+        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
     for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
         if (c->comm[i])
             goes_well = finalize(p, (enum nc_comm_index)i, deadline_ns);
