@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ABORT_NS UINT64_C(5000000000)
+
 enum {
     FUSION_MIN_BYTES = 1 << 20,
     FUSION_MAX_BYTES = 64 << 20,
@@ -421,25 +423,65 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
+/* ncclCommAbort returns when the device has done what was launched, and that
+ * may wait for work of the caller's that never ends. */
+static void *abort_all(void *arg)
+{
+    struct nc_abort *a = arg;
+
+    if (nc_enter(NULL) == 0) {
+        for (int i = NC_COMMS - 1; i >= 0; i--)
+            if (a->comm[i])
+                hvd__nccl.CommAbort(a->comm[i]);
+        nc_leave();
+    }
+    atomic_store(&a->runs, 0);
+    return NULL;
+}
+
 /* What is registered NCCL then sees to itself: to deregister it may ask peers,
  * and waits for those that hang until the communicator is aborted. */
-void nc_comms_abort(struct nc_plane *p)
+static int take_comms(struct nc_plane *p)
 {
     struct nc_comms *c = &p->comms;
     int has_any = 0;
 
+    pthread_mutex_lock(&nc_world.nccl);
     c->aborted = 1;
     c->registered = NULL;
-    for (int i = 0; i < NC_COMMS; i++)
+    for (int i = 0; i < NC_COMMS; i++) {
         has_any |= c->comm[i] != NULL;
-    if (!has_any || nc_enter(NULL) < 0)
-        return;
-    for (int i = NC_COMMS - 1; i >= 0; i--) {
-        if (c->comm[i])
-            hvd__nccl.CommAbort(c->comm[i]);
+        p->abort.comm[i] = c->comm[i];
         c->comm[i] = NULL;
     }
-    nc_leave();
+    pthread_mutex_unlock(&nc_world.nccl);
+    return has_any;
+}
+
+void nc_comms_abort(struct nc_plane *p, int now)
+{
+    pthread_t thread;
+
+    if (!take_comms(p))
+        return;
+    atomic_store(&p->abort.runs, 1);
+    if (pthread_create(&thread, NULL, abort_all, &p->abort) == 0)
+        pthread_detach(thread);
+    else
+        abort_all(&p->abort);
+    nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
+}
+
+int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
+{
+    uint64_t paused_ns = 0;
+
+    while (atomic_load(&p->abort.runs)) {
+        if (hb_now_ns() >= deadline_ns)
+            return 0;
+        nc_pause(&paused_ns, &p->wake);
+    }
+    return 1;
 }
 
 /* 1 when a communicator has come to an end: destroyed. */
@@ -480,6 +522,6 @@ void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
     for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
         if (c->comm[i])
             goes_well = finalize(p, (enum nc_comm_index)i, deadline_ns);
-    nc_comms_abort(p);
     nc_unlock();
+    nc_comms_abort(p, 0);
 }

@@ -349,12 +349,12 @@ void nc_close(void)
 
     nc_watch_stop();
     free_spare(w);
-    if (w->kernels.module && nc_enter(NULL) == 0) {
+    if (w->kernels.module && !w->stranded && nc_enter(NULL) == 0) {
         hvd__kernels_close(&w->kernels);
         nc_leave();
     }
     memset(&w->kernels, 0, sizeof(w->kernels));
-    if (w->ctx)
+    if (w->ctx && !w->stranded)
         hvd__cuda.DevicePrimaryCtxRelease(w->cu_device);
     w->ctx = NULL;
     w->device = -1;
