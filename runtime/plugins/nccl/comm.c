@@ -423,60 +423,65 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
-/* ncclCommAbort returns when the device has done what was launched, and that
- * may wait for work of the caller's that never ends. */
-static void *abort_all(void *arg)
+static void *abort_one(void *arg)
 {
     struct nc_abort *a = arg;
 
     if (nc_enter(NULL) == 0) {
-        for (int i = NC_COMMS - 1; i >= 0; i--)
-            if (a->comm[i])
-                hvd__nccl.CommAbort(a->comm[i]);
+        hvd__nccl.CommAbort(a->comm);
         nc_leave();
     }
     atomic_store(&a->runs, 0);
     return NULL;
 }
 
+/* ncclCommAbort returns when the device has done what was launched.  That may
+ * be behind work of the caller's that never ends, or of another communicator
+ * that has to be aborted too. */
+static void abort_apart(struct nc_abort *a, ncclComm_t comm)
+{
+    pthread_t thread;
+
+    a->comm = comm;
+    atomic_store(&a->runs, 1);
+    if (pthread_create(&thread, NULL, abort_one, a) == 0)
+        pthread_detach(thread);
+    else
+        abort_one(a);
+}
+
 /* What is registered NCCL then sees to itself: to deregister it may ask peers,
  * and waits for those that hang until the communicator is aborted. */
-static int take_comms(struct nc_plane *p)
+void nc_comms_abort(struct nc_plane *p, int now)
 {
     struct nc_comms *c = &p->comms;
-    int has_any = 0;
 
     pthread_mutex_lock(&nc_world.nccl);
     c->aborted = 1;
     c->registered = NULL;
     for (int i = 0; i < NC_COMMS; i++) {
-        has_any |= c->comm[i] != NULL;
-        p->abort.comm[i] = c->comm[i];
+        if (c->comm[i])
+            abort_apart(&p->aborts[i], c->comm[i]);
         c->comm[i] = NULL;
     }
     pthread_mutex_unlock(&nc_world.nccl);
-    return has_any;
+    nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
 }
 
-void nc_comms_abort(struct nc_plane *p, int now)
+static int abort_runs(const struct nc_plane *p)
 {
-    pthread_t thread;
+    int runs = 0;
 
-    if (!take_comms(p))
-        return;
-    atomic_store(&p->abort.runs, 1);
-    if (pthread_create(&thread, NULL, abort_all, &p->abort) == 0)
-        pthread_detach(thread);
-    else
-        abort_all(&p->abort);
-    nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
+    for (int i = 0; i < NC_COMMS; i++)
+        runs |= atomic_load(&p->aborts[i].runs);
+    return runs;
 }
 
 int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
 {
     uint64_t paused_ns = 0;
 
-    while (atomic_load(&p->abort.runs)) {
+    while (abort_runs(p)) {
         if (hb_now_ns() >= deadline_ns)
             return 0;
         nc_pause(&paused_ns, &p->wake);

@@ -122,10 +122,10 @@ struct nc_comms {
     int at, is_called; /* connecting: which one; it was asked for */
 };
 
-/* Communicators that a thread aborts, which may last as long as work of the
- * caller's on the device. */
+/* A communicator that a thread aborts, which may last as long as work before
+ * its own on the device. */
 struct nc_abort {
-    ncclComm_t comm[NC_COMMS];
+    ncclComm_t comm;
     _Atomic int runs;
 };
 
@@ -153,10 +153,10 @@ void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
  * failed. */
 int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
                  struct hb_error *err);
-/* Aborts them, by another thread, for which it waits: a while; or, with now,
+/* Aborts them, by other threads, for which it waits: a while; or, with now,
  * not at all.  The caller does not hold nc_world.nccl. */
 void nc_comms_abort(struct nc_plane *p, int now);
-/* Until it has ended: 1; or the deadline: 0. */
+/* Until they have ended: 1; or the deadline: 0. */
 int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns);
 /* Flushes and frees them; aborts what does not end by then. */
 void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns);
@@ -260,7 +260,7 @@ struct nc_plane {
     int has_float8; /* all can reduce it */
 
     struct nc_comms comms; /* under nc_world.nccl */
-    struct nc_abort abort;
+    struct nc_abort aborts[NC_COMMS];
 
     pthread_mutex_t lock; /* of what follows */
     int is_ending;        /* communicators are being aborted */
