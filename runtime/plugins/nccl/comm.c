@@ -427,7 +427,7 @@ static void *abort_one(void *arg)
 {
     struct nc_abort *a = arg;
 
-    if (nc_enter(NULL) == 0) {
+    if (nc_enter_context(a->ctx, NULL) == 0) {
         hvd__nccl.CommAbort(a->comm);
         nc_leave();
     }
@@ -443,6 +443,7 @@ static void abort_apart(struct nc_abort *a, ncclComm_t comm)
     pthread_t thread;
 
     a->comm = comm;
+    a->ctx = nc_world.ctx;
     atomic_store(&a->runs, 1);
     if (pthread_create(&thread, NULL, abort_one, a) == 0)
         pthread_detach(thread);

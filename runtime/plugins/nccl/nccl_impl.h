@@ -84,6 +84,7 @@ int nc_kernels(struct hb_error *err);
  * was; in between, what it calls goes past captures of other threads.  A
  * device is settled for. */
 int nc_enter(struct hb_error *err);
+int nc_enter_context(CUcontext ctx, struct hb_error *err); /* any */
 void nc_leave(void);
 /* The same with a caller's stream's; -HVD_EUNSUPPORTED too: it is being
  * captured. */
@@ -126,6 +127,7 @@ struct nc_comms {
  * its own on the device. */
 struct nc_abort {
     ncclComm_t comm;
+    CUcontext ctx; /* nc_world's may go first */
     _Atomic int runs;
 };
 

@@ -146,7 +146,7 @@ static _Thread_local struct {
     CUstreamCaptureMode mode;
 } inside;
 
-static int enter(CUcontext ctx, struct hb_error *err)
+int nc_enter_context(CUcontext ctx, struct hb_error *err)
 {
     int rc = HVD__CU(err, CtxPushCurrent, ctx);
 
@@ -159,7 +159,7 @@ static int enter(CUcontext ctx, struct hb_error *err)
 
 int nc_enter(struct hb_error *err)
 {
-    return enter(nc_world.ctx, err);
+    return nc_enter_context(nc_world.ctx, err);
 }
 
 void nc_leave(void)
@@ -284,7 +284,7 @@ int nc_enter_stream(CUstream stream, CUcontext *ctx, struct hb_error *err)
     int rc = context_of(stream, ctx, err);
 
     if (rc == 0)
-        rc = enter(*ctx, err);
+        rc = nc_enter_context(*ctx, err);
     if (rc < 0)
         return rc;
     rc = check_capture(stream, err);
@@ -335,7 +335,7 @@ static void free_spare(struct nc_world *w)
         struct nc_ready *r = w->spare;
 
         w->spare = r->next;
-        if (enter(r->ctx, NULL) == 0) {
+        if (nc_enter_context(r->ctx, NULL) == 0) {
             hvd__cuda.EventDestroy(r->event);
             nc_leave();
         }
