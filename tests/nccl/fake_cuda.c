@@ -119,11 +119,63 @@ CUresult fake_fault(const char *function)
     return rc;
 }
 
+/* ---- Captures of global mode ------------------------------------------- */
+
+static atomic_int captures;
+static atomic_uint broken;
+static _Thread_local CUstreamCaptureMode capture_mode =
+    CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+unsigned fake_capture_begins(void)
+{
+    atomic_fetch_add(&captures, 1);
+    return atomic_load(&broken);
+}
+
+int fake_capture_ends(unsigned before)
+{
+    atomic_fetch_sub(&captures, 1);
+    return atomic_load(&broken) != before;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode before = capture_mode;
+
+    capture_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mind_captures(const char *function)
+{
+    static const char *const unsafe[] = {
+        "cuEventQuery",   "cuEventSynchronize", "cuEventCreate",
+        "cuEventDestroy", "cuStreamQuery",      "cuStreamSynchronize",
+        "cuStreamCreate", "cuStreamDestroy",    "cuCtxSynchronize",
+        "cuMemAlloc",     "cuMemFree",          "cuMemHostAlloc",
+        "cuMemFreeHost",  "cuModuleLoadData",   "cuModuleUnload",
+        "cuMemcpyHtoD",   "cuMemcpyDtoH",       "cuDevicePrimaryCtxRetain",
+    };
+
+    if (!atomic_load(&captures) ||
+        capture_mode != CU_STREAM_CAPTURE_MODE_GLOBAL)
+        return CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof(unsafe) / sizeof(*unsafe); i++)
+        if (strcmp(function, unsafe[i]) == 0) {
+            atomic_fetch_add(&broken, 1);
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return CUDA_SUCCESS;
+}
+
 CUresult fake_enter(const char *function, int needs)
 {
     CUresult rc = fake_fault(function);
     CUcontext ctx = fake_context();
 
+    if (rc == CUDA_SUCCESS)
+        rc = mind_captures(function);
     if (rc)
         return rc;
     if (!atomic_load(&initialized))

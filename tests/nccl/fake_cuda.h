@@ -62,6 +62,11 @@ void fake_check_context(CUcontext ctx, const char *function);
 void fake_context_fails(CUcontext ctx, CUresult error);
 /* What it came to: after that nothing runs any more. */
 CUresult fake_context_error(CUcontext ctx);
+/* A capture of global mode: until its end threads that are not relaxed are
+ * refused what it is in danger from, and then fake_capture_ends is 1: it was
+ * broken. */
+unsigned fake_capture_begins(void);
+int fake_capture_ends(unsigned before);
 /* HVD_RANK; 0. */
 int fake_rank(void);
 /* A number out of the environment. */
@@ -106,8 +111,10 @@ struct CUstream_st {
     CUcontext ctx;
     CUstream next;
     unsigned flags;
-    int blocking;  /* ordered with the default stream */
-    int capturing; /* 1; 2: an operation has broken the capture */
+    int blocking;           /* ordered with the default stream */
+    int capturing;          /* 1; 2: an operation has broken the capture */
+    int global;             /* it is a capture that all threads have to mind */
+    unsigned broken_before; /* fake_capture_begins */
     int closing;
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */

@@ -641,12 +641,20 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t bytes,
     return rc;
 }
 
-/* The memory must still be there. */
+/* The memory must still be there.  NCCL asks peers about it, and waits for
+ * them for ever. */
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     struct fake_registration *r = handle;
+    int works;
 
     enter_alone(comm, "ncclCommDeregister");
+    pthread_mutex_lock(&comm->lock);
+    works = comm->pending || comm->done < comm->launched;
+    pthread_mutex_unlock(&comm->lock);
+    if (works)
+        fake_misuse("ncclCommDeregister: peers may hang, as the communicator "
+                    "has work under way");
     if (r < comm->registered || r >= comm->registered + FAKE_OPS || !r->bytes)
         fake_misuse("ncclCommDeregister: %p is not the communicator's", handle);
     fake_reach(r->p, r->bytes, "ncclCommDeregister");

@@ -358,11 +358,14 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     CUresult rc = enter_idle("cuStreamBeginCapture", &s);
 
-    (void)mode;
     if (rc == CUDA_SUCCESS && s == s->ctx->legacy)
         rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (rc == CUDA_SUCCESS)
-        s->capturing = 1;
+    if (rc)
+        return rc;
+    s->capturing = 1;
+    s->global = mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (s->global)
+        s->broken_before = fake_capture_begins();
     return rc;
 }
 
@@ -375,9 +378,11 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
         return rc;
     s = fake_stream(s, "cuStreamEndCapture");
     pthread_mutex_lock(&s->ctx->lock);
+    if (s->global && fake_capture_ends(s->broken_before))
+        s->capturing = 2;
     if (s->capturing != 1)
         rc = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    s->capturing = 0;
+    s->capturing = s->global = 0;
     pthread_mutex_unlock(&s->ctx->lock);
     *graph = NULL;
     return rc;

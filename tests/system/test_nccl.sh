@@ -234,6 +234,13 @@ test_nccl_places() {
     expect_exit 0 ranks 3 "$PROG/nccl" places
 }
 
+# A capture in a thread of the program's.
+test_nccl_capture_elsewhere() {
+    with_doubles
+    expect_exit 0 ranks 1 "$PROG/nccl" capture
+    expect_exit 0 ranks 2 "$PROG/nccl" capture
+}
+
 test_nccl_mismatch() {
     with_doubles
     expect_exit 0 ranks 2 "$PROG/nccl" mismatch
@@ -293,6 +300,14 @@ test_nccl_device_hangs() {
 test_nccl_device_hangs_unwatched() {
     with_doubles
     hangs hang:1:4 allreduce work own 30
+}
+
+# Of what is in layers, one communicator's work is behind another one's.
+test_nccl_layer_hangs() {
+    with_doubles
+    HVD_HIERARCHICAL_ALLREDUCE=1 FAKE_NCCL=hang:1:1 HVD_NCCL_TIMEOUT=2 \
+        expect_exit 0 many x1:2,x2:2 "$PROG/nccl" retry
+    says 4 'timed out: |shut down: rank [0123] '
 }
 
 # A rank that fails says why, the others who it was.

@@ -125,6 +125,35 @@ static int run_late(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
+/* The odd one's own work never ends: NCCL cannot abort what comes after it,
+ * and the rank is told so and gets away all the same. */
+static int run_endless(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    struct hvd__op o;
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    if (me != s->odd) {
+        must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+        return failed_for_good(-HVD_ETIMEOUT);
+    }
+    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* stays */
+    o.count = COUNT;
+    o.ordered = is_ordered;
+    gpu_delay(nccl_self.stream, 3600 * 1000);
+    if (nccl_carry_out(&o, 0) == 1)
+        nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err);
+    must(strstr(nccl_self.err.text, "has not come to it"));
+    nccl_self.plane->ops->leave(nccl_self.plane);
+    nccl_self.plane->ops->free(nccl_self.plane);
+    nccl_self.gpu->close();
+    return 0;
+}
+
 /* The odd one fails by itself; the others, in an operation, when it leaves,
  * as the base tells. */
 static int run_broken(struct shm_group *g, int me)
@@ -279,6 +308,8 @@ START_TEST(test_hung)
     for (is_ordered = 0; is_ordered < 2; is_ordered++) {
         s.run = run_late;
         s.setting = NULL;
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.run = run_endless;
         ck_assert_int_eq(nccl_failures(s), 0);
         s.run = run_hung;
         s.setting = "FAKE_NCCL=hang:1:3";

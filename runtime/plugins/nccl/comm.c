@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ABORT_NS UINT64_C(5000000000)
+
 enum {
     FUSION_MIN_BYTES = 1 << 20,
     FUSION_MAX_BYTES = 64 << 20,
@@ -421,30 +423,71 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
-static void deregister(struct nc_comms *c)
+static void *abort_one(void *arg)
 {
-    if (c->registered)
-        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
-    c->registered = NULL;
+    struct nc_abort *a = arg;
+
+    if (nc_enter_context(a->ctx, NULL) == 0) {
+        hvd__nccl.CommAbort(a->comm);
+        nc_leave();
+    }
+    atomic_store(&a->runs, 0);
+    return NULL;
 }
 
-void nc_comms_abort(struct nc_plane *p)
+/* ncclCommAbort returns when the device has done what was launched.  That may
+ * be behind work of the caller's that never ends, or of another communicator
+ * that has to be aborted too. */
+static void abort_apart(struct nc_abort *a, ncclComm_t comm)
+{
+    pthread_t thread;
+
+    a->comm = comm;
+    a->ctx = nc_world.ctx;
+    atomic_store(&a->runs, 1);
+    if (pthread_create(&thread, NULL, abort_one, a) == 0)
+        pthread_detach(thread);
+    else
+        abort_one(a);
+}
+
+/* What is registered NCCL then sees to itself: to deregister it may ask peers,
+ * and waits for those that hang until the communicator is aborted. */
+void nc_comms_abort(struct nc_plane *p, int now)
 {
     struct nc_comms *c = &p->comms;
-    int has_any = 0;
 
+    pthread_mutex_lock(&nc_world.nccl);
     c->aborted = 1;
-    for (int i = 0; i < NC_COMMS; i++)
-        has_any |= c->comm[i] != NULL;
-    if (!has_any || nc_enter(NULL) < 0)
-        return;
-    deregister(c);
-    for (int i = NC_COMMS - 1; i >= 0; i--) {
+    c->registered = NULL;
+    for (int i = 0; i < NC_COMMS; i++) {
         if (c->comm[i])
-            hvd__nccl.CommAbort(c->comm[i]);
+            abort_apart(&p->aborts[i], c->comm[i]);
         c->comm[i] = NULL;
     }
-    nc_leave();
+    pthread_mutex_unlock(&nc_world.nccl);
+    nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
+}
+
+static int abort_runs(const struct nc_plane *p)
+{
+    int runs = 0;
+
+    for (int i = 0; i < NC_COMMS; i++)
+        runs |= atomic_load(&p->aborts[i].runs);
+    return runs;
+}
+
+int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
+{
+    uint64_t paused_ns = 0;
+
+    while (abort_runs(p)) {
+        if (hb_now_ns() >= deadline_ns)
+            return 0;
+        nc_pause(&paused_ns, &p->wake);
+    }
+    return 1;
 }
 
 /* 1 when a communicator has come to an end: destroyed. */
@@ -481,10 +524,10 @@ void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
     if (nc_lock(p, NULL) < 0)
         return;
     if (goes_well)
-        deregister(c);
+        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
     for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
         if (c->comm[i])
             goes_well = finalize(p, (enum nc_comm_index)i, deadline_ns);
-    nc_comms_abort(p);
     nc_unlock();
+    nc_comms_abort(p, 0);
 }

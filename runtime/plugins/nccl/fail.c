@@ -54,9 +54,12 @@ int nc_failed(struct nc_plane *p, struct hb_error *err)
  * for success, so is_ending is set before, and failed after it. */
 static void end_plane(struct nc_plane *p, const struct hb_error *err)
 {
-    pthread_mutex_lock(&nc_world.nccl);
-    nc_comms_abort(p);
-    pthread_mutex_unlock(&nc_world.nccl);
+    int is_late;
+
+    pthread_mutex_lock(&p->lock);
+    is_late = p->is_late;
+    pthread_mutex_unlock(&p->lock);
+    nc_comms_abort(p, is_late);
     pthread_mutex_lock(&p->lock);
     p->failed = *err;
     pthread_mutex_unlock(&p->lock);
@@ -114,8 +117,12 @@ static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
 static int overdue(struct nc_plane *p, const char *what, int own,
                    struct hb_error *err)
 {
-    if (own)
+    if (own) {
         nc_name(p, p->me, err);
+        pthread_mutex_lock(&p->lock);
+        p->is_late = 1;
+        pthread_mutex_unlock(&p->lock);
+    }
     hb_error_set(err, HVD_ETIMEOUT,
                  own ? "%s: CUDA device %d has not come to it for %lld s, the "
                        "limit (HVD_NCCL_TIMEOUT): work of this rank before it "

@@ -87,7 +87,7 @@ void hvd__fuse_buffer_close(struct hvd__fuse_buffer *b);
 
 /* Registers it with a communicator, by all its ranks alike (ncclCommRegister,
  * which makes nothing wrong when it fails).  NULL: NCCL cannot.  To be
- * deregistered before the communicator is destroyed or aborted. */
+ * deregistered before the communicator is destroyed. */
 void *hvd__fuse_register(const struct hvd__fuse_buffer *b, ncclComm_t comm);
 void hvd__fuse_deregister(ncclComm_t comm, void *handle);
 

@@ -60,6 +60,7 @@ struct nc_world {
     CUcontext ctx; /* its primary one; NULL: not known yet */
     struct hvd__kernels kernels;
     struct nc_ready *spare;
+    struct nc_plane *stranded; /* the device never came to an end with it */
     /* Settings, constant while open. */
     int64_t limit_s; /* of an operation that does not end */
     int64_t gpu;     /* HVD_GPU; -1: not set */
@@ -80,8 +81,10 @@ int nc_device_any(struct hb_error *err);
 /* Loads the kernels, once; the device's context is the current one. */
 int nc_kernels(struct hb_error *err);
 /* Makes the device's context the calling thread's, and nc_leave the one that
- * was.  A device is settled for. */
+ * was; in between, what it calls goes past captures of other threads.  A
+ * device is settled for. */
 int nc_enter(struct hb_error *err);
+int nc_enter_context(CUcontext ctx, struct hb_error *err); /* any */
 void nc_leave(void);
 /* The same with a caller's stream's; -HVD_EUNSUPPORTED too: it is being
  * captured. */
@@ -120,6 +123,14 @@ struct nc_comms {
     int at, is_called; /* connecting: which one; it was asked for */
 };
 
+/* A communicator that a thread aborts, which may last as long as work before
+ * its own on the device. */
+struct nc_abort {
+    ncclComm_t comm;
+    CUcontext ctx; /* nc_world's may go first */
+    _Atomic int runs;
+};
+
 struct nc_plane;
 
 /* Of config's host_index. */
@@ -144,7 +155,11 @@ void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
  * failed. */
 int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
                  struct hb_error *err);
-void nc_comms_abort(struct nc_plane *p);
+/* Aborts them, by other threads, for which it waits: a while; or, with now,
+ * not at all.  The caller does not hold nc_world.nccl. */
+void nc_comms_abort(struct nc_plane *p, int now);
+/* Until they have ended: 1; or the deadline: 0. */
+int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns);
 /* Flushes and frees them; aborts what does not end by then. */
 void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns);
 
@@ -247,9 +262,11 @@ struct nc_plane {
     int has_float8; /* all can reduce it */
 
     struct nc_comms comms; /* under nc_world.nccl */
+    struct nc_abort aborts[NC_COMMS];
 
     pthread_mutex_t lock; /* of what follows */
     int is_ending;        /* communicators are being aborted */
+    int is_late;          /* as work of the caller's does not end */
     struct hb_error failed;
     struct hb_error suspect; /* maybe because of what the base will tell */
     struct hb_error left;    /* a peer has, and it may be all right */

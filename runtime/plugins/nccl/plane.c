@@ -562,13 +562,16 @@ static void release(struct nc_plane *p)
     hb_free(p);
 }
 
-/* What hello made, in the opposite order. */
-static void close_device(struct nc_plane *p)
+/* What hello made, in the opposite order.  0: the device still may use it. */
+static int close_device(struct nc_plane *p)
 {
     uint64_t deadline_ns = hb_now_ns() + CLOSE_NS;
 
     nc_drain(p, NULL, deadline_ns);
     nc_comms_close(p, deadline_ns);
+    if (!nc_abort_wait(p, deadline_ns) ||
+        hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY)
+        return 0;
     nc_scratch_free(p, 1);
     hvd__fuse_buffer_close(&p->fusion);
     if (p->pinned)
@@ -577,18 +580,33 @@ static void close_device(struct nc_plane *p)
     nc_launch_fini(p);
     if (p->stream)
         hvd__cuda.StreamDestroy(p->stream);
+    return 1;
+}
+
+/* To free what the device uses would wait for it for ever. */
+static void strand(struct nc_plane *p)
+{
+    p->base->ops->free(p->base);
+    pthread_mutex_lock(&nc_world.lock);
+    p->watched_next = nc_world.stranded;
+    nc_world.stranded = p;
+    pthread_mutex_unlock(&nc_world.lock);
 }
 
 static void free_plane(struct hvd__plane *plane)
 {
     struct nc_plane *p = plane_of(plane);
+    int is_closed = 1;
 
     nc_watch_remove(p);
     if (p->stream && nc_enter(NULL) == 0) {
-        close_device(p);
+        is_closed = close_device(p);
         nc_leave();
     }
-    release(p);
+    if (is_closed)
+        release(p);
+    else
+        strand(p);
 }
 
 static const struct hvd__plane_ops nc_ops = {

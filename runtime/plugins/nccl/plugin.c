@@ -55,6 +55,27 @@ static int read_settings(struct nc_world *w, struct hb_error *err)
 
 /* ---- The device -------------------------------------------------------- */
 
+/* While one thread captures a stream for a graph, CUDA refuses others, such
+ * as the watch's, what might be part of it by mistake, like cuEventQuery, and
+ * breaks the capture; but those not that say that they know better.  Nothing
+ * here touches a stream that is being captured.  *mode: the thread's, and what
+ * it was before. */
+static void exchange_capture(CUstreamCaptureMode *mode)
+{
+    hvd__cuda.ThreadExchangeStreamCaptureMode(mode);
+}
+
+static int retain(struct nc_world *w, CUdevice d, struct hb_error *err)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int rc;
+
+    exchange_capture(&mode);
+    rc = HVD__CU(err, DevicePrimaryCtxRetain, &w->ctx, d);
+    exchange_capture(&mode);
+    return rc;
+}
+
 /* The caller holds the lock. */
 static int settle(struct nc_world *w, int device, struct hb_error *err)
 {
@@ -70,7 +91,7 @@ static int settle(struct nc_world *w, int device, struct hb_error *err)
                             device, w->device);
     rc = HVD__CU(err, DeviceGet, &d, device);
     if (rc == 0)
-        rc = HVD__CU(err, DevicePrimaryCtxRetain, &w->ctx, d);
+        rc = retain(w, d, err);
     if (rc < 0) {
         w->ctx = NULL;
         return hb_error_context(err, "CUDA device %d", device);
@@ -118,15 +139,35 @@ int nc_kernels(struct hb_error *err)
     return rc;
 }
 
+/* How deep the calling thread is in contexts that were pushed here, and what
+ * its captures refused before. */
+static _Thread_local struct {
+    int depth;
+    CUstreamCaptureMode mode;
+} inside;
+
+int nc_enter_context(CUcontext ctx, struct hb_error *err)
+{
+    int rc = HVD__CU(err, CtxPushCurrent, ctx);
+
+    if (rc < 0 || inside.depth++ > 0)
+        return rc;
+    inside.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    exchange_capture(&inside.mode);
+    return 0;
+}
+
 int nc_enter(struct hb_error *err)
 {
-    return HVD__CU(err, CtxPushCurrent, nc_world.ctx);
+    return nc_enter_context(nc_world.ctx, err);
 }
 
 void nc_leave(void)
 {
     CUcontext ctx;
 
+    if (--inside.depth == 0)
+        exchange_capture(&inside.mode);
     hvd__cuda.CtxPopCurrent(&ctx);
 }
 
@@ -243,7 +284,7 @@ int nc_enter_stream(CUstream stream, CUcontext *ctx, struct hb_error *err)
     int rc = context_of(stream, ctx, err);
 
     if (rc == 0)
-        rc = HVD__CU(err, CtxPushCurrent, *ctx);
+        rc = nc_enter_context(*ctx, err);
     if (rc < 0)
         return rc;
     rc = check_capture(stream, err);
@@ -294,7 +335,7 @@ static void free_spare(struct nc_world *w)
         struct nc_ready *r = w->spare;
 
         w->spare = r->next;
-        if (hvd__cuda.CtxPushCurrent(r->ctx) == CUDA_SUCCESS) {
+        if (nc_enter_context(r->ctx, NULL) == 0) {
             hvd__cuda.EventDestroy(r->event);
             nc_leave();
         }
@@ -308,12 +349,12 @@ void nc_close(void)
 
     nc_watch_stop();
     free_spare(w);
-    if (w->kernels.module && nc_enter(NULL) == 0) {
+    if (w->kernels.module && !w->stranded && nc_enter(NULL) == 0) {
         hvd__kernels_close(&w->kernels);
         nc_leave();
     }
     memset(&w->kernels, 0, sizeof(w->kernels));
-    if (w->ctx)
+    if (w->ctx && !w->stranded)
         hvd__cuda.DevicePrimaryCtxRelease(w->cu_device);
     w->ctx = NULL;
     w->device = -1;

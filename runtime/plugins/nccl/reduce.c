@@ -90,18 +90,22 @@ static int put_small(void *out, enum hvd_dtype dtype, double v)
     return 1;
 }
 
-/* The factor as PreMulSum takes it; 0: it cannot. */
+/* The factor as PreMulSum takes it; 0: it cannot, as with 0 itself, which
+ * stands for no such factor, and what is so large or small as to lose
+ * digits. */
 static int put_scalar(void *out, enum hvd_dtype dtype, double v)
 {
     float f = (float)v;
 
-    if (dtype == HVD_FLOAT64)
+    if (dtype == HVD_FLOAT64) {
         memcpy(out, &v, sizeof(v));
-    else if (dtype == HVD_FLOAT32)
+        return isnormal(v);
+    }
+    if (dtype == HVD_FLOAT32) {
         memcpy(out, &f, sizeof(f));
-    else
-        return put_small(out, dtype, v);
-    return 1;
+        return isnormal(f);
+    }
+    return put_small(out, dtype, v);
 }
 
 /* ---- Scales

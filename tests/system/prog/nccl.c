@@ -276,6 +276,36 @@ static int verb_places(char **args)
     return 0;
 }
 
+/* capture: while the program captures a stream for a graph, operations go on
+ * on others, and do not break it. */
+static int verb_capture(char **args)
+{
+    enum { N = 64 };
+    struct hvd_options o;
+    hvd_request *req;
+    CUstream other;
+    CUgraph graph;
+    float *x;
+
+    (void)args;
+    begin(1, 1);
+    o = options();
+    x = floats_new(N, 1);
+    other = gpu_stream();
+    must(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_AVERAGE, &o), "before");
+    GPU(StreamBeginCapture, other, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    must(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_AVERAGE, NULL), "blocking");
+    must(hvd_allreduce_async("x", x, x, N, HVD_FLOAT32, HVD_SUM, &o, &req),
+         "async");
+    must(hvd_wait(req), "wait");
+    GPU(StreamEndCapture, other, &graph);
+    check(float_at(x, N - 1) == (float)hvd_size(), "sum");
+    GPU(StreamDestroy, other);
+    gpu_free(x);
+    end();
+    return 0;
+}
+
 /* ---- Disagreement ------------------------------------------------------- */
 
 /* mismatch: ranks that do not agree are told so, and go on. */
@@ -501,6 +531,7 @@ static const struct {
     {"alone", verb_alone, 0},       {"init", verb_init, 0},
     {"work", verb_work, 2},         {"retry", verb_retry, 0},
     {"die", verb_die, 3},           {"remove", verb_remove, 1},
+    {"capture", verb_capture, 0},
 };
 
 int main(int argc, char **argv)

@@ -65,6 +65,8 @@ static void allreduce_of(enum hvd_dtype dtype, enum hvd_op op)
 
 void cases_allreduce(void)
 {
+    struct values v;
+
     for (int dtype = 0; dtype < VALUES_DTYPES; dtype++)
         for (int op = 0; op <= HVD_BOR; op++)
             if (values_has((enum hvd_dtype)dtype, (enum hvd_op)op))
@@ -77,6 +79,12 @@ void cases_allreduce(void)
     allreduce(values_of(HVD_INT16, HVD_SUM, hvd_size()), 100003, 1);
     next_case();
     allreduce(values_of(HVD_BFLOAT16, HVD_AVERAGE, hvd_size()), 50001, 1);
+    next_case();
+    v = values_of(HVD_FLOAT32, HVD_SUM, hvd_size());
+    v.pre = 0;
+    allreduce(v, 1000, 1);
+    v.dtype = HVD_FLOAT64;
+    allreduce(v, 1000, 0);
 }
 
 /* ---- Together -------------------------------------------------------------
