@@ -100,6 +100,8 @@ test_nccl_versions_and_libraries() {
     says 2 'the CUDA driver finds no device'
     FAKE_CUDA_FAIL=cuInit:999 expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 'NCCL plane unavailable: .*CUDA_ERROR_UNKNOWN'
+    NCCL_COMM_BLOCKING=1 expect_exit 0 ranks 1 "$PROG/nccl" init
+    says 1 "NCCL_COMM_BLOCKING is 1"
     HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 'HVD_NCCL_TIMEOUT'
     # Not asked for: hvd_init goes on, and knows device memory all the same.

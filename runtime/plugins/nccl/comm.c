@@ -264,6 +264,10 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
     for (int i = 0; i < p->n; i++) {
         const struct nc_hello *h = &p->hello[i];
 
+        if (h->fusion_bytes < FUSION_MIN_BYTES)
+            return hb_error_set(err, HVD_EPROTO,
+                                "rank %d has no room for fused operations",
+                                p->ranks[i]);
         if (h->layers != p->hello[0].layers)
             p->layers = NC_FLAT;
         if (h->fusion_bytes < p->fusion_bytes)

@@ -261,6 +261,15 @@ int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
     return rc;
 }
 
+void nc_launch_settle(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    uint64_t paused_ns = 0;
+
+    while (nc_launch_test(p, launch, &err) == 0 && hb_now_ns() < deadline_ns)
+        nc_pause(&paused_ns, &p->wake);
+}
+
 uint64_t nc_launched(struct hvd__plane *plane)
 {
     return ((struct nc_plane *)plane)->launched;

@@ -340,6 +340,10 @@ int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_test(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
              struct hb_error *err);
+/* Waits for a launch: before this rank aborts its communicators, since all
+ * ranks have launched it, and it ends on none if one aborts. */
+void nc_launch_settle(struct nc_plane *p, uint64_t launch,
+                      uint64_t deadline_ns);
 uint64_t nc_launched(struct hvd__plane *p);
 void nc_cancel(struct hvd__plane *p, const struct hb_error *why);
 /* One step of waiting for the device since *since_ns (0: it begins). */

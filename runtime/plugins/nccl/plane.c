@@ -497,18 +497,6 @@ static void interrupt(struct hvd__plane *plane)
     nc_wake(&p->wake);
 }
 
-/* What was launched before is launched on all ranks, and ends on none that
- * waits for one which has aborted its communicator. */
-static void end_earlier(struct nc_plane *p)
-{
-    uint64_t last = p->launched - (p->run.stage == NC_FLIGHT);
-    uint64_t deadline_ns = hb_now_ns() + CLOSE_NS, paused_ns = 0;
-    struct hb_error err = HB_ERROR_INIT;
-
-    while (nc_launch_test(p, last, &err) == 0 && hb_now_ns() < deadline_ns)
-        nc_pause(&paused_ns, &p->wake);
-}
-
 static void abandon(struct hvd__plane *plane)
 {
     struct nc_plane *p = plane_of(plane);
@@ -517,20 +505,15 @@ static void abandon(struct hvd__plane *plane)
 
     if (p->base->ops->abandon && waits_for_base(run))
         p->base->ops->abandon(p->base);
-    /* Nothing of it is on the stream. */
-    if (run->stage == NC_IDLE || run->stage == NC_HOST ||
-        run->stage == NC_AGREE || !p->is_connected)
+    /* Up to there nothing of it is on the stream. */
+    if (run->stage <= NC_AGREE || !p->is_connected || nc_enter(NULL) < 0)
         return;
     hb_error_set(&err, HVD_ESHUTDOWN, "this rank has left");
-    if (nc_enter(NULL) == 0) {
-        end_earlier(p);
-        nc_leave();
-    }
+    nc_launch_settle(p, p->launched - (run->stage == NC_FLIGHT),
+                     hb_now_ns() + CLOSE_NS);
     nc_break(p, &err);
-    if (nc_enter(NULL) == 0) {
-        nc_drain(p, NULL, hb_now_ns() + CLOSE_NS);
-        nc_leave();
-    }
+    nc_drain(p, NULL, hb_now_ns() + CLOSE_NS);
+    nc_leave();
 }
 
 /* The peers need this rank until what it has launched is over. */

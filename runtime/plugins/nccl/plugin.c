@@ -53,6 +53,18 @@ static int read_settings(struct nc_world *w, struct hb_error *err)
     return rc;
 }
 
+/* It would make NCCL's calls block, and nobody could abort them. */
+static int check_blocking(struct hb_error *err)
+{
+    const char *blocking = hb_variable("NCCL_COMM_BLOCKING");
+
+    if (!blocking || strcmp(blocking, "1") != 0)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL,
+                        "NCCL_COMM_BLOCKING is 1, which leaves hangs of NCCL "
+                        "without a remedy; unset it");
+}
+
 /* ---- The device -------------------------------------------------------- */
 
 /* While one thread captures a stream for a graph, CUDA refuses others, such
@@ -322,6 +334,8 @@ int nc_open(struct hb_error *err)
 {
     int rc = read_settings(&nc_world, err);
 
+    if (rc == 0)
+        rc = check_blocking(err);
     if (rc == 0)
         rc = hvd__cuda_open(err);
     if (rc == 0)
