@@ -146,10 +146,11 @@ static int told(struct hvd__call *c)
 }
 
 /* No options but the defaults. */
-static int is_plain(const struct hvd_options *opts)
+static int is_plain(const struct hvd_options *o)
 {
-    return !opts || (opts->size == sizeof(*opts) &&
-                     memcmp(opts, &defaults, sizeof(defaults)) == 0);
+    return !o || (o->size == sizeof(*o) && o->prescale == 1.0 &&
+                  o->postscale == 1.0 && !o->process_set && !o->wire &&
+                  !o->live_average && !o->priority && !o->stream);
 }
 
 int hvd__call_again(const struct hvd__given *given,
