@@ -82,7 +82,7 @@ static int put_small(void *out, enum hvd_dtype dtype, double v)
 
     exponent--;
     if (!isfinite(v) || v == 0 || exponent <= -f.bias || exponent >= f.bias ||
-        fraction != floor(fraction))
+        fraction != (double)(unsigned)fraction)
         return 0;
     bits = (uint16_t)((unsigned)(exponent + f.bias) << f.mantissa |
                       (unsigned)fraction | (unsigned)sign << (8 * bytes - 1));
