@@ -427,14 +427,20 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
+/* As between nc_enter and nc_leave, without what these remember: the thread is
+ * detached, and who frees that is nobody's to wait for. */
 static void *abort_one(void *arg)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     struct nc_abort *a = arg;
+    CUcontext ctx;
 
-    if (nc_enter_context(a->ctx, NULL) == 0) {
+    hvd__cuda.ThreadExchangeStreamCaptureMode(&mode);
+    if (hvd__cuda.CtxPushCurrent(a->ctx) == CUDA_SUCCESS) {
         hvd__nccl.CommAbort(a->comm);
-        nc_leave();
+        hvd__cuda.CtxPopCurrent(&ctx);
     }
+    hvd__cuda.ThreadExchangeStreamCaptureMode(&mode);
     atomic_store(&a->runs, 0);
     return NULL;
 }
