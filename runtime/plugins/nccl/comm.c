@@ -427,20 +427,14 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 /* ---- Ending them ------------------------------------------------------------
  */
 
-/* As between nc_enter and nc_leave, without what these remember: the thread is
- * detached, and who frees that is nobody's to wait for. */
 static void *abort_one(void *arg)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     struct nc_abort *a = arg;
-    CUcontext ctx;
 
-    hvd__cuda.ThreadExchangeStreamCaptureMode(&mode);
-    if (hvd__cuda.CtxPushCurrent(a->ctx) == CUDA_SUCCESS) {
+    if (nc_enter_context(a->ctx, NULL) == 0) {
         hvd__nccl.CommAbort(a->comm);
-        hvd__cuda.CtxPopCurrent(&ctx);
+        nc_leave();
     }
-    hvd__cuda.ThreadExchangeStreamCaptureMode(&mode);
     atomic_store(&a->runs, 0);
     return NULL;
 }
@@ -450,14 +444,11 @@ static void *abort_one(void *arg)
  * that has to be aborted too. */
 static void abort_apart(struct nc_abort *a, ncclComm_t comm)
 {
-    pthread_t thread;
-
     a->comm = comm;
     a->ctx = nc_world.ctx;
     atomic_store(&a->runs, 1);
-    if (pthread_create(&thread, NULL, abort_one, a) == 0)
-        pthread_detach(thread);
-    else
+    a->has_thread = pthread_create(&a->thread, NULL, abort_one, a) == 0;
+    if (!a->has_thread)
         abort_one(a);
 }
 

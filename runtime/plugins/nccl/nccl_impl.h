@@ -129,6 +129,8 @@ struct nc_abort {
     ncclComm_t comm;
     CUcontext ctx; /* nc_world's may go first */
     _Atomic int runs;
+    pthread_t thread; /* to be joined, if has_thread */
+    int has_thread;
 };
 
 struct nc_plane;

@@ -535,6 +535,9 @@ static void leave(struct hvd__plane *plane)
 static void release(struct nc_plane *p)
 {
     p->base->ops->free(p->base);
+    for (int i = 0; i < NC_COMMS; i++)
+        if (p->aborts[i].has_thread) /* and it has ended */
+            pthread_join(p->aborts[i].thread, NULL);
     pthread_mutex_destroy(&p->lock);
     hb_free(p->hello);
     hb_free(p->words);
