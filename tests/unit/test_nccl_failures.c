@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- What cannot be ------------------------------------------------------ */
 
@@ -151,7 +152,9 @@ static int run_endless(struct shm_group *g, int me)
     nccl_self.plane->ops->leave(nccl_self.plane);
     nccl_self.plane->ops->free(nccl_self.plane);
     nccl_self.gpu->close();
-    return 0;
+    /* With threads inside the double for ever, and what they use: nothing for
+     * a sanitizer to look through. */
+    _exit(0);
 }
 
 /* The odd one fails by itself; the others, in an operation, when it leaves,
