@@ -21,7 +21,7 @@ void hvd__request_init(struct hvd_request *req)
     req->engine = NULL;
     req->next = req->before = req->same = NULL;
     req->entry = NULL;
-    req->issued_ns = req->since_ns = 0;
+    req->issued_ns = 0;
     req->stall_ns = 0;
     req->priority = 0;
     req->last_rank = NULL;

@@ -40,7 +40,6 @@ struct hvd_request {
     uint64_t signature; /* of what it is; op.signature is of what it
                            is carried out with */
     uint64_t issued_ns; /* on hb_now_ns's clock; 0: nobody asked */
-    uint64_t since_ns;  /* the same by trace/stall.h's coarse one */
     uint64_t stall_ns;  /* the same by trace/stall.h's clock */
     uint64_t opened;    /* of a launched one: which opening of the engine */
     int priority;
