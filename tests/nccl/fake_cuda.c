@@ -354,7 +354,7 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                               CUdevice device)
 {
-    static const struct {
+    const struct {
         CUdevice_attribute attribute;
         int value;
     } known[] = {
@@ -367,6 +367,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
         {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
         {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
         {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+         (int)fake_setting("FAKE_CUDA_POOLS", 1)},
     };
     CUresult rc = enter_device("cuDeviceGetAttribute", device);
 

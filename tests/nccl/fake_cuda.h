@@ -13,6 +13,7 @@
  *
  * Environment:
  *   FAKE_CUDA_DEVICES   how many devices there are (4)
+ *   FAKE_CUDA_POOLS     0: without cuMemAllocAsync's pools (1)
  *   FAKE_CUDA_DELAY_US  longest delay before a job (200)
  *   FAKE_CUDA_SEED      of the delays
  *   FAKE_CUDA_FAIL      FUNCTION:CODE[:RANK[:K]],...: the K-th call (1) of a
@@ -79,6 +80,7 @@ int fake_cuda_live(void);
 
 enum fake_kind {
     FAKE_DEVICE,
+    FAKE_POOL, /* of cuMemAllocAsync */
     FAKE_NCCL, /* device memory that ncclMemAlloc made */
     FAKE_MANAGED,
     FAKE_PINNED,

@@ -76,7 +76,8 @@ static int in_heap(uintptr_t p)
 
 static int of_device(enum fake_kind kind)
 {
-    return kind == FAKE_DEVICE || kind == FAKE_NCCL || kind == FAKE_MANAGED;
+    return kind == FAKE_DEVICE || kind == FAKE_POOL || kind == FAKE_NCCL ||
+           kind == FAKE_MANAGED;
 }
 
 /* Under table_lock. */
@@ -186,7 +187,7 @@ static void unmap(struct piece *piece)
     mprotect((void *)piece->pages, piece->span, PROT_NONE);
 }
 
-CUresult fake_release(enum fake_kind kind, uintptr_t p, const char *function)
+static void release(enum fake_kind kind, uintptr_t p, const char *function)
 {
     struct piece *piece;
 
@@ -197,6 +198,11 @@ CUresult fake_release(enum fake_kind kind, uintptr_t p, const char *function)
     unmap(piece);
     pthread_mutex_unlock(&table_lock);
     free(piece);
+}
+
+CUresult fake_release(enum fake_kind kind, uintptr_t p, const char *function)
+{
+    release(kind, p, function);
     fake_count(-1);
     return CUDA_SUCCESS;
 }
@@ -266,6 +272,48 @@ CUresult cuMemFree(CUdeviceptr p)
     managed = find(p) && find(p)->kind == FAKE_MANAGED;
     pthread_mutex_unlock(&table_lock);
     return fake_release(managed ? FAKE_MANAGED : FAKE_DEVICE, p, "cuMemFree");
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *p, size_t bytes, CUstream s)
+{
+    CUresult rc = fake_enter("cuMemAllocAsync", FAKE_CONTEXT);
+    uintptr_t at;
+
+    if (rc == CUDA_SUCCESS && !fake_setting("FAKE_CUDA_POOLS", 1))
+        rc = CUDA_ERROR_NOT_SUPPORTED;
+    if (rc == CUDA_SUCCESS)
+        rc = fake_alloc(FAKE_POOL,
+                        fake_stream_device(fake_stream(s, "cuMemAllocAsync")),
+                        bytes, &at);
+    if (rc == CUDA_SUCCESS)
+        *p = at;
+    return rc;
+}
+
+static void run_release(void *arg)
+{
+    uintptr_t *p = arg;
+
+    release(FAKE_POOL, *p, "cuMemFreeAsync");
+    free(p);
+}
+
+/* When the stream comes to it: what comes later cannot touch it. */
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
+{
+    CUresult rc = fake_enter("cuMemFreeAsync", FAKE_CONTEXT);
+    uintptr_t *copy;
+
+    if (rc)
+        return rc;
+    copy = fake_memory(sizeof(*copy));
+    *copy = p;
+    if (!fake_submit(fake_stream(s, "cuMemFreeAsync"), run_release, copy)) {
+        free(copy);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    fake_count(-1);
+    return rc;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned flags)

@@ -7,6 +7,8 @@
 #include "tests/unit/nccl_world.h"
 
 #include <check.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,6 +336,54 @@ static int run_many(struct shm_group *g, int me)
     return nccl_end();
 }
 
+static _Atomic int may_end;
+
+static void until_may_end(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&may_end))
+        sched_yield();
+}
+
+/* Memory of its own, for a sum that is scaled before, comes and goes while
+ * another stream of the device never comes to an end: its work may be what
+ * waits for a peer, and the peer for this one.  Without pools, that memory is
+ * freed when the stream is done. */
+static int run_pools(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    struct hvd__op o;
+    struct values v;
+    CUstream other;
+    void *in, *out;
+
+    if (nccl_begin(g, me))
+        return 1;
+    other = gpu_stream();
+    must(nccl_sum_is("nccl.allreduce"));
+    if (!s->setting)
+        GPU(LaunchHostFunc, other, until_may_end, NULL);
+    o = nccl_op(HVD__REDUCESCATTER, HVD_INT32, HVD_SUM);
+    v = nccl_values(HVD_INT32, HVD_SUM);
+    v.pre = o.prescale = o.args.pre = 1.25;
+    in = nccl_filled(&v, (size_t)g->n);
+    out = gpu_alloc(sizeof(int32_t));
+    o.sendbuf = in;
+    o.recvbuf = out;
+    o.count = (size_t)g->n;
+    for (int i = 0; i < 5; i++) {
+        o.signature = o.first_signature = 0;
+        must(nccl_carry_out(&o, 0) == 1);
+        must(nccl_is_right(&v, out, (size_t)me, 1));
+    }
+    atomic_store(&may_end, 1);
+    GPU(StreamSynchronize, other);
+    GPU(StreamDestroy, other);
+    gpu_free(in);
+    gpu_free(out);
+    return nccl_end();
+}
+
 /* The buffers are the caller's again, whatever the peers do. */
 static int run_abandon(struct shm_group *g, int me)
 {
@@ -416,6 +466,16 @@ START_TEST(test_differ)
 }
 END_TEST
 
+START_TEST(test_pools)
+{
+    struct nccl_scene s = {.n = 2, .odd = -1, .run = run_pools};
+
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.setting = "FAKE_CUDA_POOLS=0";
+    ck_assert_int_eq(nccl_failures(s), 0);
+}
+END_TEST
+
 START_TEST(test_many)
 {
     ck_assert_int_eq(
@@ -437,6 +497,7 @@ static Suite *nccl_plane_suite(void)
     tcase_add_test(tc, test_moves);
     tcase_add_test(tc, test_joined);
     tcase_add_test(tc, test_differ);
+    tcase_add_test(tc, test_pools);
     tcase_add_test(tc, test_many);
     suite_add_tcase(s, tc);
     return s;

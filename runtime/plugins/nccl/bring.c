@@ -11,6 +11,25 @@
 /* ---- Scratch memory --------------------------------------------------------
  */
 
+/* Out of a pool, in the order of the stream: cuMemAlloc and cuMemFree wait for
+ * all that the device does, which may be another set's collective, and that
+ * for a rank that waits for this one. */
+static int take(const struct nc_plane *p, CUdeviceptr *at, size_t bytes,
+                struct hb_error *err)
+{
+    return nc_world.has_pools
+               ? HVD__CU(err, MemAllocAsync, at, bytes, p->stream)
+               : HVD__CU(err, MemAlloc, at, bytes);
+}
+
+static void give_back(const struct nc_plane *p, void *ptr)
+{
+    if (nc_world.has_pools)
+        hvd__cuda.MemFreeAsync((CUdeviceptr)ptr, p->stream);
+    else
+        hvd__cuda.MemFree((CUdeviceptr)ptr);
+}
+
 void *nc_scratch_get(struct nc_plane *p, size_t bytes, struct hb_error *err)
 {
     struct nc_scratch *s = hb_calloc(1, sizeof(*s));
@@ -20,7 +39,7 @@ void *nc_scratch_get(struct nc_plane *p, size_t bytes, struct hb_error *err)
         hb_error_set(err, HVD_ENOMEM, "no memory for an operation");
         return NULL;
     }
-    if (HVD__CU(err, MemAlloc, &at, bytes ? bytes : 1) < 0) {
+    if (take(p, &at, bytes ? bytes : 1, err) < 0) {
         hb_error_context(err, "CUDA device %d: %zu bytes", nc_world.device,
                          bytes);
         hb_free(s);
@@ -50,7 +69,7 @@ void nc_scratch_free(struct nc_plane *p, int all)
             continue;
         }
         *at = s->next;
-        hvd__cuda.MemFree((CUdeviceptr)s->ptr);
+        give_back(p, s->ptr);
         hb_free(s);
     }
 }

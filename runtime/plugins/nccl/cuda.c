@@ -21,10 +21,13 @@ struct hvd__cuda hvd__cuda;
 static const struct {
     const char *symbol;
     size_t at;
+    int optional;
 } functions[] = {
-#define ENTRY(name) {TEXT(cu##name), offsetof(struct hvd__cuda, name)},
-    HVD__CUDA_FUNCTIONS(ENTRY)
-#undef ENTRY
+#define REQUIRED(name) {TEXT(cu##name), offsetof(struct hvd__cuda, name), 0},
+#define OPTIONAL(name) {TEXT(cu##name), offsetof(struct hvd__cuda, name), 1},
+    HVD__CUDA_FUNCTIONS(REQUIRED) HVD__CUDA_OPTIONAL(OPTIONAL)
+#undef REQUIRED
+#undef OPTIONAL
 };
 
 /* Their second versions have the same prototypes and came late: the first
@@ -54,7 +57,7 @@ static int load(struct hvd__cuda *cuda, struct hb_error *err)
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         void *f = find(so, functions[i].symbol);
 
-        if (!f) {
+        if (!f && !functions[i].optional) {
             dlclose(so);
             return hb_error_set(err, HVD_EUNSUPPORTED,
                                 "the CUDA driver %s is too old: it has no %s",

@@ -59,9 +59,15 @@
     X(ModuleGetFunction)               \
     X(LaunchKernel)
 
+/* NULL where the driver is older. */
+#define HVD__CUDA_OPTIONAL(X)   \
+    X(MemAllocAsync) /* 11.2 */ \
+    X(MemFreeAsync)
+
 struct hvd__cuda {
 #define HVD__CUDA_FIELD(name) __typeof__(&cu##name) name;
     HVD__CUDA_FUNCTIONS(HVD__CUDA_FIELD)
+    HVD__CUDA_OPTIONAL(HVD__CUDA_FIELD)
 #undef HVD__CUDA_FIELD
     int version; /* cuDriverGetVersion's: 12040 for 12.4 */
 };

@@ -58,6 +58,7 @@ struct nc_world {
     int device;           /* ordinal; -1: not known yet */
     CUdevice cu_device;
     CUcontext ctx; /* its primary one; NULL: not known yet */
+    int has_pools; /* of memory that streams allocate and free in order */
     struct hvd__kernels kernels;
     struct nc_ready *spare;
     struct nc_plane *stranded; /* the device never came to an end with it */

@@ -88,6 +88,17 @@ static int retain(struct nc_world *w, CUdevice d, struct hb_error *err)
     return rc;
 }
 
+static int has_pools(CUdevice d)
+{
+    int value = 0;
+
+    return hvd__cuda.MemAllocAsync && hvd__cuda.MemFreeAsync &&
+           hvd__cuda.DeviceGetAttribute(
+               &value, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d) ==
+               CUDA_SUCCESS &&
+           value;
+}
+
 /* The caller holds the lock. */
 static int settle(struct nc_world *w, int device, struct hb_error *err)
 {
@@ -109,6 +120,7 @@ static int settle(struct nc_world *w, int device, struct hb_error *err)
         return hb_error_context(err, "CUDA device %d", device);
     }
     w->cu_device = d;
+    w->has_pools = has_pools(d);
     w->device = device;
     return 0;
 }
