@@ -178,6 +178,39 @@ static int run_broken(struct shm_group *g, int me)
     return failed_for_good(rc);
 }
 
+/* The odd one's second array begins where no integer can: it alone notices,
+ * when the others have launched theirs. */
+static int run_skewed(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    char *at, *skewed;
+    struct hvd__part parts[2];
+    struct hvd__op o;
+    int rc;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    at = gpu_alloc(4 * (COUNT + 1));
+    skewed = at + 4 + (me == s->odd);
+    parts[0] = (struct hvd__part){at, at, 0, 1, NULL};
+    parts[1] = (struct hvd__part){skewed, skewed, 1, COUNT - 1, NULL};
+    o = nccl_op(HVD__ALLREDUCE, HVD_INT32, HVD_SUM);
+    o.prescale = o.args.pre = 1.25;
+    o.recvbuf = at; /* for the event; what is reduced is the parts */
+    o.parts = parts;
+    o.nparts = 2;
+    o.count = COUNT;
+    rc = nccl_carry_out(&o, 0);
+    gpu_free(at);
+    if (me == s->odd)
+        must(rc == -HVD_EINVAL &&
+             strstr(nccl_self.err.text, "is not aligned to its elements"));
+    else
+        must(rc < 0 && nccl_self.err.rank == 100 + s->odd);
+    return failed_for_good(rc);
+}
+
 /* Without an operation in progress only look can tell. */
 static int run_over(struct shm_group *g, int me)
 {
@@ -299,6 +332,8 @@ START_TEST(test_failures)
     s.setting = "FAKE_CUDA_FAIL=cuEventRecord:700:1:10";
     ck_assert_int_eq(wanted(0, "cuEventRecord", s), 0);
     s.setting = NULL;
+    s.run = run_skewed;
+    ck_assert_int_eq(nccl_failures(s), 0);
     s.run = run_killed;
     ck_assert_int_eq(nccl_failures(s), 1);
 }
