@@ -396,6 +396,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
 struct split {
     int color, key;
     ncclComm_t child; /* NULL: no color */
+    ncclComm_t *out;  /* the caller's, until then NULL */
 };
 
 /* This rank's place among those of its color, by key and then rank, and
@@ -460,6 +461,8 @@ static ncclResult_t run_split(ncclComm_t comm, void *arg)
             s->child->error = rc;
         pthread_mutex_unlock(&s->child->lock);
     }
+    atomic_store(&comm->child, NULL);
+    *s->out = s->child; /* even one that was aborted, or has failed */
     free(s);
     return rc;
 }
@@ -483,8 +486,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
     if (color != NCCL_SPLIT_NOCOLOR) {
         s->child = make_comm(0, 0, &same);
         s->child->pending = 1;
+        atomic_store(&comm->child, s->child);
     }
-    *child = s->child;
+    s->out = child;
+    *child = NULL;
     rc = fake_comm_task(comm, run_split, s);
     fake_comm_leave(comm);
     return rc;
@@ -549,12 +554,18 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* What is being split off it will not come about, and is the caller's. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    ncclComm_t child;
+
     if (!comm)
         return ncclSuccess;
     enter_alone(comm, "ncclCommAbort");
     atomic_store(&comm->quit, 1);
+    child = atomic_load(&comm->child);
+    if (child)
+        atomic_store(&child->quit, 1);
     end(comm);
     return ncclSuccess;
 }

@@ -123,9 +123,10 @@ struct ncclComm {
     int rank, n, device, blocking;
     CUcontext ctx;
     struct fake_shared *shared;
-    atomic_int quit;   /* aborted or revoked */
-    atomic_int inside; /* calls that must be alone */
-    atomic_int asking; /* ncclCommGetAsyncError */
+    _Atomic(ncclComm_t) child; /* being split off; never freed */
+    atomic_int quit;           /* aborted or revoked */
+    atomic_int inside;         /* calls that must be alone */
+    atomic_int asking;         /* ncclCommGetAsyncError */
     int finalized;
     unsigned booted, arrived; /* barriers passed */
     struct fake_op ops[FAKE_OPS];

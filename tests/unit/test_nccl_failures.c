@@ -106,6 +106,18 @@ static int run_hung(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
+/* One that a peer never comes to be part of, made for itself or split off:
+ * of it nothing is left. */
+static int run_absent(struct shm_group *g, int me)
+{
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(until_failure(0, &waited) == -HVD_ETIMEOUT);
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
 /* The odd one's own work is what hangs. */
 static int run_late(struct shm_group *g, int me)
 {
@@ -353,6 +365,21 @@ START_TEST(test_hung)
         s.setting = "FAKE_NCCL=hang:1:3";
         ck_assert_int_eq(nccl_failures(s), 0);
     }
+    s.run = run_absent;
+    s.n = 4;
+    s.hosts = 2;
+    s.odd = -1;
+    setenv("HVD_TORUS_ALLREDUCE", "1", 1);
+    for (int k = 1; k <= 3; k++) {
+        s.setting = (const char *const[]){"FAKE_NCCL=absent:1:1",
+                                          "FAKE_NCCL=absent:1:2",
+                                          "FAKE_NCCL=absent:1:3"}[k - 1];
+        ck_assert_int_eq(nccl_failures(s), 0);
+    }
+    unsetenv("HVD_TORUS_ALLREDUCE");
+    s.n = 2;
+    s.hosts = 0;
+    s.odd = 1;
     s.run = run_over;
     s.is_hasty = 0;
     s.setting = "FAKE_NCCL=hang:1:1";

@@ -372,8 +372,9 @@ static int call_for(struct nc_plane *p, enum nc_comm_index i,
     config.blocking = 0;
     if (i != NC_ALL && hvd__nccl.CommSplit) {
         c->call = "ncclCommSplit";
-        r = hvd__nccl.CommSplit(c->comm[NC_ALL], g.color, g.me, &c->comm[i],
+        r = hvd__nccl.CommSplit(c->comm[NC_ALL], g.color, g.me, &c->child,
                                 &config);
+        return check(p, r, c->comm[NC_ALL], err);
     } else {
         c->call = "ncclCommInitRankConfig";
         r = hvd__nccl.CommInitRankConfig(
@@ -382,8 +383,8 @@ static int call_for(struct nc_plane *p, enum nc_comm_index i,
     return check(p, r, c->comm[i] ? c->comm[i] : c->comm[NC_ALL], err);
 }
 
-/* While a split goes on, it is the state of what was split; only then there
- * is one of its own. */
+/* While a split goes on, its state is that of what is split, and only at its
+ * end NCCL, in a thread of its own, says what came of it. */
 static int connect_one(struct nc_plane *p, enum nc_comm_index i,
                        struct hb_error *err)
 {
@@ -397,6 +398,10 @@ static int connect_one(struct nc_plane *p, enum nc_comm_index i,
         c->is_called = 1;
     }
     rc = nc_comm_poll(p, NC_ALL, err);
+    if (rc == 1 && c->child) {
+        c->comm[i] = c->child;
+        c->child = NULL;
+    }
     if (rc == 1)
         rc = nc_comm_poll(p, i, err);
     return rc;
@@ -433,6 +438,8 @@ static void *abort_one(void *arg)
 
     if (nc_enter_context(a->ctx, NULL) == 0) {
         hvd__nccl.CommAbort(a->comm);
+        if (a->child && *a->child)
+            hvd__nccl.CommAbort(*a->child);
         nc_leave();
     }
     atomic_store(&a->runs, 0);
@@ -442,9 +449,10 @@ static void *abort_one(void *arg)
 /* ncclCommAbort returns when the device has done what was launched.  That may
  * be behind work of the caller's that never ends, or of another communicator
  * that has to be aborted too. */
-static void abort_apart(struct nc_abort *a, ncclComm_t comm)
+static void abort_apart(struct nc_abort *a, ncclComm_t comm, ncclComm_t *child)
 {
     a->comm = comm;
+    a->child = child;
     a->ctx = nc_world.ctx;
     atomic_store(&a->runs, 1);
     a->has_thread = pthread_create(&a->thread, NULL, abort_one, a) == 0;
@@ -463,7 +471,8 @@ void nc_comms_abort(struct nc_plane *p, int now)
     c->registered = NULL;
     for (int i = 0; i < NC_COMMS; i++) {
         if (c->comm[i])
-            abort_apart(&p->aborts[i], c->comm[i]);
+            abort_apart(&p->aborts[i], c->comm[i],
+                        i == NC_ALL ? &c->child : NULL);
         c->comm[i] = NULL;
     }
     pthread_mutex_unlock(&nc_world.nccl);

@@ -118,6 +118,7 @@ struct nc_hello {
 
 struct nc_comms {
     ncclComm_t comm[NC_COMMS]; /* NULL: none */
+    ncclComm_t child;          /* of a split; NCCL's until that is over */
     const char *call;          /* the last one, for messages */
     void *registered;          /* of the fusion buffer, with NC_ALL */
     int aborted;
@@ -128,7 +129,8 @@ struct nc_comms {
  * its own on the device. */
 struct nc_abort {
     ncclComm_t comm;
-    CUcontext ctx; /* nc_world's may go first */
+    ncclComm_t *child; /* comes with the end of comm, of which it is split */
+    CUcontext ctx;     /* nc_world's may go first */
     _Atomic int runs;
     pthread_t thread; /* to be joined, if has_thread */
     int has_thread;
