@@ -388,6 +388,16 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
     return rc;
 }
 
+/* The default stream would wait for those that are not non-blocking. */
+static int would_join(CUcontext ctx)
+{
+    int joins = 0;
+
+    for (CUstream t = ctx->streams; t; t = t->next)
+        joins |= t->blocking && t->capturing;
+    return joins;
+}
+
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
 {
     CUresult rc = fake_enter("cuStreamIsCapturing", FAKE_CONTEXT);
@@ -396,9 +406,12 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
         return rc;
     s = fake_stream(s, "cuStreamIsCapturing");
     pthread_mutex_lock(&s->ctx->lock);
-    *status = s->capturing == 0   ? CU_STREAM_CAPTURE_STATUS_NONE
-              : s->capturing == 1 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                  : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    if (s == s->ctx->legacy && would_join(s->ctx))
+        rc = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    else
+        *status = s->capturing == 0   ? CU_STREAM_CAPTURE_STATUS_NONE
+                  : s->capturing == 1 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                      : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
     pthread_mutex_unlock(&s->ctx->lock);
     return rc;
 }

@@ -276,6 +276,27 @@ static int verb_places(char **args)
     return 0;
 }
 
+/* Of a stream that the default stream waits for, and of one that has gone
+ * wrong. */
+static void capture_others(float *x, size_t n)
+{
+    struct hvd_options o = options();
+    CUstream blocking;
+    CUgraph graph;
+
+    GPU(StreamCreate, &blocking, CU_STREAM_DEFAULT);
+    GPU(StreamBeginCapture, blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+    must_fail(hvd_allreduce(x, x, n, HVD_FLOAT32, HVD_SUM, NULL),
+              HVD_EUNSUPPORTED, "graph");
+    GPU(StreamEndCapture, blocking, &graph);
+    GPU(StreamDestroy, blocking);
+    GPU(StreamBeginCapture, rank.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    check(gpu.StreamSynchronize(rank.stream) != CUDA_SUCCESS, "synchronize");
+    must_fail(hvd_allreduce(x, x, n, HVD_FLOAT32, HVD_SUM, &o),
+              HVD_EUNSUPPORTED, "graph");
+    check(gpu.StreamEndCapture(rank.stream, &graph) != CUDA_SUCCESS, "end");
+}
+
 /* capture: while the program captures a stream for a graph, operations go on
  * on others, and do not break it. */
 static int verb_capture(char **args)
@@ -300,6 +321,7 @@ static int verb_capture(char **args)
     must(hvd_wait(req), "wait");
     GPU(StreamEndCapture, other, &graph);
     check(float_at(x, N - 1) == (float)hvd_size(), "sum");
+    capture_others(x, N);
     GPU(StreamDestroy, other);
     gpu_free(x);
     end();
