@@ -98,6 +98,27 @@ static void read_driver(const char *root, struct gpu_list *l)
     closedir(dir);
 }
 
+static int has_node(const char *root, int minor)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/dev/nvidia%d", root, minor);
+    return access(path, F_OK) == 0;
+}
+
+/* In a container the driver may show GPUs that the container does not have.
+ * A host may have no nodes at all: they are made when CUDA is first used. */
+static void drop_others(const char *root, struct gpu_list *l)
+{
+    int kept = 0;
+
+    for (int i = 0; i < l->count; i++)
+        if (has_node(root, l->items[i].minor))
+            l->items[kept++] = l->items[i];
+    if (kept > 0)
+        l->count = kept;
+}
+
 static void read_nodes(const char *root, struct gpu_list *l)
 {
     char path[PATH_MAX];
@@ -172,6 +193,7 @@ void gpu_list_read(const char *root, const char *visible, struct gpu_list *out)
     struct gpu_list l = {NULL, 0};
 
     read_driver(root, &l);
+    drop_others(root, &l);
     if (l.count == 0)
         read_nodes(root, &l);
     if (l.count > 0)

@@ -74,6 +74,18 @@ START_TEST(test_driver_files_in_order_of_minor)
 }
 END_TEST
 
+/* Of a container's: what the driver shows may be the host's. */
+START_TEST(test_only_those_with_a_node)
+{
+    make_three();
+    fixture_file(&fixture, "dev/nvidia2", "");
+    expect(NULL, 1, "GPU-cc33-3");
+    expect("0", 1, "GPU-cc33-3");
+    fixture_file(&fixture, "dev/nvidia1", "");
+    expect(NULL, 1, "GPU-aa22-2 GPU-cc33-3");
+}
+END_TEST
+
 START_TEST(test_inherited_list)
 {
     make_three();
@@ -198,6 +210,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_none);
     tcase_add_test(t, test_driver_files_in_order_of_minor);
+    tcase_add_test(t, test_only_those_with_a_node);
     tcase_add_test(t, test_inherited_list);
     tcase_add_test(t, test_unknown_uuid_gives_the_ordinal);
     tcase_add_test(t, test_broken_information_is_skipped);
