@@ -97,12 +97,16 @@ static int is_ordered;
 
 static int run_hung(struct shm_group *g, int me)
 {
+    char who[64];
     int waited;
 
     if (nccl_begin(g, me))
         return 1;
     must(until_failure(is_ordered, &waited) < 0 && waited == is_ordered);
     must(strstr(nccl_self.err.text, "HVD_NCCL_TIMEOUT"));
+    snprintf(who, sizeof(who), "rank %d on host n%d or a device hangs",
+             101 - me, 1 - me);
+    must(strstr(nccl_self.err.text, who));
     return failed_for_good(-HVD_ETIMEOUT);
 }
 

@@ -113,10 +113,25 @@ static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
     return now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
 
+/* Of two ranks the other one, as far as can be known. */
+static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
+{
+    char host[80];
+    int other = 1 - p->me;
+
+    if (p->n != 2)
+        return p->n == 1 ? "this rank" : "another rank";
+    snprintf(out, size, "rank %d%s", p->ranks[other],
+             nc_on_host(p, other, host, sizeof(host)));
+    return out;
+}
+
 /* own: the device has not even come to it. */
 static int overdue(struct nc_plane *p, const char *what, int own,
                    struct hb_error *err)
 {
+    char who[128];
+
     if (own) {
         nc_name(p, p->me, err);
         pthread_mutex_lock(&p->lock);
@@ -128,8 +143,9 @@ static int overdue(struct nc_plane *p, const char *what, int own,
                        "limit (HVD_NCCL_TIMEOUT): work of this rank before it "
                        "does not end"
                      : "%s: CUDA device %d has waited for %lld s, the limit "
-                       "(HVD_NCCL_TIMEOUT): a rank or its device hangs",
-                 what, nc_world.device, (long long)nc_world.limit_s);
+                       "(HVD_NCCL_TIMEOUT): %s or a device hangs",
+                 what, nc_world.device, (long long)nc_world.limit_s,
+                 who_hangs(p, who, sizeof(who)));
     return nc_break(p, err);
 }
 
