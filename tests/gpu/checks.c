@@ -77,10 +77,11 @@ static void compare(const struct checks *c, double factor)
                      (double)c->host[i], sum(c, i) * factor);
 }
 
-/* Some milliseconds of work. */
+/* Some ten milliseconds of work on a large GPU, more than ranks that share it
+ * come apart by. */
 static void keep_busy(struct checks *c, CUstream s)
 {
-    int n = c->real ? 100 : 4;
+    int n = c->real ? 300 : 4;
 
     for (int i = 0; i < n; i++)
         gpu_copy(s, c->scratch[i & 1], c->scratch[~i & 1], c->scratch_bytes);

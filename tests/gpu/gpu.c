@@ -36,12 +36,14 @@ void gpu_open(struct gpu *g, const char *name)
 {
     struct hb_error err = HB_ERROR_INIT;
     int64_t number = 0;
+    int count = 0;
 
     program = name;
     if (hvd__cuda_open(&err) < 0 ||
         hb_knob_i64("GPU", 0, INT32_MAX, &number, &err) < 0)
         gpu_fail("%s", err.text);
-    CU(DeviceGet, &g->device, (int)number);
+    CU(DeviceGetCount, &count);
+    CU(DeviceGet, &g->device, (int)(number % count));
     CU(DevicePrimaryCtxRetain, &g->ctx, g->device);
     CU(CtxPushCurrent, g->ctx);
     CU(StreamCreate, &g->a, CU_STREAM_NON_BLOCKING);
