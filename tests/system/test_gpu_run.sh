@@ -29,8 +29,36 @@ test_gpu_run_notices() {
     # A device that gives an error.
     ! FAKE_CUDA_FAIL=cuMemcpyAsync:700:0:20 gpu_run --fake "$BUILD" alone
     grep -q '^FAIL  np 1' out
+    # And goes on.
+    grep -q '^pass  np 1: again' out
     ! FAKE_CUDA_DEVICES=0 HVD_RANK=0 gpu_run --fake "$PWD"
     grep -q 'has no tests/nccl' err
+}
+
+# The table comes last all the same, and is in the log from the beginning.
+test_gpu_run_interrupted() {
+    local pid
+    need_doubles
+    GPU_LOG=$PWD/kept "$ROOT/tests/gpu/run" --fake "$BUILD" failures \
+        >out 2>err &
+    pid=$!
+    until grep -qs '^pass  device' kept/table; do
+        [ -e "/proc/$pid" ] || fail "$(cat out err)"
+        sleep 0.05
+    done
+    kill "$pid"
+    ! wait "$pid"
+    [ "$(grep -c '^FAIL .*interrupted' out)" -eq 2 ] || fail "$(cat out err)"
+    grep -q '^FAIL .*interrupted' kept/table
+    grep -q '^==== device: exit 0' kept/log
+}
+
+test_gpu_run_bounds() {
+    need_doubles
+    ! gpu_run --fake "$BUILD" sleep
+    grep -q 'there is no step sleep' err
+    ! GPU_LIMIT_S=0 gpu_run --fake "$BUILD"
+    grep -q '^FAIL  device  *no time left' out
 }
 
 # Where nothing is but what the folder holds.
