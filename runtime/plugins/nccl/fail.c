@@ -82,6 +82,14 @@ int nc_break(struct nc_plane *p, struct hb_error *err)
     return err->status;
 }
 
+int nc_is_harmless(const struct nc_run *run, int rc)
+{
+    if (run->is_alike || run->stage == NC_HOST)
+        return 1;
+    return (rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) &&
+           (run->stage == NC_AGREE || run->stage == NC_FLIGHT);
+}
+
 void nc_suspect(struct nc_plane *p, struct hb_error *err)
 {
     pthread_mutex_lock(&p->lock);

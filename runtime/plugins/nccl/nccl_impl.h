@@ -307,6 +307,9 @@ int nc_failed(struct nc_plane *p, struct hb_error *err);
  * wait; or it had before, and then err becomes that.  Negative.  Any thread,
  * with no lock of the plug-in's. */
 int nc_break(struct nc_plane *p, struct hb_error *err);
+/* An operation has failed on all ranks alike, or on this one when NCCL's part
+ * of it was launched: no peer waits for it. */
+int nc_is_harmless(const struct nc_run *run, int rc);
 /* NCCL has failed, by err, which is cleared.  The base may soon know why;
  * until then nc_look is 0. */
 void nc_suspect(struct nc_plane *p, struct hb_error *err);

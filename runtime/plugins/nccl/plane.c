@@ -398,21 +398,11 @@ static int has_failed(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* It failed on all ranks alike, or on this one when NCCL's part of it was
- * launched: peers do not wait for it. */
-static int is_harmless(const struct nc_run *run, int rc)
-{
-    if (run->is_alike || run->stage == NC_HOST)
-        return 1;
-    return (rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) &&
-           (run->stage == NC_AGREE || run->stage == NC_FLIGHT);
-}
-
 static void end(struct nc_plane *p, int rc)
 {
     struct nc_run *run = &p->run;
 
-    if (rc < 0 && !is_harmless(run, rc)) {
+    if (rc < 0 && !nc_is_harmless(run, rc)) {
         nc_break(p, run->op->err);
         has_failed(p, NULL);
     }
