@@ -76,8 +76,8 @@ HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
 	main.c calls.c cuda.c data.c measure.c memory.c options.c raw.c \
 	resnet50.c work.c world.c)
 RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
-		call.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
-		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c tuner.c \
+		call.c call_arguments.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
+		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c topology.c tuner.c \
 		types.c) \
 	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
 		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c shm_domains.c \

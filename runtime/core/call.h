@@ -92,5 +92,7 @@ int hvd__call_set_reduction(struct hvd__call *c, enum hvd_dtype dtype,
                             enum hvd_op rop);
 int hvd__call_set_dtype(struct hvd__op *op, enum hvd_dtype dtype,
                         struct hb_error *err);
+/* Scales would do nothing. */
+int hvd__call_no_scales(const struct hvd_options *o, struct hb_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hvd_init, hvd_shutdown and the topology.
+ * hvd_init and hvd_shutdown.
  *
  * `life` orders init, shutdown and the exit destructor; everything in
  * `world` belongs to it, except what the plane was given to use.
@@ -583,64 +583,4 @@ void hvd__leave(void)
 static __attribute__((destructor)) void leave_at_exit(void)
 {
     hvd__leave();
-}
-
-/* ---- Topology ------------------------------------------------------ */
-
-int hvd_is_initialized(void)
-{
-    return hvd__alive();
-}
-
-const char *hvd_version(void)
-{
-    return HVD_VERSION;
-}
-
-static int topology(const int *value)
-{
-    if (!hvd__alive())
-        return hvd__fail(HVD_ENOTINIT, "hvd_init has not been called");
-    return *value;
-}
-
-int hvd_rank(void)
-{
-    return topology(&hvd__context.topology.rank);
-}
-
-int hvd_size(void)
-{
-    return topology(&hvd__context.topology.size);
-}
-
-int hvd_local_rank(void)
-{
-    return topology(&hvd__context.topology.local_rank);
-}
-
-int hvd_local_size(void)
-{
-    return topology(&hvd__context.topology.local_size);
-}
-
-int hvd_cross_rank(void)
-{
-    return topology(&hvd__context.topology.cross_rank);
-}
-
-int hvd_cross_size(void)
-{
-    return topology(&hvd__context.topology.cross_size);
-}
-
-int hvd_local_gpu(void)
-{
-    int gpu = topology(&hvd__context.knobs.local_gpu);
-
-    if (gpu == -1 && hvd__alive())
-        return hvd__fail(HVD_ENOENT,
-                         "HVD_GPU is not set: hvdrun saw no NVIDIA GPU on "
-                         "this host, or did not start this process");
-    return gpu;
 }
