@@ -204,6 +204,18 @@ const void *hb_read_bytes(struct hb_reader *r, size_t len)
     return p;
 }
 
+void hb_read_text(struct hb_reader *r, size_t len, char *out, size_t size)
+{
+    const char *p = hb_read_bytes(r, len);
+
+    if (!p || len >= size || memchr(p, '\0', len)) {
+        r->bad = 1;
+        return;
+    }
+    memcpy(out, p, len);
+    out[len] = '\0';
+}
+
 static uint64_t read_be(struct hb_reader *r, size_t bytes)
 {
     const unsigned char *p = hb_read_bytes(r, bytes);

@@ -80,5 +80,8 @@ uint32_t hb_read_u32(struct hb_reader *r);
 uint64_t hb_read_u64(struct hb_reader *r);
 /* len bytes in place, or NULL. */
 const void *hb_read_bytes(struct hb_reader *r, size_t len);
+/* len bytes into out, with a final 0; bad if size is too small for them, or
+ * one of them is 0. */
+void hb_read_text(struct hb_reader *r, size_t len, char *out, size_t size);
 
 #endif

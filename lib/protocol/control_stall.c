@@ -174,16 +174,12 @@ static void read_op(struct hb_reader *r, struct control_stall_op *op)
 {
     uint64_t age = hb_read_u64(r);
     unsigned kind, set;
-    const char *name;
-    size_t len;
 
     op->key = hb_read_u64(r);
     kind = hb_read_u8(r);
     set = hb_read_u8(r);
-    len = hb_read_u8(r);
-    name = hb_read_bytes(r, len);
-    if (!name || len >= STATUS_NAME_BYTES || memchr(name, '\0', len) ||
-        age > CONTROL_STALL_MAX_MS || kind >= STATUS_KINDS ||
+    hb_read_text(r, hb_read_u8(r), op->name, sizeof(op->name));
+    if (age > CONTROL_STALL_MAX_MS || kind >= STATUS_KINDS ||
         set >= STATUS_SETS_MAX) {
         r->bad = 1;
         return;
@@ -191,8 +187,6 @@ static void read_op(struct hb_reader *r, struct control_stall_op *op)
     op->age_ms = (int64_t)age;
     op->kind = (enum status_kind)kind;
     op->set = (int)set;
-    memcpy(op->name, name, len);
-    op->name[len] = '\0';
 }
 
 static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)

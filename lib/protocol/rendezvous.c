@@ -74,19 +74,6 @@ int rdv_encode_request(struct hb_buf *out, uint8_t type,
     return 0;
 }
 
-static void read_name(struct hb_reader *r, char *out)
-{
-    uint32_t len = hb_read_u32(r);
-    const void *p = hb_read_bytes(r, len);
-
-    if (!p || len >= RDV_NAME_BYTES || (len && memchr(p, '\0', len))) {
-        r->bad = 1;
-        return;
-    }
-    memcpy(out, p, len);
-    out[len] = '\0';
-}
-
 static const void *read_value(struct hb_reader *r, size_t max, size_t *len)
 {
     uint32_t n = hb_read_u32(r);
@@ -109,8 +96,8 @@ int rdv_decode_request(const void *p, size_t len, size_t value_max,
     wait = hb_read_u8(&r);
     m->wait = wait;
     m->after = hb_read_u64(&r);
-    read_name(&r, m->scope);
-    read_name(&r, m->key);
+    hb_read_text(&r, hb_read_u32(&r), m->scope, RDV_NAME_BYTES);
+    hb_read_text(&r, hb_read_u32(&r), m->key, RDV_NAME_BYTES);
     m->member_count = hb_read_u32(&r);
     if (m->member_count > RDV_MEMBERS_MAX)
         return -HVD_EPROTO;

@@ -113,19 +113,6 @@ int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
     return 0;
 }
 
-static void read_string(struct hb_reader *r, char *out, size_t size)
-{
-    size_t len = hb_read_u16(r);
-    const char *p = hb_read_bytes(r, len);
-
-    if (!p || len >= size || memchr(p, '\0', len)) {
-        r->bad = 1;
-        return;
-    }
-    memcpy(out, p, len);
-    out[len] = '\0';
-}
-
 static void read_secret(struct hb_reader *r, unsigned char *out)
 {
     const void *p = hb_read_bytes(r, WORKER_SECRET_BYTES);
@@ -148,8 +135,8 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
     got.local_size = hb_read_u32(&r);
     got.cross_rank = hb_read_u32(&r);
     got.cross_size = hb_read_u32(&r);
-    read_string(&r, got.host, sizeof(got.host));
-    read_string(&r, got.job_id, sizeof(got.job_id));
+    hb_read_text(&r, hb_read_u16(&r), got.host, sizeof(got.host));
+    hb_read_text(&r, hb_read_u16(&r), got.job_id, sizeof(got.job_id));
     read_secret(&r, got.secret);
     got.cpus = hb_read_u32(&r);
     got.local_count = hb_read_u32(&r);

@@ -18,20 +18,6 @@ static void put_text(struct hb_buf *out, const char *s)
     hb_buf_append(out, s, len);
 }
 
-/* Text with its final 0, or sets r->bad. */
-static void read_text(struct hb_reader *r, char *out, size_t size)
-{
-    size_t len = hb_read_u16(r);
-    const char *p = hb_read_bytes(r, len);
-
-    if (!p || len >= size || memchr(p, '\0', len)) {
-        r->bad = 1;
-        return;
-    }
-    memcpy(out, p, len);
-    out[len] = '\0';
-}
-
 static void read_value(struct hb_reader *r, struct worker_value *v)
 {
     v->len = hb_read_u32(r);
@@ -73,7 +59,7 @@ int worker_decode_fence(const void *p, size_t len, char scope[WORKER_SCOPE_MAX],
     struct hb_reader r;
 
     hb_reader_init(&r, p, len);
-    read_text(&r, name, sizeof(name));
+    hb_read_text(&r, hb_read_u16(&r), name, sizeof(name));
     read_value(&r, &got);
     if (r.bad || r.left || !name[0])
         return -HVD_EPROTO;
@@ -114,7 +100,7 @@ int worker_decode_fenced(const void *p, size_t len, const char *scope,
     uint32_t count;
 
     hb_reader_init(&r, p, len);
-    read_text(&r, name, sizeof(name));
+    hb_read_text(&r, hb_read_u16(&r), name, sizeof(name));
     count = hb_read_u32(&r);
     if (r.bad || count != size || strcmp(name, scope) != 0)
         return -HVD_EPROTO;
@@ -165,6 +151,6 @@ int worker_decode_routes_are(const void *p, size_t len, uint32_t count,
     if (hb_read_u32(&r) != count)
         return -HVD_EPROTO;
     for (uint32_t i = 0; i < count && !r.bad; i++)
-        read_text(&r, addresses[i], WORKER_ADDRESS_MAX);
+        hb_read_text(&r, hb_read_u16(&r), addresses[i], WORKER_ADDRESS_MAX);
     return r.bad || r.left ? -HVD_EPROTO : 0;
 }

@@ -112,7 +112,6 @@ static int known_values(const struct hvd__descriptor *d)
 static int read_record(struct hb_reader *r, struct hvd__record *rec)
 {
     struct hvd__descriptor *d = &rec->d;
-    const char *name;
     size_t len;
 
     memset(rec, 0, sizeof(*rec));
@@ -132,13 +131,9 @@ static int read_record(struct hb_reader *r, struct hvd__record *rec)
     rec->signature = hb_read_u64(r);
     rec->priority = (int32_t)hb_read_u32(r);
     len = hb_read_u32(r);
-    if (r->bad || len >= HVD__NAME_BYTES || d->parts > r->left / 16 ||
-        !known_values(d))
+    if (r->bad || d->parts > r->left / 16 || !known_values(d))
         return -HVD_EPROTO;
-    name = hb_read_bytes(r, len);
-    if (!name || memchr(name, '\0', len))
-        return -HVD_EPROTO;
-    memcpy(d->name, name, len);
+    hb_read_text(r, len, d->name, sizeof(d->name));
     d->name_hash = hvd__name_hash(d->name);
     rec->counts = hb_read_bytes(r, (size_t)d->parts * 16);
     return rec->counts ? 0 : -HVD_EPROTO;

@@ -242,6 +242,34 @@ START_TEST(test_reader_stops_at_the_end)
 }
 END_TEST
 
+START_TEST(test_reader_text)
+{
+    char out[4] = "was";
+    struct hb_reader r;
+
+    hb_reader_init(&r, "abc\0d", 5);
+    hb_read_text(&r, 3, out, 3); /* no room for the final 0 */
+    ck_assert(r.bad);
+    hb_reader_init(&r, "abc\0d", 5);
+    hb_read_text(&r, 4, out, sizeof(out));
+    ck_assert(r.bad);
+    hb_reader_init(&r, "b\0c", 3);
+    hb_read_text(&r, 3, out, sizeof(out));
+    ck_assert(r.bad);
+    hb_reader_init(&r, "ab", 2);
+    hb_read_text(&r, 3, out, sizeof(out));
+    ck_assert(r.bad);
+    ck_assert_str_eq(out, "was");
+    hb_reader_init(&r, "abc\0d", 5);
+    hb_read_text(&r, 3, out, sizeof(out));
+    ck_assert_str_eq(out, "abc");
+    hb_read_text(&r, 0, out, sizeof(out));
+    ck_assert_str_eq(out, "");
+    ck_assert(!r.bad);
+    ck_assert_uint_eq(r.left, 2);
+}
+END_TEST
+
 START_TEST(test_reader_without_memory)
 {
     struct hb_reader r;
@@ -271,6 +299,7 @@ int main(void)
     tcase_add_test(c, test_integers_are_big_endian);
     tcase_add_test(c, test_reader_round_trip);
     tcase_add_test(c, test_reader_stops_at_the_end);
+    tcase_add_test(c, test_reader_text);
     tcase_add_test(c, test_reader_without_memory);
     suite_add_tcase(s, c);
     return unit_run(s);
