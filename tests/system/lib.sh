@@ -12,7 +12,7 @@
 #   wait_for [-t S] CONDITION polls, bounded
 #   var FILE NAME             a value out of what `actor environ` wrote
 #   absent PATTERN FILE
-#   each_mpirun CMD..., each_mpi CMD...
+#   each_mpirun CMD..., each_mpi CMD..., mpi_launcher NP
 #   fail TEXT, skip REASON
 #
 # cluster.sh adds what tests on several hosts need.
@@ -236,6 +236,15 @@ if_plugin() {
     [ -e "$HVD_PLUGIN_DIR/libhvd-mpi.so" ] || return 0
     with_plugin=1
     "$@"
+}
+
+# The start of a command for that MPI's own launcher, into the array
+# launcher.
+mpi_launcher() {
+    launcher=(mpiexec.mpich -n "$1")
+    [ "$mpi" = openmpi ] || return 0
+    launcher=(mpiexec.openmpi --oversubscribe --bind-to none -np "$1")
+    [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
 }
 
 # shellcheck source=tests/system/cluster.sh

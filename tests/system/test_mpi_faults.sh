@@ -33,15 +33,9 @@ ended() {
 
 # launch NP CMD...: its exit code in $status; a hang is a failure.
 launch() {
-    local np=$1 launcher ranks_left=()
+    local launcher ranks_left=()
+    mpi_launcher "$1"
     shift
-    case $mpi in
-    openmpi)
-        launcher=(mpiexec.openmpi --oversubscribe --bind-to none -np "$np")
-        [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
-        ;;
-    mpich) launcher=(mpiexec.mpich -n "$np") ;;
-    esac
     status=0
     "${unchecked_leaks[@]}" "${launcher[@]}" "$@" >out 2>err </dev/null &
     ended $! || status=$?

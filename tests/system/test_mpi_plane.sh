@@ -7,15 +7,9 @@
 # under NP [VARIABLE=VALUE...] MODE: no word, and exit code 0.  MPI's own
 # libraries do not free all they have.
 under() {
-    local np=$1 launcher
+    local np=$1
     shift
-    case $mpi in
-    openmpi)
-        launcher=(mpiexec.openmpi --oversubscribe --bind-to none -np "$np")
-        [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
-        ;;
-    mpich) launcher=(mpiexec.mpich -n "$np") ;;
-    esac
+    mpi_launcher "$np"
     expect_exit 0 timeout 120 "${unchecked_leaks[@]}" "${@:1:$#-1}" \
         "${launcher[@]}" "$PROG/mpi_plane" \
         "$HVD_PLUGIN_DIR/libhvd-mpi.so" "${@: -1}"

@@ -4,33 +4,21 @@
 # Programs on libhvd that an MPI's own launcher starts, without hvdrun: the
 # same binaries as everywhere, on shared memory and over MPI.
 
-# launcher NP: its command into the array of that name.  MPI's own libraries
-# do not free all they have.
-launcher() {
-    launcher=(timeout 120 "${unchecked_leaks[@]}")
-    case $mpi in
-    openmpi)
-        launcher+=(mpiexec.openmpi --oversubscribe --bind-to none -np "$1")
-        [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
-        ;;
-    mpich) launcher+=(mpiexec.mpich -n "$1") ;;
-    esac
-}
+# MPI's own libraries do not free all they have.
+limits=(timeout 120 "${unchecked_leaks[@]}")
 
 # under NP EXIT CMD...
 under() {
-    local np=$1 want=$2
-    shift 2
-    launcher "$np"
-    expect_exit "$want" "${launcher[@]}" "$@"
+    mpi_launcher "$1"
+    expect_exit "$2" "${limits[@]}" "${launcher[@]}" "${@:3}"
 }
 
 # Ends with some exit code but 0: which one is the launcher's to say.
 fails() {
     local got=0
-    launcher "$1"
+    mpi_launcher "$1"
     shift
-    "${launcher[@]}" "$@" >out 2>err </dev/null || got=$?
+    "${limits[@]}" "${launcher[@]}" "$@" >out 2>err </dev/null || got=$?
     if [ "$got" -eq 0 ] || [ "$got" -eq 124 ]; then
         fail "exit $got: $*"
     fi
