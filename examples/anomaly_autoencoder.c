@@ -15,7 +15,6 @@
  */
 #include "common.h"
 
-#include <getopt.h>
 #include <hvd.h>
 #include <math.h>
 #include <stdio.h>
@@ -58,43 +57,16 @@ static const char usage[] =
     "                (default 0.95)\n"
     "  --data FILE   breast_cancer.csv, if not in data/ beside the program\n";
 
-static struct settings parse_options(int argc, char **argv)
+static struct settings read_settings(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'},
-        {"lr", required_argument, NULL, 'l'},
-        {"quantile", required_argument, NULL, 'q'},
-        {"data", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
     struct settings s = {200, 32, 0.001, 0.95, NULL};
-    int c;
+    const struct flag flags[] = {{"epochs", 100000, &s.epochs, NULL, NULL},
+                                 {"batch", 1 << 16, &s.batch, NULL, NULL},
+                                 {"lr", 100, NULL, &s.rate, NULL},
+                                 {"quantile", 1, NULL, &s.quantile, NULL},
+                                 {"data", 0, NULL, NULL, &s.data}};
 
-    opterr = 0;
-    while ((c = getopt_long_only(argc, argv, "", options, NULL)) != -1) {
-        if (c == 'e') {
-            s.epochs = (int)parse_count("--epochs", optarg, 1, 100000);
-        } else if (c == 'b') {
-            s.batch = (int)parse_count("--batch", optarg, 1, 1 << 16);
-        } else if (c == 'l') {
-            s.rate = parse_rate("--lr", optarg, 100);
-        } else if (c == 'q') {
-            s.quantile = parse_rate("--quantile", optarg, 1);
-        } else if (c == 'd') {
-            s.data = optarg;
-        } else if (c == 'h') {
-            if (hvd_rank() == 0)
-                fputs(usage, stdout);
-            must(hvd_shutdown(), "hvd_shutdown");
-            exit(0);
-        } else {
-            refuse("%s: unknown option or no value; see --help",
-                   argv[optind - 1]);
-        }
-    }
-    if (optind < argc)
-        refuse("%s: unexpected argument; see --help", argv[optind]);
+    parse_flags(argc, argv, usage, flags, 5);
     return s;
 }
 
@@ -329,7 +301,7 @@ int main(int argc, char **argv)
     program = "anomaly_autoencoder";
     setvbuf(stdout, NULL, _IOLBF, 0);
     must(hvd_init(), "hvd_init");
-    detector_init(&d, parse_options(argc, argv));
+    detector_init(&d, read_settings(argc, argv));
     train(&d);
 
     float threshold = choose_threshold(&d);

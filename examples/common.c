@@ -3,6 +3,7 @@
 #include "common.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <hvd.h>
 #include <limits.h>
 #include <math.h>
@@ -56,26 +57,64 @@ void *must_alloc(size_t count, size_t size)
     return p;
 }
 
-long parse_count(const char *option, const char *text, long min, long max)
+/* ---- Options -------------------------------------------------------- */
+
+static int parse_count(const char *option, const char *text, long max)
 {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < min || value > max)
-        refuse("%s: \"%s\" is not a number from %ld to %ld", option, text, min,
-               max);
-    return value;
+    if (errno || end == text || *end || value < 1 || value > max)
+        refuse("--%s: \"%s\" is not a number from 1 to %ld", option, text, max);
+    return (int)value;
 }
 
-double parse_rate(const char *option, const char *text, double max)
+static double parse_rate(const char *option, const char *text, double max)
 {
     char *end;
     errno = 0;
     double value = strtod(text, &end);
     if (errno || end == text || *end || !(value > 0 && value <= max))
-        refuse("%s: \"%s\" is not a number above 0 and up to %g", option, text,
-               max);
+        refuse("--%s: \"%s\" is not a number above 0 and up to %g", option,
+               text, max);
     return value;
+}
+
+static void take(const struct flag *f, const char *text)
+{
+    if (f->count)
+        *f->count = parse_count(f->name, text, (long)f->max);
+    else if (f->rate)
+        *f->rate = parse_rate(f->name, text, f->max);
+    else
+        *f->text = text;
+}
+
+void parse_flags(int argc, char **argv, const char *usage,
+                 const struct flag *flags, int n)
+{
+    struct option *options = must_alloc((size_t)n + 2, sizeof *options);
+    int c;
+
+    for (int i = 0; i < n; i++)
+        options[i] = (struct option){flags[i].name, required_argument, NULL, i};
+    options[n] = (struct option){"help", no_argument, NULL, n};
+    opterr = 0;
+    while ((c = getopt_long_only(argc, argv, "", options, NULL)) != -1) {
+        if (c == n) {
+            if (hvd_rank() == 0)
+                fputs(usage, stdout);
+            must(hvd_shutdown(), "hvd_shutdown");
+            exit(0);
+        }
+        if (c > n)
+            refuse("%s: unknown option or no value; see --help",
+                   argv[optind - 1]);
+        take(&flags[c], optarg);
+    }
+    if (optind < argc)
+        refuse("%s: unexpected argument; see --help", argv[optind]);
+    free(options);
 }
 
 /* ---- Tables --------------------------------------------------------- */
@@ -180,6 +219,34 @@ void table_free(struct table *t)
 {
     free(t->cells);
     *t = (struct table){0};
+}
+
+/* ---- The handwritten digits ------------------------------------------ */
+
+void digits_load(struct digits *d, const char *path)
+{
+    *d = (struct digits){0};
+    table_load(&d->table, path, "digits.csv", 0, PIXELS + 1);
+
+    int rows = d->table.rows;
+    d->train = must_alloc((size_t)rows, sizeof *d->train);
+    d->test = must_alloc((size_t)rows, sizeof *d->test);
+    for (int row = 0; row < rows; row++) {
+        int label = table_label(&d->table, row);
+        if (label < 0 || label >= CLASSES)
+            refuse("row %d: label %d is not a digit", row + 1, label);
+        if (row % 5 == 0)
+            d->test[d->tests++] = row;
+        else
+            d->train[d->trains++] = row;
+    }
+}
+
+void digits_free(struct digits *d)
+{
+    table_free(&d->table);
+    free(d->train);
+    free(d->test);
 }
 
 /* ---- Random numbers (SplitMix64) ------------------------------------ */

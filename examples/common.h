@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the examples share: giving up, a table read from a CSV file, random
- * numbers, and a small fully connected network.  Plain C; only the first
- * two parts know that there are other ranks.
+ * What the examples share: giving up, options, tables read from CSV files,
+ * random numbers, and a small fully connected network.  Plain C; the last two
+ * parts do not know that there are other ranks.
  */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
@@ -24,9 +24,22 @@ void refuse(const char *fmt, ...)
 
 void *must_alloc(size_t count, size_t size);
 
-/* The numbers of an option, checked; refuse() on rubbish. */
-long parse_count(const char *option, const char *text, long min, long max);
-double parse_rate(const char *option, const char *text, double max);
+/* ---- Options -------------------------------------------------------- */
+
+/* --name VALUE: a count from 1 to max, a rate above 0 and up to max, or any
+ * text.  One of the pointers says where it goes, the others are NULL. */
+struct flag {
+    const char *name;
+    double max;
+    int *count;
+    double *rate;
+    const char **text;
+};
+
+/* What the command line has of n flags; refuse() on rubbish.  --help prints
+ * usage and ends the program. */
+void parse_flags(int argc, char **argv, const char *usage,
+                 const struct flag *flags, int n);
 
 /* ---- Tables --------------------------------------------------------- */
 
@@ -45,6 +58,20 @@ void table_load(struct table *t, const char *path, const char *name,
 const float *table_row(const struct table *t, int row);
 int table_label(const struct table *t, int row);
 void table_free(struct table *t);
+
+/* ---- The handwritten digits ------------------------------------------ */
+
+enum { PIXELS = 64 /* 8 x 8, values 0..16 */, CLASSES = 10 };
+
+struct digits {
+    struct table table;
+    int *train, trains; /* row numbers */
+    int *test, tests;   /* every fifth */
+};
+
+/* path as of table_load. */
+void digits_load(struct digits *d, const char *path);
+void digits_free(struct digits *d);
 
 /* ---- Random numbers ------------------------------------------------- */
 

@@ -17,7 +17,6 @@
  */
 #include "common.h"
 
-#include <getopt.h>
 #include <hvd.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,11 +25,8 @@
 #include <time.h>
 
 enum {
-    PIXELS = 64, /* 8 x 8, values 0..16 */
-    CLASSES = 10,
     HIDDEN = 64,
     LAYERS = 2,
-    TEST_EVERY = 5, /* every fifth row is for testing */
     BATCH_PER_RANK = 32,
     WARMUP_EPOCHS = 3,
 };
@@ -44,10 +40,8 @@ struct settings {
 
 struct trainer {
     struct settings set;
-    struct table table;
+    struct digits data;
     struct mlp net;
-    int *train, trains; /* row numbers */
-    int *test, tests;
     float *x; /* the inputs of this rank's slice */
     int *label;
 };
@@ -60,63 +54,26 @@ static const char usage[] =
     "               (default 0.05)\n"
     "  --data FILE  digits.csv, if not in data/ beside the program\n";
 
-static struct settings parse_options(int argc, char **argv)
+static struct settings read_settings(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'},
-        {"lr", required_argument, NULL, 'l'},
-        {"data", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
     struct settings s = {20, BATCH_PER_RANK * hvd_size(), 0.05, NULL};
-    int c;
+    const struct flag flags[] = {{"epochs", 100000, &s.epochs, NULL, NULL},
+                                 {"batch", 1 << 16, &s.batch, NULL, NULL},
+                                 {"lr", 100, NULL, &s.rate, NULL},
+                                 {"data", 0, NULL, NULL, &s.data}};
 
-    opterr = 0;
-    while ((c = getopt_long_only(argc, argv, "", options, NULL)) != -1) {
-        if (c == 'e') {
-            s.epochs = (int)parse_count("--epochs", optarg, 1, 100000);
-        } else if (c == 'b') {
-            s.batch = (int)parse_count("--batch", optarg, 1, 1 << 16);
-        } else if (c == 'l') {
-            s.rate = parse_rate("--lr", optarg, 100);
-        } else if (c == 'd') {
-            s.data = optarg;
-        } else if (c == 'h') {
-            if (hvd_rank() == 0)
-                fputs(usage, stdout);
-            must(hvd_shutdown(), "hvd_shutdown");
-            exit(0);
-        } else {
-            refuse("%s: unknown option or no value; see --help",
-                   argv[optind - 1]);
-        }
-    }
-    if (optind < argc)
-        refuse("%s: unexpected argument; see --help", argv[optind]);
+    parse_flags(argc, argv, usage, flags, 4);
     return s;
 }
 
 static void trainer_init(struct trainer *t, struct settings set)
 {
     *t = (struct trainer){.set = set};
-    table_load(&t->table, set.data, "digits.csv", 0, PIXELS + 1);
+    digits_load(&t->data, set.data);
 
-    int rows = t->table.rows;
     int slice_max = set.batch / hvd_size() + 1;
-    t->train = must_alloc((size_t)rows, sizeof *t->train);
-    t->test = must_alloc((size_t)rows, sizeof *t->test);
     t->x = must_alloc((size_t)slice_max * PIXELS, sizeof *t->x);
     t->label = must_alloc((size_t)slice_max, sizeof *t->label);
-    for (int row = 0; row < rows; row++) {
-        int label = table_label(&t->table, row);
-        if (label < 0 || label >= CLASSES)
-            refuse("row %d: label %d is not a digit", row + 1, label);
-        if (row % TEST_EVERY == 0)
-            t->test[t->tests++] = row;
-        else
-            t->train[t->trains++] = row;
-    }
 
     /* (2) Each rank draws other parameters; rank 0's win. */
     int widths[LAYERS + 1] = {PIXELS, HIDDEN, CLASSES};
@@ -129,9 +86,7 @@ static void trainer_init(struct trainer *t, struct settings set)
 static void trainer_free(struct trainer *t)
 {
     mlp_free(&t->net);
-    table_free(&t->table);
-    free(t->train);
-    free(t->test);
+    digits_free(&t->data);
     free(t->x);
     free(t->label);
 }
@@ -142,10 +97,10 @@ static int load_slice(struct trainer *t, const int *rows, int count)
     int first = (int)((long)count * hvd_rank() / hvd_size());
     int end = (int)((long)count * (hvd_rank() + 1) / hvd_size());
     for (int r = first; r < end; r++) {
-        const float *row = table_row(&t->table, rows[r]);
+        const float *row = table_row(&t->data.table, rows[r]);
         for (int p = 0; p < PIXELS; p++)
             t->x[(r - first) * PIXELS + p] = row[p] / 16;
-        t->label[r - first] = table_label(&t->table, rows[r]);
+        t->label[r - first] = table_label(&t->data.table, rows[r]);
     }
     return end - first;
 }
@@ -230,11 +185,11 @@ static void train_epoch(struct trainer *t, int epoch, uint64_t *random)
     int batch = t->set.batch;
 
     /* The same order on every rank, as the state is the same. */
-    random_shuffle(random, t->train, t->trains);
-    for (int at = 0; at < t->trains; at += batch) {
-        int count = t->trains - at < batch ? t->trains - at : batch;
-        double rate = scaled_rate(&t->set, epoch + (double)at / t->trains);
-        train_batch(t, t->train + at, count, rate, totals);
+    random_shuffle(random, t->data.train, t->data.trains);
+    for (int at = 0; at < t->data.trains; at += batch) {
+        int count = t->data.trains - at < batch ? t->data.trains - at : batch;
+        double rate = scaled_rate(&t->set, epoch + (double)at / t->data.trains);
+        train_batch(t, t->data.train + at, count, rate, totals);
     }
     sum_over_ranks(totals);
     if (hvd_rank() == 0)
@@ -246,9 +201,9 @@ static double test_accuracy(struct trainer *t)
 {
     double totals[3] = {0, 0, 0};
     int batch = t->set.batch;
-    for (int at = 0; at < t->tests; at += batch) {
-        int count = t->tests - at < batch ? t->tests - at : batch;
-        forward_slice(t, load_slice(t, t->test + at, count), totals);
+    for (int at = 0; at < t->data.tests; at += batch) {
+        int count = t->data.tests - at < batch ? t->data.tests - at : batch;
+        forward_slice(t, load_slice(t, t->data.test + at, count), totals);
     }
     sum_over_ranks(totals);
     return totals[1] / totals[2];
@@ -264,7 +219,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     must(hvd_init(), "hvd_init"); /* (1) */
-    trainer_init(&trainer, parse_options(argc, argv));
+    trainer_init(&trainer, read_settings(argc, argv));
     for (int epoch = 0; epoch < trainer.set.epochs; epoch++)
         train_epoch(&trainer, epoch, &random);
 

@@ -21,7 +21,6 @@ extern "C" {
 }
 
 #include <cuda_runtime.h>
-#include <getopt.h>
 #include <hvd.h>
 #include <math.h>
 #include <stdio.h>
@@ -29,11 +28,8 @@ extern "C" {
 #include <time.h>
 
 enum {
-    PIXELS = 64, /* 8 x 8, values 0..16 */
-    CLASSES = 10,
     HIDDEN = 64,
     LAYERS = 2,
-    TEST_EVERY = 5, /* every fifth row is for testing */
     BATCH_PER_RANK = 32,
     WARMUP_EPOCHS = 3,
     THREADS = 256, /* of a block */
@@ -57,9 +53,7 @@ enum { LOSSES, HITS, ROWS, TOTALS };
 
 struct trainer {
     struct settings set;
-    struct table table;
-    int *train, trains; /* row numbers */
-    int *test, tests;
+    struct digits data;
 
     cudaStream_t stream;      /* all that this program gives the GPU */
     struct hvd_options after; /* options with that stream */
@@ -218,40 +212,15 @@ static const char usage[] =
     "               (default 0.05)\n"
     "  --data FILE  digits.csv, if not in data/ beside the program\n";
 
-static struct settings parse_options(int argc, char **argv)
+static struct settings read_settings(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"epochs", required_argument, NULL, 'e'},
-        {"batch", required_argument, NULL, 'b'},
-        {"lr", required_argument, NULL, 'l'},
-        {"data", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
     struct settings s = {20, BATCH_PER_RANK * hvd_size(), 0.05, NULL};
-    int c;
+    const struct flag flags[] = {{"epochs", 100000, &s.epochs, NULL, NULL},
+                                 {"batch", 1 << 16, &s.batch, NULL, NULL},
+                                 {"lr", 100, NULL, &s.rate, NULL},
+                                 {"data", 0, NULL, NULL, &s.data}};
 
-    opterr = 0;
-    while ((c = getopt_long_only(argc, argv, "", options, NULL)) != -1) {
-        if (c == 'e') {
-            s.epochs = (int)parse_count("--epochs", optarg, 1, 100000);
-        } else if (c == 'b') {
-            s.batch = (int)parse_count("--batch", optarg, 1, 1 << 16);
-        } else if (c == 'l') {
-            s.rate = parse_rate("--lr", optarg, 100);
-        } else if (c == 'd') {
-            s.data = optarg;
-        } else if (c == 'h') {
-            if (hvd_rank() == 0)
-                fputs(usage, stdout);
-            must(hvd_shutdown(), "hvd_shutdown");
-            exit(0);
-        } else {
-            refuse("%s: unknown option or no value; see --help",
-                   argv[optind - 1]);
-        }
-    }
-    if (optind < argc)
-        refuse("%s: unexpected argument; see --help", argv[optind]);
+    parse_flags(argc, argv, usage, flags, 4);
     return s;
 }
 
@@ -261,21 +230,6 @@ static void choose_gpu(void)
 {
     int gpu = hvd_local_gpu();
     must_cuda(cudaSetDevice(gpu < 0 ? 0 : gpu), "no GPU");
-}
-
-static void read_rows(struct trainer *t)
-{
-    t->train = (int *)must_alloc((size_t)t->table.rows, sizeof *t->train);
-    t->test = (int *)must_alloc((size_t)t->table.rows, sizeof *t->test);
-    for (int row = 0; row < t->table.rows; row++) {
-        int label = table_label(&t->table, row);
-        if (label < 0 || label >= CLASSES)
-            refuse("row %d: label %d is not a digit", row + 1, label);
-        if (row % TEST_EVERY == 0)
-            t->test[t->tests++] = row;
-        else
-            t->train[t->trains++] = row;
-    }
 }
 
 /* (2) Each rank draws other parameters; rank 0's win. */
@@ -313,19 +267,18 @@ static void trainer_init(struct trainer *t, struct settings set)
     struct hvd_options defaults = HVD_OPTIONS_INIT;
     *t = trainer();
     t->set = set;
-    table_load(&t->table, set.data, "digits.csv", 0, PIXELS + 1);
-    read_rows(t);
+    digits_load(&t->data, set.data);
 
     must_cuda(cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking),
               "cudaStreamCreateWithFlags");
     t->after = defaults;
     t->after.stream = t->stream;
 
-    size_t cells = (size_t)t->table.rows * (PIXELS + 1);
+    size_t cells = (size_t)t->data.table.rows * (PIXELS + 1);
     size_t slice_max = (size_t)set.batch / (size_t)hvd_size() + 1;
     t->cells = (float *)gpu_alloc(t, cells, sizeof *t->cells);
-    copy_to_gpu(t, t->cells, t->table.cells, cells * sizeof *t->cells);
-    t->rows = (int *)gpu_alloc(t, (size_t)t->table.rows, sizeof *t->rows);
+    copy_to_gpu(t, t->cells, t->data.table.cells, cells * sizeof *t->cells);
+    t->rows = (int *)gpu_alloc(t, (size_t)t->data.table.rows, sizeof *t->rows);
     t->x = (float *)gpu_alloc(t, slice_max * PIXELS, sizeof *t->x);
     t->label = (int *)gpu_alloc(t, slice_max, sizeof *t->label);
     t->row_loss = (double *)gpu_alloc(t, slice_max, sizeof *t->row_loss);
@@ -352,9 +305,7 @@ static void trainer_free(struct trainer *t)
     cudaFree(t->row_hit);
     cudaFree(t->totals);
     cudaStreamDestroy(t->stream);
-    table_free(&t->table);
-    free(t->train);
-    free(t->test);
+    digits_free(&t->data);
 }
 
 /* The order in which rows are used; and no totals yet. */
@@ -457,11 +408,11 @@ static void train_epoch(struct trainer *t, int epoch, uint64_t *random)
     int batch = t->set.batch;
 
     /* The same order on every rank, as the state is the same. */
-    random_shuffle(random, t->train, t->trains);
-    begin_pass(t, t->train, t->trains);
-    for (int at = 0; at < t->trains; at += batch) {
-        int count = t->trains - at < batch ? t->trains - at : batch;
-        double rate = scaled_rate(&t->set, epoch + (double)at / t->trains);
+    random_shuffle(random, t->data.train, t->data.trains);
+    begin_pass(t, t->data.train, t->data.trains);
+    for (int at = 0; at < t->data.trains; at += batch) {
+        int count = t->data.trains - at < batch ? t->data.trains - at : batch;
+        double rate = scaled_rate(&t->set, epoch + (double)at / t->data.trains);
         train_batch(t, at, count, rate);
     }
     end_pass(t, totals);
@@ -476,9 +427,10 @@ static double test_accuracy(struct trainer *t)
     double totals[TOTALS];
     int batch = t->set.batch;
 
-    begin_pass(t, t->test, t->tests);
-    for (int at = 0; at < t->tests; at += batch)
-        forward_slice(t, at, t->tests - at < batch ? t->tests - at : batch);
+    begin_pass(t, t->data.test, t->data.tests);
+    for (int at = 0; at < t->data.tests; at += batch)
+        forward_slice(t, at,
+                      t->data.tests - at < batch ? t->data.tests - at : batch);
     end_pass(t, totals);
     return totals[HITS] / totals[ROWS];
 }
@@ -493,7 +445,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     must(hvd_init(), "hvd_init"); /* (1) */
-    struct settings settings = parse_options(argc, argv);
+    struct settings settings = read_settings(argc, argv);
     choose_gpu();
     trainer_init(&trainer, settings);
     for (int epoch = 0; epoch < trainer.set.epochs; epoch++)
