@@ -21,6 +21,19 @@ static void teardown(void)
     fixture_close(&fixture);
 }
 
+static const char *const cores[] = {"0,4\n", "1,5\n", "2,6\n", "3,7\n"};
+
+/* That file of CPUs n and n + 4. */
+static void make_each(const char *file, const char *const text[4])
+{
+    for (int i = 0; i < 8; i++) {
+        char path[128];
+
+        snprintf(path, sizeof(path), "devices/system/cpu/cpu%d/%s", i, file);
+        fixture_file(&fixture, path, text[i % 4]);
+    }
+}
+
 /* Two sockets of two cores of two threads, numbered as Linux does:
  * siblings are n and n + 4. */
 static void make_two_sockets(void)
@@ -28,86 +41,84 @@ static void make_two_sockets(void)
     fixture_file(&fixture, "devices/system/node/online", "0-1\n");
     fixture_file(&fixture, "devices/system/node/node0/cpulist", "0-1,4-5\n");
     fixture_file(&fixture, "devices/system/node/node1/cpulist", "2-3,6-7\n");
-    for (int i = 0; i < 8; i++) {
-        char path[128], list[16];
-
-        snprintf(path, sizeof(path),
-                 "devices/system/cpu/cpu%d/topology/thread_siblings_list", i);
-        snprintf(list, sizeof(list), "%d,%d\n", i % 4, i % 4 + 4);
-        fixture_file(&fixture, path, list);
-    }
-}
-
-/* The plan for `ranks` ranks on the CPUs `allowed`, as text: "0,4 1,5". */
-static void expect(const char *allowed, enum control_bind bind, int ranks,
-                   const char *expected)
-{
-    struct cpus_set set, *sets = hb_xcalloc((size_t)ranks, sizeof(*sets));
-    struct hb_buf text = HB_BUF_INIT;
-    struct cpus cpus;
-
-    ck_assert_int_eq(cpus_parse(allowed, &set), 0);
-    cpus_read(fixture.root, &set, &cpus);
-    cpus_plan(&cpus, bind, ranks, sets);
-    for (int r = 0; r < ranks; r++) {
-        if (r)
-            hb_buf_putc(&text, ' ');
-        cpus_format(&sets[r], &text);
-        cpus_set_fini(&sets[r]);
-    }
-    ck_assert_str_eq(hb_buf_data(&text), expected);
-    hb_buf_free(&text);
-    hb_free(sets);
-    cpus_fini(&cpus);
-    cpus_set_fini(&set);
+    make_each("topology/thread_siblings_list", cores);
 }
 
 /* index0 is each core's own, and the last as given by socket. */
-static void make_caches(const char *const last[2])
+static void make_caches(const char *first, const char *second)
 {
-    for (int i = 0; i < 8; i++) {
-        char path[128], own[16];
+    const char *const last[] = {first, first, second, second};
 
-        snprintf(path, sizeof(path),
-                 "devices/system/cpu/cpu%d/cache/index0/shared_cpu_list", i);
-        snprintf(own, sizeof(own), "%d,%d\n", i % 4, i % 4 + 4);
-        fixture_file(&fixture, path, own);
-        snprintf(path, sizeof(path),
-                 "devices/system/cpu/cpu%d/cache/index1/shared_cpu_list", i);
-        fixture_file(&fixture, path, last[i % 4 / 2]);
-    }
+    make_each("cache/index0/shared_cpu_list", cores);
+    make_each("cache/index1/shared_cpu_list", last);
 }
 
-/* The domains of `ranks` ranks on the CPUs `allowed`, as text: "0011". */
+/* The plan for `ranks` ranks on the CPUs `allowed`. */
+struct planned {
+    struct cpus cpus;
+    struct cpus_set *sets;
+    int ranks;
+};
+
+static struct planned plan(const char *allowed, enum control_bind bind,
+                           int ranks)
+{
+    struct planned p = {.ranks = ranks};
+    struct cpus_set set;
+
+    p.sets = hb_xcalloc((size_t)ranks, sizeof(*p.sets));
+    ck_assert_int_eq(cpus_parse(allowed, &set), 0);
+    cpus_read(fixture.root, &set, &p.cpus);
+    cpus_plan(&p.cpus, bind, ranks, p.sets);
+    cpus_set_fini(&set);
+    return p;
+}
+
+static void planned_fini(struct planned *p)
+{
+    for (int r = 0; r < p->ranks; r++)
+        cpus_set_fini(&p->sets[r]);
+    hb_free(p->sets);
+    cpus_fini(&p->cpus);
+}
+
+/* As text: "0,4 1,5". */
+static void expect(const char *allowed, enum control_bind bind, int ranks,
+                   const char *expected)
+{
+    struct planned p = plan(allowed, bind, ranks);
+    struct hb_buf text = HB_BUF_INIT;
+
+    for (int r = 0; r < ranks; r++) {
+        if (r)
+            hb_buf_putc(&text, ' ');
+        cpus_format(&p.sets[r], &text);
+    }
+    ck_assert_str_eq(hb_buf_data(&text), expected);
+    hb_buf_free(&text);
+    planned_fini(&p);
+}
+
+/* The domains of those ranks, as text: "0011". */
 static void expect_domains(const char *allowed, enum control_bind bind,
                            int ranks, const char *expected)
 {
-    struct cpus_set set, *sets = hb_xcalloc((size_t)ranks, sizeof(*sets));
+    struct planned p = plan(allowed, bind, ranks);
     uint32_t domains[16];
     char text[17] = "";
-    struct cpus cpus;
 
     memset(domains, 0xee, sizeof(domains));
-    ck_assert_int_eq(cpus_parse(allowed, &set), 0);
-    cpus_read(fixture.root, &set, &cpus);
-    cpus_plan(&cpus, bind, ranks, sets);
-    cpus_domains(fixture.root, &cpus, sets, ranks, domains);
-    for (int r = 0; r < ranks; r++) {
+    cpus_domains(fixture.root, &p.cpus, p.sets, ranks, domains);
+    for (int r = 0; r < ranks; r++)
         text[r] = (char)('0' + domains[r]);
-        cpus_set_fini(&sets[r]);
-    }
     ck_assert_str_eq(text, expected);
-    hb_free(sets);
-    cpus_fini(&cpus);
-    cpus_set_fini(&set);
+    planned_fini(&p);
 }
 
 START_TEST(test_domains_of_caches)
 {
-    static const char *const sockets[] = {"0-1,4-5\n", "2-3,6-7\n"};
-
     make_two_sockets();
-    make_caches(sockets);
+    make_caches("0-1,4-5\n", "2-3,6-7\n");
     expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
     expect_domains("0-7", CONTROL_BIND_CORE, 6, "001100");
     expect_domains("2-7", CONTROL_BIND_CORE, 4, "0011");
@@ -124,21 +135,12 @@ END_TEST
 /* Where caches are all of one, or each core's own. */
 START_TEST(test_domains_of_nodes)
 {
-    static const char *const whole[] = {"0-7\n", "0-7\n"};
-
     make_two_sockets();
     expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
-    for (int i = 0; i < 8; i++) {
-        char path[128], own[16];
-
-        snprintf(path, sizeof(path),
-                 "devices/system/cpu/cpu%d/cache/index0/shared_cpu_list", i);
-        snprintf(own, sizeof(own), "%d,%d\n", i % 4, i % 4 + 4);
-        fixture_file(&fixture, path, own);
-    }
+    make_each("cache/index0/shared_cpu_list", cores);
     expect_domains("0-7", CONTROL_BIND_CORE, 4, "0011");
     expect_domains("0-7", CONTROL_BIND_CORE, 8, "01230123");
-    make_caches(whole);
+    make_caches("0-7\n", "0-7\n");
     expect_domains("0-7", CONTROL_BIND_CORE, 4, "0000");
 }
 END_TEST
@@ -182,19 +184,16 @@ END_TEST
 
 START_TEST(test_topology)
 {
-    struct cpus_set all;
-    struct cpus c;
+    struct planned p;
 
     make_two_sockets();
-    ck_assert_int_eq(cpus_parse("0-7", &all), 0);
-    cpus_read(fixture.root, &all, &c);
-    ck_assert_int_eq(c.count, 8);
-    ck_assert_int_eq(c.cores, 4);
-    ck_assert_int_eq(c.nodes, 2);
-    ck_assert_int_eq(c.items[5].core, 1);
-    ck_assert_int_eq(c.items[6].node, 1);
-    cpus_fini(&c);
-    cpus_set_fini(&all);
+    p = plan("0-7", CONTROL_BIND_NONE, 1);
+    ck_assert_int_eq(p.cpus.count, 8);
+    ck_assert_int_eq(p.cpus.cores, 4);
+    ck_assert_int_eq(p.cpus.nodes, 2);
+    ck_assert_int_eq(p.cpus.items[5].core, 1);
+    ck_assert_int_eq(p.cpus.items[6].node, 1);
+    planned_fini(&p);
 }
 END_TEST
 
