@@ -5,10 +5,9 @@
  * when another rank does something else; from threads; after a new hvd_init.
  */
 #include "runtime/hvd.h"
+#include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <check.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,29 +197,22 @@ START_TEST(test_leave)
 END_TEST
 
 /* Threads that issue the same call: any order of theirs is right. */
-static void *thread_main(void *arg)
+static int thread_main(int i)
 {
-    int *failed = arg;
+    int failed = 0;
 
+    (void)i;
     for (int t = 0; t < 50 * TIMES; t++)
-        *failed |= hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM, NULL) != 0;
-    return NULL;
+        failed |= hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM, NULL) != 0;
+    return failed;
 }
 
 static int threads_body(int rank, void *arg)
 {
-    pthread_t threads[3];
-    int failed[3] = {0};
-
     (void)arg;
     want(hvd_init() == 0);
     send[0] = rank;
-    for (int i = 0; i < 3; i++)
-        want(pthread_create(&threads[i], NULL, thread_main, &failed[i]) == 0);
-    for (int i = 0; i < 3; i++) {
-        pthread_join(threads[i], NULL);
-        want(!failed[i]);
-    }
+    want(world_threads(3, thread_main) == 0);
     want(recv[0] == hvd_size() * (hvd_size() - 1) / 2);
     want(hvd_shutdown() == 0);
     return 0;
@@ -236,8 +228,6 @@ int main(void)
 {
     Suite *s = suite_create("again");
     TCase *tc = tcase_create("again");
-    SRunner *sr = srunner_create(s);
-    int failed;
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_kinds, 1, 4);
@@ -246,8 +236,5 @@ int main(void)
     tcase_add_test(tc, test_leave);
     tcase_add_test(tc, test_threads);
     suite_add_tcase(s, tc);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return unit_run(s);
 }

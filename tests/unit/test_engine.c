@@ -120,9 +120,9 @@ END_TEST
 /* ---- Threads ------------------------------------------------------- */
 
 /* All threads issue the same operation, so any order of them matches. */
-static void *issue(void *arg)
+static int issue(int id)
 {
-    int id = *(int *)arg, ok = 1;
+    int ok = 1;
     int32_t buf[40];
 
     for (int i = 0; i < PER_THREAD && ok; i++) {
@@ -139,26 +139,15 @@ static void *issue(void *arg)
         for (int k = 0; k < 40; k++)
             ok = ok && buf[k] == hvd_size();
     }
-    return ok ? arg : NULL;
+    return !ok;
 }
 
 static int threads_body(int rank, void *arg)
 {
-    pthread_t threads[THREADS];
-    int ids[THREADS];
-
     (void)rank;
     (void)arg;
     want(hvd_init() == 0);
-    for (int i = 0; i < THREADS; i++) {
-        ids[i] = i;
-        want(pthread_create(&threads[i], NULL, issue, &ids[i]) == 0);
-    }
-    for (int i = 0; i < THREADS; i++) {
-        void *ok = NULL;
-
-        want(pthread_join(threads[i], &ok) == 0 && ok);
-    }
+    want(world_threads(THREADS, issue) == 0);
     want(hvd_shutdown() == 0);
     return 0;
 }
@@ -358,25 +347,17 @@ START_TEST(test_entering_at_shutdown)
 }
 END_TEST
 
-static void *init_once(void *arg)
+static int init_once(int i)
 {
-    *(int *)arg = hvd_init();
-    return NULL;
+    (void)i;
+    return hvd_init();
 }
 
 /* All threads that call hvd_init at once get the one world. */
 static int init_threads_body(int rank, void *arg)
 {
-    pthread_t threads[THREADS];
-    int rcs[THREADS];
-
     (void)arg;
-    for (int t = 0; t < THREADS; t++)
-        want(pthread_create(&threads[t], NULL, init_once, &rcs[t]) == 0);
-    for (int t = 0; t < THREADS; t++) {
-        pthread_join(threads[t], NULL);
-        want(rcs[t] == 0);
-    }
+    want(world_threads(THREADS, init_once) == 0);
     want(hvd_rank() == rank);
     want(hvd_barrier(NULL) == 0);
     want(hvd_shutdown() == 0);

@@ -8,7 +8,6 @@
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,9 +200,8 @@ START_TEST(test_crossing)
 END_TEST
 
 /* Threads of a process, each with names of its own. */
-static void *thread_main(void *arg)
+static int thread_main(int id)
 {
-    int id = *(int *)arg;
     int32_t x[8];
 
     for (int i = 0; i < 200; i++) {
@@ -216,28 +214,17 @@ static void *thread_main(void *arg)
         if (hvd_allreduce_async(name, x, x, 8, HVD_INT32, HVD_SUM, NULL, &req) <
                 0 ||
             hvd_wait(req) < 0 || x[7] != hvd_size() * (id + i))
-            return NULL;
+            return 1;
     }
-    return arg;
+    return 0;
 }
 
 static int threads_body(int rank, void *arg)
 {
-    pthread_t threads[4];
-    int ids[4];
-
     (void)rank;
     (void)arg;
     want(hvd_init() == 0);
-    for (int i = 0; i < 4; i++) {
-        ids[i] = i;
-        want(pthread_create(&threads[i], NULL, thread_main, &ids[i]) == 0);
-    }
-    for (int i = 0; i < 4; i++) {
-        void *ok = NULL;
-
-        want(pthread_join(threads[i], &ok) == 0 && ok);
-    }
+    want(world_threads(4, thread_main) == 0);
     want(hvd_shutdown() == 0);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -501,4 +502,35 @@ int world_run(int size, world_fn *body, void *arg)
     struct world w = {.size = size, .body = body, .arg = arg};
 
     return world_run_with(&w);
+}
+
+struct thread {
+    pthread_t id;
+    int (*body)(int i);
+    int i, rc;
+};
+
+static void *run_thread(void *arg)
+{
+    struct thread *t = arg;
+
+    t->rc = t->body(t->i);
+    return NULL;
+}
+
+int world_threads(int n, int (*body)(int i))
+{
+    struct thread t[WORLD_THREADS_MAX];
+    int failed = 0;
+
+    for (int i = 0; i < n; i++) {
+        t[i] = (struct thread){.body = body, .i = i};
+        if (pthread_create(&t[i].id, NULL, run_thread, &t[i]) != 0)
+            return n;
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(t[i].id, NULL);
+        failed += t[i].rc != 0;
+    }
+    return failed;
 }

@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { WORLD_RANKS_MAX = 65 };
+enum { WORLD_RANKS_MAX = 65, WORLD_THREADS_MAX = 4 };
 
 /* How the agent misbehaves. */
 enum world_fault {
@@ -71,6 +71,10 @@ const char *world_host(const struct world *w, int rank);
 /* Runs a world to its end: the number of ranks that did not exit with 0. */
 int world_run_with(struct world *w);
 int world_run(int size, world_fn *body, void *arg);
+
+/* In a rank: body(0) to body(n - 1), a thread each; how many did not return
+ * 0. */
+int world_threads(int n, int (*body)(int i));
 
 #define want(cond)                                                          \
     do {                                                                    \
