@@ -5,8 +5,8 @@
  * cannot be opened.
  */
 #include "tests/unit/nccl_world.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,13 +429,5 @@ static Suite *nccl_failures_suite(void)
 
 int main(void)
 {
-    SRunner *sr = srunner_create(nccl_failures_suite());
-    int failed;
-
-    if (nccl_find_build() < 0)
-        return 1;
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return nccl_find_build() < 0 ? 1 : unit_run(nccl_failures_suite());
 }

@@ -8,8 +8,8 @@
 #include "runtime/plane/op.h"
 #include "runtime/plugins/nccl/fuse.h"
 #include "runtime/plugins/nccl/kernels_body.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -660,8 +660,6 @@ int main(void)
 {
     Suite *suite = suite_create("nccl_kernels");
     TCase *tc = tcase_create("nccl_kernels");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, setup, teardown);
@@ -675,9 +673,5 @@ int main(void)
     tcase_add_test(tc, misaligned_elements);
     tcase_add_test(tc, failures_of_the_driver);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(suite);
 }

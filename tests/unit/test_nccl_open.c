@@ -5,8 +5,8 @@
  */
 #include "runtime/plugins/nccl/cuda.h"
 #include "runtime/plugins/nccl/nccl.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +100,6 @@ int main(void)
 {
     Suite *suite = suite_create("nccl_open");
     TCase *tc = tcase_create("nccl_open");
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, no_driver);
@@ -111,9 +109,5 @@ int main(void)
     tcase_add_test(tc, versions);
     tcase_add_test(tc, built_with);
     suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return unit_run(suite);
 }

@@ -5,8 +5,8 @@
  * those that do not agree, and more launches than can be told apart.
  */
 #include "tests/unit/nccl_world.h"
+#include "tests/unit/unit.h"
 
-#include <check.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -505,13 +505,5 @@ static Suite *nccl_plane_suite(void)
 
 int main(void)
 {
-    SRunner *sr = srunner_create(nccl_plane_suite());
-    int failed;
-
-    if (nccl_find_build() < 0)
-        return 1;
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return nccl_find_build() < 0 ? 1 : unit_run(nccl_plane_suite());
 }
