@@ -93,8 +93,8 @@ ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
 RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
 endif
 MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
-	alltoall.c call.c error.c gather.c header.c leave.c plane.c reduce.c \
-	rounds.c start.c types.c wait.c world.c)
+	alltoall.c call.c error.c gather.c header.c leave.c plane.c ranks.c \
+	reduce.c rounds.c start.c types.c wait.c world.c)
 # It has its own copy of these.
 MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \

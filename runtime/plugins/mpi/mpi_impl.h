@@ -220,6 +220,14 @@ int mp_withdraw(MPI_Request *req);
  * theirs will be. */
 int mp_over(int rc, const struct hb_error *err);
 
+/* ---- ranks.c: the caller holds the lock, but for mp_comm_ranks ----
+ * Fills mp_world.view; negative too when another rank cannot go on. */
+int mp_find_ranks(struct hb_error *err);
+void mp_forget_ranks(void);
+/* len bytes of each rank, by rank. */
+int mp_gather(const void *mine, size_t len, void *all, struct hb_error *err);
+int mp_comm_ranks(const void *comm, int *ranks, struct hb_error *err);
+
 /* ---- header.c ---- */
 int mp_header_init(struct mp_plane *p);
 int mp_header_open(struct mp_plane *p, struct hb_error *err);

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ranks of the world that MPI started: where each is, what must be so on
+ * all of them, and which are a communicator's.
+ */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/env.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- Who is where -------------------------------------------------------- */
+
+/* What ranks tell each other.  Those of one kernel and one host name share
+ * memory; MPI would tell too, but not with a time limit. */
+struct place {
+    char host[HVD__MPI_HOST_BYTES];
+    char boot[64]; /* of the kernel */
+    char pids[64]; /* the namespace of pid */
+    int32_t pid;
+    cpu_set_t cpus; /* it may use */
+};
+
+static int *host_of;
+static int *local_ranks;
+static int *pidfds;
+static struct place *places;
+static char (*hosts)[HVD__MPI_HOST_BYTES];
+
+void mp_forget_ranks(void)
+{
+    for (int i = 0; pidfds && i < mp_world.view.local_size; i++)
+        if (pidfds[i] >= 0)
+            close(pidfds[i]);
+    hb_free(host_of);
+    hb_free(local_ranks);
+    hb_free(pidfds);
+    hb_free(places);
+    hb_free(hosts);
+    hb_free(mp_world.notice_reqs);
+    mp_world.notice_reqs = NULL;
+    host_of = local_ranks = pidfds = NULL;
+    places = NULL;
+    hosts = NULL;
+    memset(&mp_world.view, 0, sizeof(mp_world.view));
+}
+
+static void read_boot(char *to, size_t size)
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, to, size - 1);
+
+    to[n < 0 ? 0 : n] = 0;
+    if (fd >= 0)
+        close(fd);
+}
+
+static void find_place(struct place *own)
+{
+    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
+    ssize_t n;
+    int len;
+
+    memset(own, 0, sizeof(*own));
+    MPI_Get_processor_name(name, &len);
+    snprintf(own->host, sizeof(own->host), "%.*s", HVD__MPI_HOST_BYTES - 1,
+             name);
+    read_boot(own->boot, sizeof(own->boot));
+    n = readlink("/proc/self/ns/pid", own->pids, sizeof(own->pids) - 1);
+    own->pids[n < 0 ? 0 : n] = 0;
+    own->pid = (int32_t)getpid();
+    sched_getaffinity(0, sizeof(own->cpus), &own->cpus);
+}
+
+/* Hosts are numbered in the order of their lowest ranks. */
+static void number_hosts(struct hvd__mpi_world *w)
+{
+    int *lowest = local_ranks; /* of each host, for now */
+
+    for (int r = 0; r < w->size; r++) {
+        const struct place *p = &places[r];
+        int h = 0;
+
+        while (h < w->cross_size &&
+               (strcmp(places[lowest[h]].host, p->host) != 0 ||
+                strcmp(places[lowest[h]].boot, p->boot) != 0))
+            h++;
+        if (h == w->cross_size) {
+            memcpy(hosts[h], p->host, sizeof(hosts[0]));
+            lowest[w->cross_size++] = r;
+        }
+        host_of[r] = h;
+    }
+    w->cross_rank = host_of[w->rank];
+    for (int r = 0; r < w->size; r++) {
+        if (host_of[r] != w->cross_rank)
+            continue;
+        if (r == w->rank)
+            w->local_rank = w->local_size;
+        local_ranks[w->local_size++] = r;
+    }
+    w->host_of = host_of;
+    w->local_ranks = local_ranks;
+    w->hosts = (const char(*)[HVD__MPI_HOST_BYTES])hosts;
+}
+
+/* The processes of this host, and the cores that they have between them. */
+static void look_around(struct hvd__mpi_world *w)
+{
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    for (int i = 0; i < w->local_size; i++) {
+        const struct place *p = &places[local_ranks[i]];
+
+        CPU_OR(&cpus, &cpus, &p->cpus);
+        pidfds[i] = -1;
+        if (i != w->local_rank && p->pids[0] &&
+            strcmp(p->pids, places[w->rank].pids) == 0)
+            pidfds[i] = (int)syscall(SYS_pidfd_open, (pid_t)p->pid, 0);
+    }
+    w->pidfds = pidfds;
+    w->cpus = CPU_COUNT(&cpus);
+    mp_world.crowded = w->local_size > w->cpus;
+}
+
+/* What must be so on all ranks before they go on: those that cannot say so
+ * here, which takes no memory. */
+enum { CHUNK, NONSENSE, NO_MEMORY, NEEDS };
+
+static int agree_on_needs(int has_memory, struct hb_error *err)
+{
+    const struct mp_await a = {"MPI_Iallreduce", -1, mp_world.deadline_ns};
+    const struct hvd__mpi_world *w = &mp_world.view;
+    static int64_t least[NEEDS];
+    int64_t chunk = INT_MAX;
+    int given = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &chunk, err), rc;
+    MPI_Request req;
+
+    /* All must cut alike: the least that one was given. */
+    least[CHUNK] = chunk;
+    mp_world.may_block = 1;
+    if (given >= 0)
+        given = hb_knob_bool("MPI_BLOCKING", &mp_world.may_block, err);
+    least[NONSENSE] = given < 0 ? w->rank : w->size;
+    least[NO_MEMORY] = has_memory ? w->size : w->rank;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, least, NEEDS, MPI_INT64_T, MPI_MIN,
+                        mp_world.comm, &req);
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Iallreduce");
+    rc = mp_await(&a, &req, 1, err);
+    if (rc < 0 || given < 0)
+        return rc < 0 ? rc : given;
+    if (!has_memory)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", w->size);
+    if (least[NO_MEMORY] < w->size)
+        return hb_error_set(err, HVD_ENOMEM,
+                            "rank %d has no memory for "
+                            "%d ranks",
+                            (int)least[NO_MEMORY], w->size);
+    if (least[NONSENSE] < w->size)
+        return hb_error_set(err, HVD_EINVAL,
+                            "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
+                            "makes no sense",
+                            (int)least[NONSENSE]);
+    mp_world.chunk_elems = least[CHUNK];
+    return 0;
+}
+
+int mp_gather(const void *mine, size_t len, void *all, struct hb_error *err)
+{
+    const struct mp_await a = {"MPI_Iallgather", -1, mp_world.deadline_ns};
+    MPI_Request req;
+    int rc;
+
+    if (mp_world.broken.status) {
+        *err = mp_world.broken;
+        return err->status;
+    }
+    if (len > INT_MAX)
+        return hb_error_set(err, HVD_EINVAL, "%zu bytes are too many", len);
+    rc = MPI_Iallgather(mine, (int)len, MPI_BYTE, all, (int)len, MPI_BYTE,
+                        mp_world.comm, &req);
+    return rc == MPI_SUCCESS ? mp_await(&a, &req, 1, err)
+                             : mp_error_own(err, rc, "MPI_Iallgather");
+}
+
+int mp_find_ranks(struct hb_error *err)
+{
+    static struct place own;
+    struct hvd__mpi_world *w = &mp_world.view;
+    size_t n = (size_t)w->size;
+    int rc;
+
+    places = hb_calloc(n, sizeof(*places));
+    host_of = hb_calloc(n, sizeof(*host_of));
+    local_ranks = hb_calloc(n, sizeof(*local_ranks));
+    pidfds = hb_calloc(n, sizeof(*pidfds));
+    hosts = hb_calloc(n, sizeof(*hosts));
+    rc = agree_on_needs(places && host_of && local_ranks && pidfds && hosts &&
+                            mp_world.notice_reqs,
+                        err);
+    find_place(&own);
+    if (rc == 0)
+        rc = mp_gather(&own, sizeof(own), places, err);
+    if (rc == 0) {
+        number_hosts(w);
+        look_around(w);
+    }
+    return rc;
+}
+
+/* ---- Communicators ------------------------------------------------------- */
+
+/* ranks[i]: of its rank i, in the world, if it is there. */
+static int translate(MPI_Comm comm, int *ranks, int *order)
+{
+    MPI_Group theirs, ours;
+    int n, rc = MPI_Comm_group(comm, &theirs);
+
+    if (rc != MPI_SUCCESS)
+        return rc;
+    rc = MPI_Comm_group(mp_world.comm, &ours);
+    if (rc == MPI_SUCCESS) {
+        MPI_Group_size(theirs, &n);
+        for (int i = 0; i < n; i++)
+            order[i] = i;
+        rc = MPI_Group_translate_ranks(theirs, n, order, ours, ranks);
+        MPI_Group_free(&ours);
+    }
+    MPI_Group_free(&theirs);
+    return rc;
+}
+
+static int ranks_of(MPI_Comm comm, int *ranks, struct hb_error *err)
+{
+    int n = 0, inter = 0, *order, rc;
+
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        return hb_error_set(err, HVD_EINVAL, "it is an intercommunicator");
+    MPI_Comm_size(comm, &n);
+    if (n > mp_world.view.size)
+        return hb_error_set(err, HVD_EINVAL, "it has ranks of another world");
+    order = hb_calloc((size_t)n, sizeof(*order));
+    if (!order)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
+    rc = translate(comm, ranks, order);
+    hb_free(order);
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Group_translate_ranks");
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == MPI_UNDEFINED)
+            return hb_error_set(err, HVD_EINVAL,
+                                "its rank %d is not in this world", i);
+    return n;
+}
+
+int mp_comm_ranks(const void *comm, int *ranks, struct hb_error *err)
+{
+    MPI_Comm of = *(const MPI_Comm *)comm;
+    int rc = 0;
+
+    mp_lock();
+    if (!mp_world.up)
+        rc = hb_error_set(err, HVD_EUNSUPPORTED,
+                          "MPI was finalised before hvd_shutdown");
+    else if (of != MPI_COMM_NULL)
+        rc = ranks_of(of, ranks, err);
+    mp_unlock();
+    return rc;
+}
