@@ -11,11 +11,18 @@
 
 static struct fixture fixture;
 static struct cause cause;
+static struct cause_facts facts;
+static char text[256]; /* the phrase for the last end */
 
 static void setup(void)
 {
     fixture_open(&fixture);
     memset(&cause, 0, sizeof(cause));
+    facts = (struct cause_facts){
+        .pid = 10,
+        .cpu = {RLIM_INFINITY, RLIM_INFINITY},
+        .cwd = "/proc", /* a file system without blocks */
+    };
 }
 
 static void teardown(void)
@@ -24,9 +31,8 @@ static void teardown(void)
     fixture_close(&fixture);
 }
 
-/* What becomes of an end; the phrase goes to text. */
-static struct control_exited explain(struct cause_facts f, int code, int status,
-                                     char text[256])
+/* What becomes of an end. */
+static struct control_exited explain(int code, int status)
 {
     siginfo_t info = {.si_code = code};
     struct control_exited m;
@@ -34,27 +40,30 @@ static struct control_exited explain(struct cause_facts f, int code, int status,
 
     memset(&m, 0, sizeof(m));
     info.si_status = status;
-    f.info = &info;
-    if (!f.cwd)
-        f.cwd = "/proc"; /* a file system without blocks */
-    cause_explain(&cause, &f, &m);
+    facts.info = &info;
+    cause_explain(&cause, &facts, &m);
     phrase = cause_phrase(&m);
-    snprintf(text, 256, "%s", phrase);
+    snprintf(text, sizeof(text), "%s", phrase);
     hb_free(phrase);
     hb_free(m.detail);
     m.detail = NULL;
     return m;
 }
 
+static void expect(int code, int status, enum control_cause wanted)
+{
+    ck_assert_int_eq(explain(code, status).cause, wanted);
+}
+
 static void make_v1(int kills)
 {
-    char text[64];
+    char kill[64];
 
     fixture_file(&fixture, "proc/self/cgroup",
                  "9:name=systemd:/\n4:memory:/job\n0::/\n");
-    snprintf(text, sizeof(text),
+    snprintf(kill, sizeof(kill),
              "oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", kills);
-    fixture_file(&fixture, "sys/fs/cgroup/memory/job/memory.oom_control", text);
+    fixture_file(&fixture, "sys/fs/cgroup/memory/job/memory.oom_control", kill);
     fixture_file(&fixture, "sys/fs/cgroup/memory/job/memory.limit_in_bytes",
                  "9223372036854771712\n");
     fixture_file(&fixture, "sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -63,26 +72,24 @@ static void make_v1(int kills)
 
 static void make_v2(int kills)
 {
-    char text[64];
+    char kill[64];
 
     fixture_file(&fixture, "proc/self/cgroup", "0::/a/b\n");
-    snprintf(text, sizeof(text), "low 0\noom 7\noom_kill %d\n", kills);
-    fixture_file(&fixture, "sys/fs/cgroup/a/b/memory.events", text);
+    snprintf(kill, sizeof(kill), "low 0\noom 7\noom_kill %d\n", kills);
+    fixture_file(&fixture, "sys/fs/cgroup/a/b/memory.events", kill);
     fixture_file(&fixture, "sys/fs/cgroup/a/b/memory.max", "max\n");
     fixture_file(&fixture, "sys/fs/cgroup/a/memory.max", "2147483648\n");
 }
 
 START_TEST(test_exit)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
     struct control_exited m;
-    char text[256];
 
     cause_init(&cause, fixture.root);
-    m = explain(f, CLD_EXITED, 0, text);
+    m = explain(CLD_EXITED, 0);
     ck_assert_int_eq(m.exit_code, 0);
     ck_assert_int_eq(m.cause, CONTROL_CAUSE_EXIT);
-    m = explain(f, CLD_EXITED, 3, text);
+    m = explain(CLD_EXITED, 3);
     ck_assert_int_eq(m.exit_code, 3);
     ck_assert_int_eq(m.signal, 0);
     ck_assert_str_eq(text, "exited with code 3");
@@ -91,19 +98,17 @@ END_TEST
 
 START_TEST(test_signals)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
     struct control_exited m;
-    char text[256];
 
     cause_init(&cause, fixture.root);
-    m = explain(f, CLD_DUMPED, SIGSEGV, text);
+    m = explain(CLD_DUMPED, SIGSEGV);
     ck_assert_int_eq(m.exit_code, 139);
     ck_assert_int_eq(m.core_dumped, 1);
     ck_assert_int_eq(m.cause, CONTROL_CAUSE_SIGNAL);
     ck_assert_str_eq(text, "killed by signal 11 (SIGSEGV), core dumped");
-    explain(f, CLD_KILLED, SIGXFSZ, text);
+    explain(CLD_KILLED, SIGXFSZ);
     ck_assert_ptr_nonnull(strstr(text, "limit on file size"));
-    explain(f, CLD_KILLED, SIGRTMIN + 6, text);
+    explain(CLD_KILLED, SIGRTMIN + 6);
     ck_assert_ptr_nonnull(strstr(text, "(signal 40)"));
 }
 END_TEST
@@ -115,18 +120,15 @@ START_TEST(test_signals_from_elsewhere)
                                SIGUSR1, SIGUSR2, SIGCHLD, SIGXCPU};
     static const int own[] = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL, SIGABRT,
                               SIGSYS,  SIGTRAP, SIGPIPE, SIGALRM};
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
 
     cause_init(&cause, fixture.root);
     for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
-        ck_assert_int_eq(explain(f, CLD_KILLED, sent[i], text).cause,
-                         CONTROL_CAUSE_SIGNAL);
+        expect(CLD_KILLED, sent[i], CONTROL_CAUSE_SIGNAL);
         ck_assert_msg(strstr(text, "): not sent by hvdrun") != NULL, "%s",
                       text);
     }
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-        explain(f, CLD_KILLED, own[i], text);
+        explain(CLD_KILLED, own[i]);
         ck_assert_ptr_null(strstr(text, "): "));
     }
 }
@@ -134,13 +136,9 @@ END_TEST
 
 START_TEST(test_kill_from_outside)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     make_v1(2);
     cause_init(&cause, fixture.root);
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_SIGNAL);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_SIGNAL);
     ck_assert_str_eq(text, "killed by signal 9 (SIGKILL): by an unknown "
                            "process: not by hvdrun, no out-of-memory kill "
                            "recorded");
@@ -170,17 +168,14 @@ START_TEST(test_limit_on_cpu_time)
         {SIGXCPU, 60, 100, 1000, 0},
         {SIGXCPU, RLIM_INFINITY, RLIM_INFINITY, 1000, 0},
     };
-    char text[256];
 
     make_v1(2);
     cause_init(&cause, fixture.root);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct cause_facts f = {.pid = 10,
-                                .cpu = {cases[i].soft, cases[i].hard},
-                                .cpu_ms = cases[i].used_ms};
-
-        ck_assert_int_eq(explain(f, CLD_KILLED, cases[i].signo, text).cause,
-                         CONTROL_CAUSE_SIGNAL);
+        facts.cpu.rlim_cur = cases[i].soft;
+        facts.cpu.rlim_max = cases[i].hard;
+        facts.cpu_ms = cases[i].used_ms;
+        expect(CLD_KILLED, cases[i].signo, CONTROL_CAUSE_SIGNAL);
         ck_assert_msg((strstr(text, "limit on CPU time") != NULL) ==
                           cases[i].by_limit,
                       "case %zu: %s", i, text);
@@ -192,121 +187,90 @@ END_TEST
 
 START_TEST(test_our_own_signals)
 {
-    struct cause_facts f = {.pid = 10,
-                            .ending = 1,
-                            .sent = UINT64_C(1) << SIGTERM |
-                                    UINT64_C(1) << SIGKILL |
-                                    UINT64_C(1) << SIGUSR1};
-    char text[256];
-
+    facts.ending = 1;
+    facts.sent = UINT64_C(1) << SIGTERM | UINT64_C(1) << SIGKILL |
+                 UINT64_C(1) << SIGUSR1;
     make_v1(0);
     cause_init(&cause, fixture.root);
     make_v1(1); /* somebody else's, not to be blamed */
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_HVDRUN);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_HVDRUN);
     ck_assert_str_eq(text, "killed by signal 9 (SIGKILL)");
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGUSR1, text).cause,
-                     CONTROL_CAUSE_HVDRUN);
+    expect(CLD_KILLED, SIGUSR1, CONTROL_CAUSE_HVDRUN);
     ck_assert_ptr_nonnull(strstr(text, "SIGUSR1 passed on by hvdrun"));
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGUSR2, text).cause,
-                     CONTROL_CAUSE_SIGNAL);
+    expect(CLD_KILLED, SIGUSR2, CONTROL_CAUSE_SIGNAL);
 }
 END_TEST
 
 START_TEST(test_cgroup_v1_oom_with_the_limit_above)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     make_v1(2);
     cause_init(&cause, fixture.root);
     make_v1(3);
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
     ck_assert_str_eq(text, "killed by signal 9 (SIGKILL): out of memory: "
                            "cgroup limit 3 GiB");
     /* One kill explains one death. */
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_SIGNAL);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_SIGNAL);
 }
 END_TEST
 
 START_TEST(test_cgroup_v2_oom)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     make_v2(0);
     cause_init(&cause, fixture.root);
     make_v2(2);
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
     ck_assert_ptr_nonnull(strstr(text, "cgroup limit 2 GiB"));
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
 }
 END_TEST
 
 START_TEST(test_host_oom_without_a_cgroup)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     fixture_file(&fixture, "proc/vmstat", "nr_free_pages 1\noom_kill 4\n");
     cause_init(&cause, fixture.root);
     fixture_file(&fixture, "proc/vmstat", "nr_free_pages 1\noom_kill 5\n");
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
     ck_assert_ptr_nonnull(strstr(text, "the host's memory was used up"));
 }
 END_TEST
 
 START_TEST(test_kernel_log)
 {
-    struct cause_facts f = {.pid = 4711, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
+    facts.pid = 4711;
     fixture_file(&fixture, "dev/kmsg", "");
     cause_init(&cause, fixture.root);
     fixture_file(&fixture, "dev/kmsg",
                  "3,1,2,-;Out of memory: Killed process 4711 (python3)\n");
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
 }
 END_TEST
 
 /* sh -c "program; ..." exits 137 when its child is killed. */
 START_TEST(test_oom_behind_a_shell)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     make_v2(0);
     cause_init(&cause, fixture.root);
     make_v2(2);
-    ck_assert_int_eq(explain(f, CLD_EXITED, 137, text).cause,
-                     CONTROL_CAUSE_OOM);
-    ck_assert_int_eq(explain(f, CLD_EXITED, 1, text).cause, CONTROL_CAUSE_EXIT);
+    expect(CLD_EXITED, 137, CONTROL_CAUSE_OOM);
+    expect(CLD_EXITED, 1, CONTROL_CAUSE_EXIT);
     ck_assert_ptr_nonnull(strstr(text, "a process of this job was killed"));
 }
 END_TEST
 
 START_TEST(test_full_disk_in_stderr)
 {
-    struct cause_facts f = {.pid = 10,
-                            .tail = "write: No space left on device\n"};
-    char text[256];
-
-    f.tmpdir = "/proc";
+    facts.tail = "write: No space left on device\n";
+    facts.tmpdir = "/proc";
     cause_init(&cause, fixture.root);
-    explain(f, CLD_EXITED, 1, text);
+    explain(CLD_EXITED, 1);
     ck_assert_str_eq(text,
                      "exited with code 1: it reported that a disk is full");
-    f.tail = "OSError: [Errno 122] Disk quota exceeded\n";
-    explain(f, CLD_EXITED, 1, text);
+    facts.tail = "OSError: [Errno 122] Disk quota exceeded\n";
+    explain(CLD_EXITED, 1);
     ck_assert_ptr_nonnull(strstr(text, "disk quota"));
-    f.tail = NULL;
-    explain(f, CLD_EXITED, 1, text);
+    facts.tail = NULL;
+    explain(CLD_EXITED, 1);
     ck_assert_str_eq(text, "exited with code 1");
 }
 END_TEST
@@ -314,15 +278,11 @@ END_TEST
 /* In a container the path of the cgroup can be the host's. */
 START_TEST(test_cgroup_path_not_visible)
 {
-    struct cause_facts f = {.pid = 10, .cpu = {RLIM_INFINITY, RLIM_INFINITY}};
-    char text[256];
-
     fixture_file(&fixture, "proc/self/cgroup", "0::/host/path\n");
     fixture_file(&fixture, "sys/fs/cgroup/memory.events", "oom_kill 0\n");
     cause_init(&cause, fixture.root);
     fixture_file(&fixture, "sys/fs/cgroup/memory.events", "oom_kill 1\n");
-    ck_assert_int_eq(explain(f, CLD_KILLED, SIGKILL, text).cause,
-                     CONTROL_CAUSE_OOM);
+    expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_OOM);
     ck_assert_ptr_nonnull(strstr(text, "out of memory"));
 }
 END_TEST

@@ -37,91 +37,81 @@ static int make(const struct hostlist *l, int num_proc, struct plan *p,
     return plan_make(l, &o, p, err);
 }
 
+static struct hostlist list;
+static struct plan plan;
+
+static void teardown(void)
+{
+    plan_free(&plan);
+    hostlist_free(&list);
+}
+
+static void planned(const char *hosts, struct plan_options o)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    teardown();
+    list = parse(hosts);
+    ck_assert_msg(plan_make(&list, &o, &plan, &err) == 0, "%s", err.text);
+}
+
 START_TEST(test_two_equal_hosts)
 {
-    struct hostlist l = parse("a:2,b:2");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 4, &p, NULL), 0);
-    ck_assert_int_eq(p.size, 4);
-    ck_assert_int_eq(p.host_count, 2);
-    check_rank(&p, 0, "a", 0, 2, 0, 2);
-    check_rank(&p, 1, "a", 1, 2, 0, 2);
-    check_rank(&p, 2, "b", 0, 2, 1, 2);
-    check_rank(&p, 3, "b", 1, 2, 1, 2);
-    ck_assert_int_eq(p.hosts[1].ranks[0], 2);
-    ck_assert_int_eq(p.hosts[1].count, 2);
-    ck_assert_int_eq(p.hosts[1].index, 1);
-    plan_free(&p);
-    ck_assert_ptr_null(p.ranks);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a:2,b:2", (struct plan_options){.num_proc = 4});
+    ck_assert_int_eq(plan.size, 4);
+    ck_assert_int_eq(plan.host_count, 2);
+    check_rank(&plan, 0, "a", 0, 2, 0, 2);
+    check_rank(&plan, 1, "a", 1, 2, 0, 2);
+    check_rank(&plan, 2, "b", 0, 2, 1, 2);
+    check_rank(&plan, 3, "b", 1, 2, 1, 2);
+    ck_assert_int_eq(plan.hosts[1].ranks[0], 2);
+    ck_assert_int_eq(plan.hosts[1].count, 2);
+    ck_assert_int_eq(plan.hosts[1].index, 1);
+    plan_free(&plan);
+    ck_assert_ptr_null(plan.ranks);
 }
 END_TEST
 
 /* cross_size counts only the hosts that have that local rank. */
 START_TEST(test_unequal_hosts)
 {
-    struct hostlist l = parse("a:1,b:2");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 3, &p, NULL), 0);
-    check_rank(&p, 0, "a", 0, 1, 0, 2);
-    check_rank(&p, 1, "b", 0, 2, 1, 2);
-    check_rank(&p, 2, "b", 1, 2, 0, 1);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a:1,b:2", (struct plan_options){.num_proc = 3});
+    check_rank(&plan, 0, "a", 0, 1, 0, 2);
+    check_rank(&plan, 1, "b", 0, 2, 1, 2);
+    check_rank(&plan, 2, "b", 1, 2, 0, 1);
 }
 END_TEST
 
 START_TEST(test_three_hosts_cross_ranks)
 {
-    struct hostlist l = parse("a:3,b:1,c:2");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
-    ck_assert_int_eq(p.size, 6);
-    check_rank(&p, 1, "a", 1, 3, 0, 2);
-    check_rank(&p, 2, "a", 2, 3, 0, 1);
-    check_rank(&p, 3, "b", 0, 1, 1, 3);
-    check_rank(&p, 4, "c", 0, 2, 2, 3);
-    check_rank(&p, 5, "c", 1, 2, 1, 2);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a:3,b:1,c:2", (struct plan_options){0});
+    ck_assert_int_eq(plan.size, 6);
+    check_rank(&plan, 1, "a", 1, 3, 0, 2);
+    check_rank(&plan, 2, "a", 2, 3, 0, 1);
+    check_rank(&plan, 3, "b", 0, 1, 1, 3);
+    check_rank(&plan, 4, "c", 0, 2, 2, 3);
+    check_rank(&plan, 5, "c", 1, 2, 1, 2);
 }
 END_TEST
 
 START_TEST(test_fewer_ranks_than_slots)
 {
-    struct hostlist l = parse("localhost:4");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 2, &p, NULL), 0);
-    ck_assert_int_eq(p.size, 2);
-    check_rank(&p, 1, "localhost", 1, 2, 0, 1);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("localhost:4", (struct plan_options){.num_proc = 2});
+    ck_assert_int_eq(plan.size, 2);
+    check_rank(&plan, 1, "localhost", 1, 2, 0, 1);
     /* hosts that get nothing are not in the plan */
-    l = parse("a:2,b:2,c:2");
-    ck_assert_int_eq(make(&l, 3, &p, NULL), 0);
-    ck_assert_int_eq(p.host_count, 2);
-    check_rank(&p, 2, "b", 0, 1, 1, 2);
-    check_rank(&p, 1, "a", 1, 2, 0, 1);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a:2,b:2,c:2", (struct plan_options){.num_proc = 3});
+    ck_assert_int_eq(plan.host_count, 2);
+    check_rank(&plan, 2, "b", 0, 1, 1, 2);
+    check_rank(&plan, 1, "a", 1, 2, 0, 1);
 }
 END_TEST
 
 START_TEST(test_hosts_without_slots_have_one)
 {
-    struct hostlist l = parse("a,b,c");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
-    ck_assert_int_eq(p.size, 3);
-    check_rank(&p, 2, "c", 0, 1, 2, 3);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a,b,c", (struct plan_options){0});
+    ck_assert_int_eq(plan.size, 3);
+    check_rank(&plan, 2, "c", 0, 1, 2, 3);
 }
 END_TEST
 
@@ -177,37 +167,27 @@ END_TEST
 
 START_TEST(test_largest_plan)
 {
-    struct hostlist l = parse("n[1-64]:1024");
-    struct plan p;
-
-    ck_assert_int_eq(make(&l, 0, &p, NULL), 0);
-    ck_assert_int_eq(p.size, PLAN_RANKS_MAX);
-    check_rank(&p, PLAN_RANKS_MAX - 1, "n64", 1023, 1024, 63, 64);
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("n[1-64]:1024", (struct plan_options){0});
+    ck_assert_int_eq(plan.size, PLAN_RANKS_MAX);
+    check_rank(&plan, PLAN_RANKS_MAX - 1, "n64", 1023, 1024, 63, 64);
 }
 END_TEST
 
 /* In turns, until a host's slots are used up. */
 START_TEST(test_map_by_node)
 {
-    struct hostlist l = parse("a:3,b:1,c:2");
-    struct plan_options o = {.map = PLAN_MAP_NODE};
     static const int on_a[] = {0, 3, 5}, on_c[] = {2, 4};
-    struct plan p;
 
-    ck_assert_int_eq(plan_make(&l, &o, &p, NULL), 0);
-    ck_assert_int_eq(p.size, 6);
-    check_rank(&p, 0, "a", 0, 3, 0, 3);
-    check_rank(&p, 1, "b", 0, 1, 1, 3);
-    check_rank(&p, 2, "c", 0, 2, 2, 3);
-    check_rank(&p, 3, "a", 1, 3, 0, 2);
-    check_rank(&p, 4, "c", 1, 2, 1, 2);
-    check_rank(&p, 5, "a", 2, 3, 0, 1);
-    ck_assert_mem_eq(p.hosts[0].ranks, on_a, sizeof(on_a));
-    ck_assert_mem_eq(p.hosts[2].ranks, on_c, sizeof(on_c));
-    plan_free(&p);
-    hostlist_free(&l);
+    planned("a:3,b:1,c:2", (struct plan_options){.map = PLAN_MAP_NODE});
+    ck_assert_int_eq(plan.size, 6);
+    check_rank(&plan, 0, "a", 0, 3, 0, 3);
+    check_rank(&plan, 1, "b", 0, 1, 1, 3);
+    check_rank(&plan, 2, "c", 0, 2, 2, 3);
+    check_rank(&plan, 3, "a", 1, 3, 0, 2);
+    check_rank(&plan, 4, "c", 1, 2, 1, 2);
+    check_rank(&plan, 5, "a", 2, 3, 0, 1);
+    ck_assert_mem_eq(plan.hosts[0].ranks, on_a, sizeof(on_a));
+    ck_assert_mem_eq(plan.hosts[2].ranks, on_c, sizeof(on_c));
 }
 END_TEST
 
@@ -300,6 +280,7 @@ int main(void)
     Suite *s = suite_create("plan");
     TCase *c = tcase_create("plan");
 
+    tcase_add_checked_fixture(c, NULL, teardown);
     tcase_add_test(c, test_two_equal_hosts);
     tcase_add_test(c, test_unequal_hosts);
     tcase_add_test(c, test_three_hosts_cross_ranks);
