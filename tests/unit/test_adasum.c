@@ -255,14 +255,9 @@ static void check_result(const struct trial *t)
 
 /* ---- Tests ------------------------------------------------------------ */
 
-static uint64_t seed = 0x853c49e6748fea9b;
-
 static double rnd(void)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (double)(seed >> 44) / (1 << 20) - 0.4;
+    return (double)(unit_random() >> 44) / (1 << 20) - 0.4;
 }
 
 /* Values that the dtype has, so that the reference starts from the same. */

@@ -25,16 +25,6 @@ static const size_t elem_size[] = {[HVD_FLOAT16] = 2,
                                    [HVD_FLOAT32] = 4,
                                    [HVD_FLOAT64] = 8};
 
-static uint64_t seed = 0x9e3779b97f4a7c15;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
 static unsigned reference_narrow(enum hvd_dtype to, double v)
 {
     return to == HVD_FLOAT16 ? encode_small(v, 10, 5) : encode_small(v, 7, 8);
@@ -141,7 +131,7 @@ START_TEST(narrows_any_bits)
     static const double factors[] = {1.0, 3.0, 1e30, 1e-30, 0.0, -0.5};
 
     for (size_t i = 0; i < HALVES; i++) {
-        uint64_t bits = rnd();
+        uint64_t bits = unit_random();
 
         memcpy((char *)storage + i * elem_size[from], &bits, elem_size[from]);
     }
@@ -205,7 +195,7 @@ static void check_length(enum hvd_dtype to, enum hvd_dtype from, int tier,
     if (!cast)
         return;
     for (size_t i = 0; i < sizeof(src); i++)
-        src[i] = (unsigned char)rnd();
+        src[i] = (unsigned char)unit_random();
     memset(dst, 0xa5, sizeof(dst));
     /* Aligned to the elements only. */
     cast(dst + GUARD + out, src + in, count, 1.5);

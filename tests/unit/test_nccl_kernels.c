@@ -22,16 +22,6 @@ enum {
     GUARD = 64, /* bytes on both sides that nothing may write */
 };
 
-static uint64_t seed = 0x9e3779b97f4a7c15;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
 /* ---- The driver -------------------------------------------------------- */
 
 static struct {
@@ -189,7 +179,7 @@ static uint64_t special(size_t bytes)
                                     0x47efffffefffffff,
                                     0x47effffff0000000};
 
-    return bits[rnd() % (sizeof(bits) / sizeof(bits[0]))] &
+    return bits[unit_random() % (sizeof(bits) / sizeof(bits[0]))] &
            UINT64_MAX >> (64 - 8 * bytes);
 }
 
@@ -200,8 +190,8 @@ static void fill(enum hvd_dtype dtype, void *buf, size_t count)
     unsigned char *p = buf;
 
     for (size_t i = 0; i < count; i++, p += bytes) {
-        uint64_t v = rnd() % 4 ? rnd() : special(bytes);
-        double near = (double)(int64_t)rnd() / (double)INT64_MAX * 3;
+        uint64_t v = unit_random() % 4 ? unit_random() : special(bytes);
+        double near = (double)(int64_t)unit_random() / (double)INT64_MAX * 3;
         float near32 = (float)near;
 
         if (dtype == HVD_FLOAT32 && i % 2)
@@ -271,7 +261,7 @@ START_TEST(scales_as_reductions_do)
     for (int f = 0; f < NFACTORS * NFACTORS; f++) {
         struct hvd__reduce_args args = {factors[f % NFACTORS],
                                         factors[f / NFACTORS],
-                                        divisors[rnd() % NDIVISORS], 0};
+                                        divisors[unit_random() % NDIVISORS], 0};
         const char *wrong;
 
         if (count == HALVES && f % NFACTORS && f / NFACTORS && f % 5)
@@ -322,15 +312,15 @@ struct layout {
 /* Elements of part i: some of none, of a few, of several tiles. */
 static size_t part_count(size_t i, size_t typical)
 {
-    switch (rnd() % 8) {
+    switch (unit_random() % 8) {
     case 0:
         return i % 3 ? 0 : 1;
     case 1:
-        return rnd() % 8;
+        return unit_random() % 8;
     case 2:
-        return typical * 4 + rnd() % 100;
+        return typical * 4 + unit_random() % 100;
     default:
-        return rnd() % (typical + 1);
+        return unit_random() % (typical + 1);
     }
 }
 
@@ -349,7 +339,7 @@ static void layout_open(struct layout *l, enum hvd_dtype dtype,
     for (size_t i = 0; i < nparts; i++) {
         size_t count = nparts == 1 ? typical * 4 + 1 : part_count(i, typical);
 
-        at += (rnd() % 17) * bytes;
+        at += (unit_random() % 17) * bytes;
         l->parts[i] =
             (struct hvd__part){l->mem + at, l->mem + at, first, count, NULL};
         l->cpu_parts[i] = (struct hvd__part){l->cpu_mem + at, l->cpu_mem + at,
@@ -450,15 +440,16 @@ static void check_layout(const struct layout *l)
     int plain = l->op.dtype == HVD_BOOL || l->op.dtype > HVD_BFLOAT16;
 
     for (int i = 0; i < 6; i++) {
-        size_t first = i == 0 ? 0 : rnd() % (l->op.count + 1);
-        size_t count = i == 0 ? l->op.count : rnd() % (l->op.count - first + 1);
+        size_t first = i == 0 ? 0 : unit_random() % (l->op.count + 1);
+        size_t count =
+            i == 0 ? l->op.count : unit_random() % (l->op.count - first + 1);
 
-        check_pack(l, first, count, rnd() % 17, 1.0);
+        check_pack(l, first, count, unit_random() % 17, 1.0);
         if (!cast && !plain)
-            check_pack(l, first, count, rnd() % 17, -0.3);
-        check_unpack(l, first, count, rnd() % 17, NULL);
+            check_pack(l, first, count, unit_random() % 17, -0.3);
+        check_unpack(l, first, count, unit_random() % 17, NULL);
         if (!plain)
-            check_unpack(l, first, count, rnd() % 17, &args);
+            check_unpack(l, first, count, unit_random() % 17, &args);
     }
 }
 

@@ -19,16 +19,6 @@ static const double scales[] = {1.0,   -1.0, 0.5,  2.0,   -0.25,
                                 1e-60, 0.0,  -0.0, 255.0, 1 / 3.0};
 enum { NSCALES = sizeof(scales) / sizeof(scales[0]) };
 
-static uint64_t seed = 0x2545f4914f6cdd1d;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
 static int is_float(enum hvd_dtype t)
 {
     return t == HVD_FLOAT16 || t == HVD_BFLOAT16 || t == HVD_FLOAT32 ||
@@ -41,7 +31,7 @@ static void fill(unsigned char *p, enum hvd_dtype t)
     size_t bytes = hvd_dtype_size(t);
 
     for (size_t i = 0; i < COUNT; i++) {
-        uint64_t v = rnd();
+        uint64_t v = unit_random();
 
         if (i % 8 == 0)
             v = i % 32 == 0    ? 0

@@ -22,16 +22,6 @@ enum { NTIERS = HVD__SIMD_AVX512 + 1 };
 
 /* ---- Trials ---------------------------------------------------------- */
 
-static uint64_t seed = 88172645463325252;
-
-static uint64_t rnd(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
 /* Bit patterns at and around every edge of a float format. */
 static uint64_t edge_bits(enum hvd_dtype t)
 {
@@ -52,9 +42,9 @@ static uint64_t edge_bits(enum hvd_dtype t)
                         inf,
                         inf + 1,
                         inf + (UINT64_C(1) << (mant - 1)) + 5};
-    uint64_t pick = edges[rnd() % (sizeof(edges) / sizeof(edges[0]))];
+    uint64_t pick = edges[unit_random() % (sizeof(edges) / sizeof(edges[0]))];
 
-    return pick | (rnd() & 1) << (width - 1);
+    return pick | (unit_random() & 1) << (width - 1);
 }
 
 enum fill {
@@ -67,11 +57,11 @@ enum fill {
 static void fill(enum hvd_dtype t, enum fill how, char *p, size_t count)
 {
     for (size_t i = 0; i < count; i++, p += elem_size[t]) {
-        uint64_t bits = rnd();
+        uint64_t bits = unit_random();
 
         if (t == HVD_BOOL)
-            bits = rnd() % 3 ? 0 : bits;
-        if (is_float(t) && how == FILL_EDGES && rnd() % 4)
+            bits = unit_random() % 3 ? 0 : bits;
+        if (is_float(t) && how == FILL_EDGES && unit_random() % 4)
             bits = edge_bits(t);
         if (is_float(t) && how == FILL_MILD)
             put_float(t, p, (double)(bits >> 11) * 0x1p-50 - 4);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What unit tests share: running a suite, and failing allocations. */
+/* What unit tests share: running a suite, failing allocations, and numbers
+ * that only look random. */
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 
 #include "lib/base/alloc.h"
 
 #include <check.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* The return value of main. */
@@ -38,6 +40,17 @@ static inline void unit_fail_each(int (*attempt)(void *arg), void *arg)
             ck_assert_int_eq(rc, 0);
     }
     ck_assert_int_gt(n, 1);
+}
+
+/* The same ones in each test. */
+static inline uint64_t unit_random(void)
+{
+    static uint64_t x = 88172645463325252;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return x;
 }
 
 #endif
