@@ -129,6 +129,14 @@ static struct hvd__timeline_event make_event(const struct hvd__op *op,
     return e;
 }
 
+static void add_one(const char *name)
+{
+    struct hvd__op op = make_op(name);
+    struct hvd__timeline_event e = make_event(&op, hb_now_ns());
+
+    hvd__timeline_add(&e);
+}
+
 /* ---- What is in it -------------------------------------------------- */
 
 static void check_span(const json_t *event, double dur_us, const json_t *pid)
@@ -268,12 +276,8 @@ START_TEST(test_names_are_made_printable)
     json_t *events;
 
     start(0);
-    for (size_t i = 0; i < 3; i++) {
-        struct hvd__op op = make_op(names[i][0]);
-        struct hvd__timeline_event e = make_event(&op, hb_now_ns());
-
-        hvd__timeline_add(&e);
-    }
+    for (size_t i = 0; i < 3; i++)
+        add_one(names[i][0]);
     stop();
     events = load();
     for (size_t i = 0; i < 3; i++)
@@ -357,14 +361,6 @@ START_TEST(test_start_and_stop)
 }
 END_TEST
 
-static void add_one(const char *name)
-{
-    struct hvd__op op = make_op(name);
-    struct hvd__timeline_event e = make_event(&op, hb_now_ns());
-
-    hvd__timeline_add(&e);
-}
-
 /* hvd_init, hvd_shutdown, and again: one file, one clock, one set of lanes. */
 START_TEST(test_several_worlds)
 {
@@ -417,13 +413,11 @@ END_TEST
 
 static int attempt(void *arg)
 {
-    struct hvd__op op = make_op("x");
-    struct hvd__timeline_event e = make_event(&op, hb_now_ns());
     int rc = hvd__timeline_open(arg, 0, &owner, NULL);
 
     if (rc < 0)
         return rc;
-    hvd__timeline_add(&e);
+    add_one("x");
     return hvd__timeline_close(NULL);
 }
 
@@ -513,12 +507,8 @@ static void *add_many(void *arg)
     char name[16];
 
     snprintf(name, sizeof(name), "t%d", *(int *)arg);
-    for (int i = 0; i < EACH; i++) {
-        struct hvd__op op = make_op(name);
-        struct hvd__timeline_event e = make_event(&op, hb_now_ns());
-
-        hvd__timeline_add(&e);
-    }
+    for (int i = 0; i < EACH; i++)
+        add_one(name);
     return NULL;
 }
 
@@ -562,13 +552,8 @@ static void write_until_killed(int ready)
         write(ready, "", 1) != 1)
         _exit(1);
     for (unsigned i = 0;; i++) {
-        struct hvd__op op;
-        struct hvd__timeline_event e;
-
         snprintf(name, sizeof(name), "tensor%u", i % 1000);
-        op = make_op(name);
-        e = make_event(&op, hb_now_ns());
-        hvd__timeline_add(&e);
+        add_one(name);
         if (i % 64 == 0)
             sched_yield();
     }
@@ -682,26 +667,28 @@ static int small_file_system(void)
            mount("tmpfs", dir, "tmpfs", 0, "size=64k") == 0;
 }
 
-START_TEST(test_disk_full)
+/* So many events are too many for the file, but not so few. */
+static void overfill(int many, size_t few, int sys_errno)
 {
     struct hb_error err = HB_ERROR_INIT;
     json_t *events;
 
-    if (!small_file_system())
-        return;
     start(0);
-    for (int i = 0; i < 2000; i++) {
-        struct hvd__op op = make_op("x");
-        struct hvd__timeline_event e = make_event(&op, hb_now_ns());
-
-        hvd__timeline_add(&e);
-    }
+    for (int i = 0; i < many; i++)
+        add_one("x");
     ck_assert_int_eq(hvd__timeline_close(&err), -HVD_ESYSTEM);
-    ck_assert_int_eq(err.sys_errno, ENOSPC);
+    ck_assert_int_eq(err.sys_errno, sys_errno);
     ck_assert_ptr_nonnull(strstr(err.text, "not complete"));
     events = load();
-    ck_assert_uint_gt(json_array_size(events), 100);
+    ck_assert_uint_gt(json_array_size(events), few);
     json_decref(events);
+}
+
+START_TEST(test_disk_full)
+{
+    if (!small_file_system())
+        return;
+    overfill(2000, 100, ENOSPC);
     unlink(path);
     umount(dir);
 }
@@ -711,22 +698,9 @@ END_TEST
 START_TEST(test_file_too_long)
 {
     const struct rlimit limit = {10000, 10000};
-    struct hb_error err = HB_ERROR_INIT;
-    json_t *events;
 
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    start(0);
-    for (int i = 0; i < 1000; i++) {
-        struct hvd__op op = make_op("x");
-        struct hvd__timeline_event e = make_event(&op, hb_now_ns());
-
-        hvd__timeline_add(&e);
-    }
-    ck_assert_int_eq(hvd__timeline_close(&err), -HVD_ESYSTEM);
-    ck_assert_int_eq(err.sys_errno, EFBIG);
-    events = load();
-    ck_assert_uint_gt(json_array_size(events), 20);
-    json_decref(events);
+    overfill(1000, 20, EFBIG);
 }
 END_TEST
 
