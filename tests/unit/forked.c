@@ -51,3 +51,14 @@ int forked_wait(int n, const pid_t *pids, int *wait_status)
     }
     return failed;
 }
+
+int plane_do(struct hvd__plane *plane, struct hvd__op *op)
+{
+    int rc = plane->ops->start(plane, op);
+
+    if (rc < 0)
+        return rc;
+    while ((rc = plane->ops->progress(plane, op)) == 0)
+        plane->ops->pause(plane);
+    return rc;
+}

@@ -6,6 +6,8 @@
 #ifndef TESTS_UNIT_FORKED_H
 #define TESTS_UNIT_FORKED_H
 
+#include "runtime/plane/plane.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -21,6 +23,9 @@ void forked_start(int n, int limit_s, int (*member)(void *arg, int i),
                   void *arg, pid_t *pids);
 /* Waits for all; how many did not end with 0. */
 int forked_wait(int n, const pid_t *pids, int *wait_status);
+
+/* In a member: carries an operation out; what progress returned at last. */
+int plane_do(struct hvd__plane *plane, struct hvd__op *op);
 
 #define must(cond)                                                             \
     do {                                                                       \

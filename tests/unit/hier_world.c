@@ -196,14 +196,3 @@ struct hvd__op hier_world_op(enum hvd__kind kind, enum hvd_dtype dtype,
     op.err = err;
     return op;
 }
-
-int hier_world_do(struct hvd__plane *p, struct hvd__op *op)
-{
-    int rc = p->ops->start(p, op);
-
-    if (rc < 0)
-        return rc;
-    while ((rc = p->ops->progress(p, op)) == 0)
-        p->ops->pause(p);
-    return rc;
-}

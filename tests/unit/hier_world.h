@@ -35,7 +35,5 @@ int hier_world_run(struct hier_world *w);
  * number. */
 struct hvd__op hier_world_op(enum hvd__kind kind, enum hvd_dtype dtype,
                              uint64_t signature, struct hb_error *err);
-/* Carries it out: what progress gave at last. */
-int hier_world_do(struct hvd__plane *p, struct hvd__op *op);
 
 #endif

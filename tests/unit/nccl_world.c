@@ -170,7 +170,7 @@ int nccl_carry_out(struct hvd__op *o, int host)
         if (rc < 0)
             return rc;
     }
-    rc = shm_group_do(nccl_self.plane, o);
+    rc = plane_do(nccl_self.plane, o);
     if (o->ready)
         nccl_self.gpu->done(o->ready);
     o->ready = NULL;

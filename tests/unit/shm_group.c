@@ -150,17 +150,6 @@ void shm_group_arena(const struct shm_group *g, int me, struct hvd__arena *a)
                     g->arena_bytes);
 }
 
-int shm_group_do(struct hvd__plane *plane, struct hvd__op *op)
-{
-    int rc = plane->ops->start(plane, op);
-
-    if (rc < 0)
-        return rc;
-    while ((rc = plane->ops->progress(plane, op)) == 0)
-        plane->ops->pause(plane);
-    return rc;
-}
-
 void shm_group_meet(struct shm_group *g)
 {
     int round = atomic_fetch_add(&g->flags[MET], 1) / g->n;

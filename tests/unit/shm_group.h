@@ -40,9 +40,6 @@ struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
                                  const int *members, int count, int me);
 void shm_group_arena(const struct shm_group *g, int me, struct hvd__arena *a);
 
-/* Carries an operation out: what progress returns in the end. */
-int shm_group_do(struct hvd__plane *plane, struct hvd__op *op);
-
 /* All ranks meet here; without the plane. */
 void shm_group_meet(struct shm_group *g);
 

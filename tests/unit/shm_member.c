@@ -77,7 +77,7 @@ struct hvd__op *shm_member_op(struct shm_member *k, enum hvd__kind kind,
 
 int shm_member_do(struct shm_member *k)
 {
-    int rc = shm_group_do(k->plane, &k->op);
+    int rc = plane_do(k->plane, &k->op);
 
     return rc == 1 && k->op.algorithm ? 0 : -1;
 }

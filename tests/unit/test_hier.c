@@ -48,7 +48,7 @@ static int reduce_direct(struct hvd__plane *p, int n, int rank, size_t count,
     op.sendbuf = in_place ? recv : send;
     op.recvbuf = recv;
     op.count = count;
-    must(hier_world_do(p, &op) == 1);
+    must(plane_do(p, &op) == 1);
     must(values_check(HVD_FLOAT32, HVD_SUM, n, 0.5, recv, count) == count);
     must(op.algorithm);
     free(send);
@@ -99,7 +99,7 @@ static int reduce_parts(struct hvd__plane *p, int n, int rank, size_t each,
     op.nparts = PARTS;
     op.count = first;
     op.entries = PARTS;
-    must(hier_world_do(p, &op) == 1);
+    must(plane_do(p, &op) == 1);
     for (int k = 0; k < PARTS; k++) {
         must(values_check(HVD_FLOAT32, HVD_SUM, n, 1.0, bufs[k],
                           parts[k].count) == parts[k].count);
@@ -153,7 +153,7 @@ static int scatter_rows(struct hvd__plane *p, int n, int rank, size_t rows,
     want[s.count] = recv[s.count] = 4711;
     op.sendbuf = send;
     op.recvbuf = recv;
-    must(hier_world_do(p, &op) == 1);
+    must(plane_do(p, &op) == 1);
     must(memcmp(recv, want, (s.count + 1) * 4) == 0);
     must(op.algorithm);
     free(send);
@@ -220,7 +220,7 @@ static int trade(struct hvd__plane *p, int n, int rank, size_t scale, int room)
     op.sendbuf = send;
     op.recvbuf = room ? recv : NULL;
     op.recvcap = room ? sum - (size_t)(room - 1) : 0;
-    must(hier_world_do(p, &op) == (room < 2 || !sum ? 1 : -HVD_EINVAL));
+    must(plane_do(p, &op) == (room < 2 || !sum ? 1 : -HVD_EINVAL));
     at = recv;
     for (int r = 0; r < n; r++) {
         must(got[r] == split(r, rank, scale));
@@ -281,7 +281,7 @@ static int copy_out(struct hvd__plane *p, int root, int rank, size_t count)
     op.root = root;
     op.sendbuf = op.recvbuf = buf;
     op.count = count;
-    must(hier_world_do(p, &op) == 1);
+    must(plane_do(p, &op) == 1);
     for (size_t i = 0; i < count; i++)
         must(buf[i] == (int32_t)i * root);
     free(buf);
@@ -306,7 +306,7 @@ static int gather(struct hvd__plane *p, int n, int rank, size_t scale)
     op.count = split(rank, 0, scale);
     op.recvcap = sum;
     op.recvcounts = got;
-    must(hier_world_do(p, &op) == 1);
+    must(plane_do(p, &op) == 1);
     for (int r = 0; r < n; r++) {
         must(got[r] == split(r, 0, scale));
         for (size_t i = 0; i < got[r]; i++)
@@ -321,7 +321,7 @@ static int barrier(struct hvd__plane *p, uint64_t signature)
     struct hb_error err;
     struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, signature, &err);
 
-    return hier_world_do(p, &op);
+    return plane_do(p, &op);
 }
 
 static int others_body(struct hier_world *w, struct hvd__plane *p, int rank)
@@ -361,7 +361,7 @@ static int cut_body(struct hier_world *w, struct hvd__plane *p, int rank)
         op.count = rank == odd ? 3 : 9;
         op.signature = rank == odd ? 103 : 109;
         op.entries = rank == odd ? 3 : 9;
-        must(hier_world_do(p, &op) == HVD__CUT);
+        must(plane_do(p, &op) == HVD__CUT);
         must(op.agreed_entries == 3);
         for (int i = 0; i < 9; i++)
             must(buf[i] == 1);
@@ -390,7 +390,7 @@ static int propose(struct hvd__plane *p, int n, int rank, int kind,
     if (kind == HVD__ALLTOALL)
         op.count = (size_t)n * counts[0];
     op.entries = 2;
-    return hier_world_do(p, &op);
+    return plane_do(p, &op);
 }
 
 static int mismatch_body(struct hier_world *w, struct hvd__plane *p, int rank)
@@ -518,7 +518,7 @@ static int odd_body(struct hier_world *w, struct hvd__plane *p, int rank)
     op.sendbuf = in;
     op.recvbuf = out;
     op.count = rank == 2 ? 20 : 10;
-    rc = hier_world_do(p, &op);
+    rc = plane_do(p, &op);
     must(rc == (rank == 1 ? -HVD_EPEER : -HVD_EPROTO) || rank == 2);
     must(err.rank == 2 || rank == 2);
     atomic_fetch_add(&w->flags[0], 1);
@@ -554,7 +554,7 @@ static int huge_body(struct hier_world *w, struct hvd__plane *p, int rank)
         op.sendcounts = split;
         op.recvcap = 100;
         op.recvcounts = got;
-        must(hier_world_do(p, &op) == (kind && rank ? 1 : -HVD_EINVAL));
+        must(plane_do(p, &op) == (kind && rank ? 1 : -HVD_EINVAL));
         for (size_t i = 0; i < sizeof(buf); i++)
             must(buf[i] == rank + 1);
     }

@@ -314,7 +314,7 @@ static int gather_no_room(struct shm_member *k, enum hvd__kind kind,
     op->recvbuf = k->me ? recv : NULL;
     op->recvcap = k->me ? in - (size_t)lacks : 0;
     op->recvcounts = recvcounts;
-    rc = shm_group_do(k->plane, op);
+    rc = plane_do(k->plane, op);
     must(rc == (lacks ? -HVD_EINVAL : 1));
     must(!lacks || strstr(k->err.text, "has room for"));
     for (int r = 0; r < k->n; r++) {

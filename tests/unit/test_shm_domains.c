@@ -89,7 +89,7 @@ static int sum_on(struct shm_member *k, struct hvd__plane *plane,
     op->sendbuf = send;
     op->recvbuf = recv;
     op->count = count;
-    return shm_group_do(plane, op);
+    return plane_do(plane, op);
 }
 
 static int body_bits(struct shm_group *g, int me)
@@ -138,7 +138,7 @@ static int differ_once(struct shm_member *k, int odd, int alike)
         if (!alike)
             op->first_signature = op->signature;
     }
-    must(shm_group_do(k->plane, op) == (alike ? HVD__CUT : -HVD_EMISMATCH));
+    must(plane_do(k->plane, op) == (alike ? HVD__CUT : -HVD_EMISMATCH));
     must(!alike || op->agreed_entries == 7);
     return 0;
 }
@@ -238,7 +238,7 @@ static int late_once(struct shm_member *k, int late)
         shm_group_meet(k->g);
     }
     if (k->me == late) {
-        must(shm_group_do(k->plane, op) == 1);
+        must(plane_do(k->plane, op) == 1);
     } else {
         int rc;
 
@@ -336,7 +336,7 @@ static int body_goes(struct shm_group *g, int me)
     if (f->begins) {
         must(rc == 1);
         shm_member_op(&k, HVD__BARRIER, HVD_UINT8);
-        rc = shm_group_do(k.plane, &k.op);
+        rc = plane_do(k.plane, &k.op);
     }
     must(rc == status && k.err.rank == 100 + f->who);
     shm_member_close(&k);

@@ -35,7 +35,7 @@ static int differ_once(struct shm_member *k, int alike)
     op->signature += (uint64_t)k->me << 32;
     if (!alike)
         op->first_signature = op->signature;
-    rc = shm_group_do(k->plane, op);
+    rc = plane_do(k->plane, op);
     must(rc == (alike ? HVD__CUT : -HVD_EMISMATCH));
     must(!alike || op->agreed_entries == (uint32_t)(11 - k->n));
     for (size_t i = 0; i < sizeof(buf); i++)
@@ -262,7 +262,7 @@ static int body_death(struct shm_group *g, int me)
         k.plane->ops->progress(k.plane, op);
         raise(SIGKILL);
     }
-    must(shm_group_do(k.plane, op) == -HVD_EPEER);
+    must(plane_do(k.plane, op) == -HVD_EPEER);
     must(k.err.rank == 101 && strcmp(k.err.text, "it was killed") == 0);
     hb_error_clear(&k.err);
     must(k.plane->ops->start(k.plane, op) == -HVD_EPEER);
@@ -294,7 +294,7 @@ static int body_left(struct shm_group *g, int me)
         return 0;
     }
     shm_member_op(&k, HVD__BARRIER, HVD_UINT8);
-    must(shm_group_do(k.plane, &k.op) == -HVD_ESHUTDOWN);
+    must(plane_do(k.plane, &k.op) == -HVD_ESHUTDOWN);
     must(k.err.rank == 102 && strcmp(k.err.host, "testhost") == 0);
     shm_member_close(&k);
     return 0;
