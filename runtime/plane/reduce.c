@@ -176,49 +176,27 @@ static void run_blocks(const struct hvd__kernel *kernel, hvd__pass_fn *fn,
         stream_fence();
 }
 
-static int is_float(enum hvd_dtype dtype)
+void hvd__reduce_other(const struct hvd__choice *choice,
+                       const struct hvd__kernel *kernel, struct hvd__pass *pass,
+                       int stream)
 {
-    return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 ||
-           dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
-}
+    int scaled = pass->pre != 1.0 || pass->post != 1.0 || pass->divisor != 1;
+    hvd__pass_fn *fn = scaled ? kernel->scaled : kernel->plain;
 
-void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
-                     const void *const *srcs, int nsrc, size_t count,
-                     const struct hvd__reduce_args *args)
-{
-    const struct hvd__kernel *kernel =
-        &choice->tier->kernels[choice->dtype][choice->op];
-    const struct hvd__kernel *portable =
-        &hvd__tier_portable.kernels[choice->dtype][choice->op];
-    struct hvd__pass pass = {.dst = dst,
-                             .srcs = srcs,
-                             .nsrc = nsrc,
-                             .count = count,
-                             .pre = args->pre,
-                             .post = args->post,
-                             .divisor = args->divisor};
-    int scaled = pass.pre != 1.0 || pass.post != 1.0 || pass.divisor != 1;
-    hvd__pass_fn *fn;
-
-    if (count == 0)
-        return;
-    if (count < kernel->lanes)
-        kernel = portable;
-    fn = scaled ? kernel->scaled : kernel->plain;
     if (!fn)
-        fn = portable->scaled;
+        fn = choice->portable->scaled;
     /* The same result, without a division, for a power of two. */
-    if (scaled && is_float(choice->dtype) && pass.post == 1.0 &&
-        (pass.divisor & (pass.divisor - 1)) == 0) {
-        pass.post = 1.0 / pass.divisor;
-        pass.divisor = 1;
+    if (scaled && choice->is_float && pass->post == 1.0 &&
+        (pass->divisor & (pass->divisor - 1)) == 0) {
+        pass->post = 1.0 / pass->divisor;
+        pass->divisor = 1;
     }
-    if (args->stream && count * kernel->elem_bytes >= STREAM_MIN_BYTES)
-        run_blocks(kernel, fn, &pass, choice->tier);
-    else if (nsrc > HVD__PASS_SRCS)
-        run_blocks(kernel, fn, &pass, NULL);
+    if (stream && pass->count * kernel->elem_bytes >= STREAM_MIN_BYTES)
+        run_blocks(kernel, fn, pass, choice->tier);
+    else if (pass->nsrc > HVD__PASS_SRCS)
+        run_blocks(kernel, fn, pass, NULL);
     else
-        fn(&pass);
+        fn(pass);
 }
 
 /* ---- Copies ----------------------------------------------------------- */

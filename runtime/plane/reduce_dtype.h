@@ -275,7 +275,9 @@ static void NAME(D, sum_of_two)(const struct hvd__pass *caller)
                                     int nsrc, size_t count,                  \
                                     const struct hvd__reduce_args *args)     \
     {                                                                        \
-        static const struct hvd__choice choice = {&TIER, DTYPE, HVD_##OP};   \
+        static const struct hvd__choice choice = {                           \
+            &TIER, &KERNELS[DTYPE][HVD_##OP],                                \
+            &hvd__kernels_portable[DTYPE][HVD_##OP], KIND == KIND_FLOAT};    \
                                                                              \
         hvd__reduce_run(&choice, dst, srcs, nsrc, count, args);              \
     }

@@ -48,24 +48,51 @@ struct hvd__tier {
     hvd__cast_fn *const (*casts)[HVD__NDTYPES]; /* [to][from]; see cast.h */
 };
 
+extern const struct hvd__kernel hvd__kernels_portable[HVD__NDTYPES][HVD__NOPS];
 extern const struct hvd__tier hvd__tier_portable;
 extern const struct hvd__tier hvd__tier_avx2;
 extern const struct hvd__tier hvd__tier_avx512;
 
-/* Which kernel of which tier. */
+/* What an entry is made of. */
 struct hvd__choice {
     const struct hvd__tier *tier;
-    enum hvd_dtype dtype;
-    enum hvd_op op;
+    const struct hvd__kernel *kernel;   /* the tier's */
+    const struct hvd__kernel *portable; /* for what that one does not do */
+    int is_float;
 };
 
 /* The tier that reductions use, and a given one: NULL if the CPU lacks it. */
 const struct hvd__tier *hvd__tier_current(void);
 const struct hvd__tier *hvd__tier_get(enum hvd__simd tier);
 
+/* With factors, past the cache, or with more inputs than a pass takes. */
+void hvd__reduce_other(const struct hvd__choice *choice,
+                       const struct hvd__kernel *kernel, struct hvd__pass *pass,
+                       int stream);
+
 /* Runs the passes of one reduction; what every entry calls. */
-void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
-                     const void *const *srcs, int nsrc, size_t count,
-                     const struct hvd__reduce_args *args);
+static inline void hvd__reduce_run(const struct hvd__choice *choice, void *dst,
+                                   const void *const *srcs, int nsrc,
+                                   size_t count,
+                                   const struct hvd__reduce_args *args)
+{
+    const struct hvd__kernel *kernel =
+        count < choice->kernel->lanes ? choice->portable : choice->kernel;
+    struct hvd__pass pass = {.dst = dst,
+                             .srcs = srcs,
+                             .nsrc = nsrc,
+                             .count = count,
+                             .pre = args->pre,
+                             .post = args->post,
+                             .divisor = args->divisor};
+
+    if (count == 0)
+        return;
+    if (args->pre == 1.0 && args->post == 1.0 && args->divisor == 1 &&
+        !args->stream && nsrc <= HVD__PASS_SRCS)
+        kernel->plain(&pass);
+    else
+        hvd__reduce_other(choice, kernel, &pass, args->stream);
+}
 
 #endif

@@ -96,6 +96,16 @@ INLINE void store_partial(char *p, const void *from, size_t size, size_t bytes)
 #define store_partial(p, from, size, bytes) ((void)0)
 #endif
 
+/* Below: what the entries refer to. */
+#if PARTIAL
+#define KERNELS hvd__kernels_portable
+#define KERNELS_STATIC
+#else
+#define KERNELS kernels
+#define KERNELS_STATIC static
+static const struct hvd__kernel kernels[HVD__NDTYPES][HVD__NOPS];
+#endif
+
 /* bf16 is the upper half of fp32.  NaN is canonical before it is narrowed,
  * so rounding cannot carry it into infinity. */
 INLINE vec_f32 bf16_to_f32(vec_u16h h)
@@ -261,7 +271,7 @@ INLINE vec_u16h f32_to_bf16(vec_f32 f)
 #define ROW4(what, d) what(d, SUM), what(d, MIN), what(d, MAX), what(d, PRODUCT)
 #define ROW6(what, d) ROW4(what, d), what(d, BAND), what(d, BOR)
 
-static const struct hvd__kernel kernels[HVD__NDTYPES][HVD__NOPS] = {
+KERNELS_STATIC const struct hvd__kernel KERNELS[HVD__NDTYPES][HVD__NOPS] = {
     [HVD_UINT8] = {ROW6(INT_KERNEL, u8)},
     [HVD_INT8] = {ROW6(INT_KERNEL, i8)},
     [HVD_UINT16] = {ROW6(INT_KERNEL, u16)},
@@ -294,4 +304,4 @@ static void copy_stream(void *dst, const void *src, size_t bytes)
 
 #include "runtime/plane/cast_vec.h"
 
-const struct hvd__tier TIER = {kernels, copy_stream, casts};
+const struct hvd__tier TIER = {KERNELS, copy_stream, casts};
