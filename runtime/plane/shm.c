@@ -90,6 +90,7 @@ int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
     }
     p->seq++;
     p->run.matched = 0;
+    p->run.differ = 0;
     p->run.lent = 0;
     p->run.peer = 0;
     p->run.stage = 0;
@@ -135,20 +136,22 @@ static int match(struct hvd__shm *p, struct hvd__op *op)
     uint64_t signature = shm_line(p, p->me)->signature;
 
     for (; run->peer < p->n; run->peer++) {
-        int rc = shm_reached(p, run->peer, &shm_line(p, run->peer)->seq, p->seq,
-                             op->err);
+        const struct shm_line *line = shm_line(p, run->peer);
+        int rc;
+
+        if (run->peer == p->me)
+            continue;
+        rc = shm_reached(p, run->peer, &line->seq, p->seq, op->err);
         if (rc == 0)
             hvd__op_misses(op, p->group_ranks[run->peer]);
         if (rc <= 0)
             return rc;
+        run->differ |= line->signature != signature;
     }
     run->peer = 0;
     run->matched = 1;
     hvd__op_agreed(op);
-    for (int r = 0; r < p->n; r++)
-        if (shm_line(p, r)->signature != signature)
-            return disagree(p, op);
-    return 1;
+    return run->differ ? disagree(p, op) : 1;
 }
 
 static int advance(struct hvd__shm *p, struct hvd__op *op)

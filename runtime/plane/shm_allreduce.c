@@ -24,6 +24,8 @@
  */
 #include "runtime/plane/shm_impl.h"
 
+#include <string.h>
+
 enum {
     /* One shot up to here; measured crossover with the rounds, which
      * comes earlier the more regions everybody has to read. */
@@ -254,7 +256,9 @@ void shm_allreduce_stage(struct hvd__shm *p, const struct hvd__op *op)
 
     if (bytes == 0)
         return;
-    if (bytes <= SHM_PAYLOAD_BYTES) {
+    if (bytes <= SHM_PAYLOAD_BYTES && hvd__op_direct(op)) {
+        memcpy(shm_line(p, p->me)->payload, op->sendbuf, bytes);
+    } else if (bytes <= SHM_PAYLOAD_BYTES) {
         hvd__op_pack(op, shm_line(p, p->me)->payload, 0, op->count);
     } else if (bytes <= one_shot_bytes(p)) {
         shm_pack(p, op, shm_region(p, p->me), 0, op->count);

@@ -3,65 +3,65 @@
  * Ragged alltoall in shared memory.
  *
  * Every rank's table of bytes, one entry per rank, is in its header if there
- * are few ranks, else in its counts; then small data for the others, one
- * rank's after the other's.  Longer data goes through slots that are divided
- * into one cell per receiver: a piece is the next part for each.
+ * are few ranks, else in its counts; small data for the others rides in the
+ * header, one rank's after the other's.  Longer data goes through slots that
+ * are divided into one cell per receiver: a piece is the next part for each.
  */
 #include "runtime/plane/shm_rounds.h"
 
+#include <limits.h>
 #include <string.h>
 
-enum {
-    TABLE_MAX = 4, /* ranks whose table fits into a header */
-    ALIGN_BYTES = 64,
+enum { ALIGN_BYTES = 64 };
+
+enum how { RIDES, IN_SLOTS, IN_ARENA };
+
+/* A header's payload, unless data rides in it: where that is, and the table if
+ * it is there. */
+struct elsewhere {
+    uint64_t place; /* in an arena, or 0 */
+    uint64_t table[SHM_TABLE_MAX];
 };
 
-/* A header's payload: the table, if it is there; then data, or else, at the
- * end, where it is in an arena. */
-enum { WORD = sizeof(uint64_t), PLACE_AT = SHM_PAYLOAD_BYTES - WORD };
+_Static_assert(sizeof(struct elsewhere) <= SHM_PAYLOAD_BYTES, "it rides");
+_Static_assert(SHM_PAYLOAD_BYTES <= UCHAR_MAX, "a table's entry is a byte");
 
 /* ---- What goes where ------------------------------------------------- */
 
+static struct elsewhere *elsewhere(const struct hvd__shm *p, int rank)
+{
+    return (struct elsewhere *)(void *)shm_line(p, rank)->payload;
+}
+
 static uint64_t *table_of(const struct hvd__shm *p, int rank)
 {
-    return p->n <= TABLE_MAX ? (uint64_t *)(void *)shm_line(p, rank)->payload
-                             : p->ranks[rank].counts[shm_parity(p)];
+    return p->n <= SHM_TABLE_MAX ? elsewhere(p, rank)->table
+                                 : p->ranks[rank].counts[shm_parity(p)];
 }
 
-static unsigned char *data_of(const struct hvd__shm *p, int rank)
+/* Bytes that a rank sends to another one. */
+static size_t sent(const struct hvd__shm *p, int rank, int to)
 {
-    size_t table = p->n <= TABLE_MAX ? (size_t)p->n * WORD : 0;
+    const struct shm_line *line = shm_line(p, rank);
 
-    return shm_line(p, rank)->payload + table;
+    return line->how == RIDES && p->n <= SHM_TABLE_MAX ? line->table[to]
+                                                       : table_of(p, rank)[to];
 }
 
-static uint64_t *place_of(const struct hvd__shm *p, int rank)
+/* And to itself, which stays out of what rides. */
+static size_t kept(const struct hvd__shm *p, const struct hvd__op *op)
 {
-    return (uint64_t *)(void *)(shm_line(p, rank)->payload + PLACE_AT);
+    return op->sendcounts[p->me] * op->elem_bytes;
 }
 
 /* Bytes before the part of `to` among what a rank sends. */
 static size_t offset_of(const struct hvd__shm *p, int rank, int to)
 {
-    const uint64_t *table = table_of(p, rank);
     size_t sum = 0;
 
     for (int r = 0; r < to; r++)
-        sum += table[r];
+        sum += sent(p, rank, r);
     return sum;
-}
-
-enum how { RIDES, IN_SLOTS, IN_ARENA };
-
-/* How a rank's data travels, except what it sends to itself. */
-static enum how find_how(const struct hvd__shm *p, int rank)
-{
-    size_t bytes = offset_of(p, rank, p->n) - table_of(p, rank)[rank];
-    const unsigned char *end = shm_line(p, rank)->payload + SHM_PAYLOAD_BYTES;
-
-    if (bytes <= (size_t)(end - data_of(p, rank)))
-        return RIDES;
-    return *place_of(p, rank) ? IN_ARENA : IN_SLOTS;
 }
 
 static size_t cell_bytes(const struct hvd__shm *p)
@@ -72,7 +72,7 @@ static size_t cell_bytes(const struct hvd__shm *p)
 /* Rounds in which a rank sends something to another one. */
 static size_t pieces_for(const struct hvd__shm *p, int rank, int to)
 {
-    uint64_t bytes = table_of(p, rank)[to];
+    size_t bytes = sent(p, rank, to);
 
     if (p->run.how[rank] != IN_SLOTS)
         return bytes > 0;
@@ -84,6 +84,12 @@ static size_t piece_bytes(const struct hvd__shm *p, size_t bytes, size_t i)
     size_t left = bytes - i * cell_bytes(p);
 
     return left < cell_bytes(p) ? left : cell_bytes(p);
+}
+
+/* What rides in a rank's header for this one. */
+static const unsigned char *find_small(const struct hvd__shm *p, int rank)
+{
+    return shm_line(p, rank)->payload + offset_of(p, rank, p->me);
 }
 
 /* ---- Moves ----------------------------------------------------------- */
@@ -110,18 +116,16 @@ static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
 /* A rank's piece for this one. */
 static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
 {
-    size_t i = p->run.round, bytes = table_of(p, rank)[p->me];
+    size_t i = p->run.round, bytes = sent(p, rank, p->me);
     unsigned char *dst = (unsigned char *)op->recvbuf + p->run.offset[rank];
     const unsigned char *src;
 
     if (!p->run.deliver)
         return;
     if (p->run.how[rank] == RIDES) {
-        src = data_of(p, rank) + offset_of(p, rank, p->me);
-        if (rank < p->me)
-            src -= table_of(p, rank)[rank];
+        src = find_small(p, rank);
     } else if (p->run.how[rank] == IN_ARENA) {
-        src = shm_at(p, *place_of(p, rank)) + offset_of(p, rank, p->me);
+        src = shm_at(p, elsewhere(p, rank)->place) + offset_of(p, rank, p->me);
     } else {
         src = shm_slot(p, rank, i) + (size_t)p->me * cell_bytes(p);
         dst += i * cell_bytes(p);
@@ -132,55 +136,112 @@ static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
 
 static void take_own(struct hvd__shm *p, const struct hvd__op *op)
 {
-    size_t bytes = table_of(p, p->me)[p->me];
-
-    if (p->run.deliver && bytes)
+    if (p->run.deliver && kept(p, op))
         hvd__copy((unsigned char *)op->recvbuf + p->run.offset[p->me],
                   (const unsigned char *)op->sendbuf +
                       offset_of(p, p->me, p->me),
-                  bytes, p->run.streamed);
+                  kept(p, op), p->run.streamed);
+}
+
+/* ---- What rides ------------------------------------------------------ */
+
+static void stage_small(struct hvd__shm *p, const struct hvd__op *op)
+{
+    struct shm_line *line = shm_line(p, p->me);
+    uint64_t *counts = p->ranks[p->me].counts[shm_parity(p)];
+    const unsigned char *src = op->sendbuf;
+    unsigned char *dst = line->payload;
+
+    line->how = RIDES;
+    for (int to = 0; to < p->n; to++) {
+        size_t bytes = op->sendcounts[to] * op->elem_bytes;
+        size_t others = to == p->me ? 0 : bytes;
+
+        if (p->n <= SHM_TABLE_MAX)
+            line->table[to] = (unsigned char)others;
+        else
+            counts[to] = others;
+        if (others)
+            memcpy(dst, src, others);
+        dst += others;
+        src += bytes;
+    }
+}
+
+static int all_ride(const struct hvd__shm *p)
+{
+    for (int r = 0; r < p->n; r++)
+        if (shm_line(p, r)->how != RIDES)
+            return 0;
+    return 1;
+}
+
+/* Bytes that arrive here. */
+static size_t count_small(const struct hvd__shm *p, struct hvd__op *op)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
+
+        sum += bytes;
+        if (op->recvcounts)
+            op->recvcounts[r] = bytes / op->elem_bytes;
+    }
+    return sum;
+}
+
+/* As progress. */
+static int take_small(struct hvd__shm *p, struct hvd__op *op)
+{
+    unsigned char *dst = op->recvbuf;
+    size_t arrived = count_small(p, op), bytes;
+
+    op->algorithm = "shm.header";
+    if (arrived > op->recvcap * op->elem_bytes)
+        return hvd__op_gathered(op, 0, arrived / op->elem_bytes);
+    for (int r = 0; r < p->n; r++, dst += bytes) {
+        const unsigned char *src = find_small(p, r);
+
+        bytes = sent(p, r, p->me);
+        if (r == p->me) {
+            bytes = kept(p, op);
+            src = (const unsigned char *)op->sendbuf + offset_of(p, r, r);
+        }
+        if (bytes)
+            memcpy(dst, src, bytes);
+    }
+    return 1;
 }
 
 /* ---- Stage and advance ----------------------------------------------- */
 
-static void copy_small(struct hvd__shm *p, const struct hvd__op *op)
-{
-    const uint64_t *table = table_of(p, p->me);
-    const unsigned char *src = op->sendbuf;
-    unsigned char *dst = data_of(p, p->me);
-
-    for (int to = 0; to < p->n; src += table[to++])
-        if (to != p->me && table[to]) {
-            memcpy(dst, src, table[to]);
-            dst += table[to];
-        }
-}
-
 void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op)
 {
+    struct shm_line *line = shm_line(p, p->me);
     uint64_t *table = table_of(p, p->me);
-    size_t bytes = 0;
 
-    for (int r = 0; r < p->n; r++) {
-        table[r] = op->sendcounts[r] * op->elem_bytes;
-        bytes += table[r];
+    if (shm_bytes(op) - kept(p, op) <= SHM_PAYLOAD_BYTES) {
+        stage_small(p, op);
+        return;
     }
-    *place_of(p, p->me) = 0;
-    p->run.how[p->me] = (unsigned char)find_how(p, p->me);
-    if (p->run.how[p->me] == RIDES)
-        copy_small(p, op);
-    else if ((*place_of(p, p->me) = shm_place(p, op->sendbuf, bytes)) == 0)
+    for (int r = 0; r < p->n; r++)
+        table[r] = op->sendcounts[r] * op->elem_bytes;
+    elsewhere(p, p->me)->place = shm_place(p, op->sendbuf, shm_bytes(op));
+    line->how = elsewhere(p, p->me)->place ? IN_ARENA : IN_SLOTS;
+    p->run.how[p->me] = (unsigned char)line->how;
+    if (line->how == IN_SLOTS)
         copy_in(p, op, 0);
 }
 
 /* The longest that any rank sends another one decides on the rounds. */
 static size_t rounds_of(const struct hvd__shm *p, int rank)
 {
-    const uint64_t *table = table_of(p, rank);
     int longest = -1;
 
     for (int to = 0; to < p->n; to++)
-        if (to != rank && (longest < 0 || table[to] > table[longest]))
+        if (to != rank &&
+            (longest < 0 || sent(p, rank, to) > sent(p, rank, longest)))
             longest = to;
     return longest < 0 ? 0 : pieces_for(p, rank, longest);
 }
@@ -194,8 +255,8 @@ static void begin(struct hvd__shm *p, struct hvd__op *op)
     run->rounds = 0;
     run->offset[0] = 0;
     for (int r = 0; r < p->n; r++) {
-        uint64_t bytes = table_of(p, r)[p->me];
-        enum how how = find_how(p, r);
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
+        enum how how = (enum how)shm_line(p, r)->how;
         size_t rounds;
 
         run->how[r] = (unsigned char)how;
@@ -221,6 +282,8 @@ int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op)
     struct shm_run *run = &p->run;
     int rc;
 
+    if (run->stage == SHM_BEGIN && all_ride(p))
+        return take_small(p, op);
     if (run->stage == SHM_BEGIN)
         begin(p, op);
     rc = shm_rounds(p, op, &moves);

@@ -40,7 +40,8 @@
 
 enum {
     SHM_LINE_BYTES = SEGMENT_LINE_BYTES,
-    SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 32,
+    SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 40,
+    SHM_TABLE_MAX = 4, /* ranks whose table may ride, too */
     SHM_SLOT_BYTES = 128 << 10,
     SHM_SLOTS = 4, /* the ring of a region */
     SHM_REGION_BYTES = SHM_SLOTS * SHM_SLOT_BYTES,
@@ -52,18 +53,27 @@ enum {
 /* What does not ride in a header: where it is, if it is in an arena.
  * Offsets in the segment; 0: it is not. */
 struct shm_places {
-    uint64_t bytes; /* of gathers and of alltoall */
     uint64_t send, recv;
 };
 
+/* Two cache lines.  A small operation needs the first one only, and peers that
+ * agree never read what comes last. */
 struct shm_line {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t seq;
-    uint64_t signature, first_signature;
-    uint32_t entries, unused;
+    uint64_t signature;
+    union {
+        uint64_t bytes; /* of gathers */
+        struct {        /* of alltoall */
+            uint32_t how;
+            unsigned char table[SHM_TABLE_MAX];
+        };
+    };
     union {
         unsigned char payload[SHM_PAYLOAD_BYTES];
         struct shm_places places;
     };
+    uint64_t first_signature;
+    uint32_t entries;
 };
 
 /* What the headers of several ranks come to: shm_domains.c. */
@@ -118,6 +128,7 @@ struct shm_wait {
 /* The operation in progress. */
 struct shm_run {
     int matched; /* all headers seen and equal */
+    int differ;  /* some that were seen do */
     int peer;    /* ranks below it have reached the present target */
     int stage;
     size_t round, rounds;
@@ -226,17 +237,55 @@ int shm_began(struct hvd__plane *plane, struct hb_error *err);
 void shm_interrupt(struct hvd__plane *plane);
 /* Ends a wait: a rank that runs is not to be woken. */
 void shm_disarm(struct hvd__shm *p);
+static inline void shm_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static inline int shm_spin(const struct hvd__shm *p,
+                           const _Atomic uint64_t *word, uint64_t target)
+{
+    for (int i = 0; i < p->wait.spins; i++) {
+        /* Acquire: pairs with the release in shm_publish. */
+        if (atomic_load_explicit(word, memory_order_acquire) >= target)
+            return 1;
+        shm_relax();
+    }
+    return 0;
+}
+
+int shm_out_of_reach(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                     uint64_t target, struct hb_error *err);
+
 /* 1 when `word` of `peer` has reached target; 0 to come again; negative
  * when it never will, with err set. */
-int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
-                uint64_t target, struct hb_error *err);
+static inline int shm_reached(struct hvd__shm *p, int peer,
+                              const _Atomic uint64_t *word, uint64_t target,
+                              struct hb_error *err)
+{
+    return shm_spin(p, word, target)
+               ? 1
+               : shm_out_of_reach(p, peer, word, target, err);
+}
 /* The same for a word that a rank publishes for others too: SHM_GONE when it
  * may never do so, because it has left or somebody has died. */
 enum { SHM_GONE = 2 };
 int shm_reached_by(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                    uint64_t target, struct hb_error *err);
 /* The death of a rank, as an error: negative, or 0 when all live. */
-int shm_check_abort(struct hvd__shm *p, struct hb_error *err);
+int shm_find_abort(struct hvd__shm *p, struct hb_error *err);
+
+static inline int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
+{
+    /* Relaxed: looked at again. */
+    if (!atomic_load_explicit(&p->head->abort_word, memory_order_relaxed))
+        return 0;
+    return shm_find_abort(p, err);
+}
 
 /* Before this rank says that it is done with memory of the others: 1, or
  * negative when one of them, whose operation has failed, may use it for

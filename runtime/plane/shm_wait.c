@@ -41,15 +41,6 @@ enum {
     SLEEP_MS_NO_BARRIER = 1,
 };
 
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
-
 static int membarrier(int command)
 {
     return (int)syscall(SYS_membarrier, command, 0, 0);
@@ -153,7 +144,7 @@ void shm_pause(struct hvd__plane *plane)
         sleep_armed(p);
 }
 
-int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
+int shm_find_abort(struct hvd__shm *p, struct hb_error *err)
 {
     /* Acquire: pairs with segment_abort, for abort_text. */
     uint64_t word =
@@ -231,9 +222,8 @@ static int agent_lost(struct hvd__shm *p, struct hb_error *err)
                : 0;
 }
 
-static int out_of_reach(struct hvd__shm *p, int peer,
-                        const _Atomic uint64_t *word, uint64_t target,
-                        struct hb_error *err)
+int shm_out_of_reach(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
+                     uint64_t target, struct hb_error *err)
 {
     int left;
 
@@ -249,28 +239,10 @@ static int out_of_reach(struct hvd__shm *p, int peer,
     return agent_lost(p, err);
 }
 
-static inline int spin(const struct hvd__shm *p, const _Atomic uint64_t *word,
-                       uint64_t target)
-{
-    for (int i = 0; i < p->wait.spins; i++) {
-        /* Acquire: pairs with the release in shm_publish. */
-        if (atomic_load_explicit(word, memory_order_acquire) >= target)
-            return 1;
-        cpu_relax();
-    }
-    return 0;
-}
-
-int shm_reached(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
-                uint64_t target, struct hb_error *err)
-{
-    return spin(p, word, target) ? 1 : out_of_reach(p, peer, word, target, err);
-}
-
 int shm_reached_by(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                    uint64_t target, struct hb_error *err)
 {
-    if (spin(p, word, target))
+    if (shm_spin(p, word, target))
         return 1;
     wait_for(p, peer, word, target);
     if (atomic_load(&p->ranks[peer].left) || shm_check_abort(p, NULL) < 0)
