@@ -145,25 +145,11 @@ static int told(struct hvd__call *c)
     return hvd__tell(&c->req.err);
 }
 
-/* No options but the defaults. */
-static int is_plain(const struct hvd_options *o)
+int hvd__call_is_plain(const struct hvd_options *o)
 {
-    return !o || (o->size == sizeof(*o) && o->prescale == 1.0 &&
-                  o->postscale == 1.0 && !o->process_set && !o->wire &&
-                  !o->live_average && !o->priority && !o->stream);
-}
-
-int hvd__call_again(const struct hvd__given *given,
-                    const struct hvd_options *opts, int *rc)
-{
-    struct hvd__own_request own;
-
-    if (!is_plain(opts) || !hvd__alive() ||
-        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &own, rc))
-        return 0;
-    if (*rc < 0)
-        hvd__tell(&own.req.err);
-    return 1;
+    return o->size == sizeof(*o) && o->prescale == 1.0 && o->postscale == 1.0 &&
+           !o->process_set && !o->wire && !o->live_average && !o->priority &&
+           !o->stream;
 }
 
 /* rc: what making it gave. */
@@ -175,7 +161,7 @@ int hvd__call_run(struct hvd__call *c, int rc)
     if (rc < 0) {
         rc = told(c);
     } else {
-        if (!is_plain(&c->o))
+        if (!hvd__call_is_plain(&c->o))
             req->given = NULL;
         req->signature = hvd__op_signature(&req->op);
         rc = hvd__engine_run(&c->set->engine, req);

@@ -16,6 +16,8 @@
 #ifndef HVD_CORE_CALL_H
 #define HVD_CORE_CALL_H
 
+#include "runtime/core/context.h"
+#include "runtime/core/message.h"
 #include "runtime/core/set.h"
 
 /* Everything that a call makes; lives on its stack. */
@@ -57,10 +59,24 @@ struct hvd__received {
 int hvd__call_begin(struct hvd__call *c, enum hvd__kind kind, const char *name,
                     const struct hvd_options *opts);
 
+/* No options but the defaults. */
+int hvd__call_is_plain(const struct hvd_options *o);
+
 /* Carries out the world's last call once more if this one is the same, and
- * nothing but that is to be done: 1, and its status in *rc. */
-int hvd__call_again(const struct hvd__given *given,
-                    const struct hvd_options *opts, int *rc);
+ * nothing but that is to be done: 1, and its status in *rc.  c holds nothing
+ * yet, and has nothing to be freed then. */
+static inline int hvd__call_again(struct hvd__call *c,
+                                  const struct hvd__given *given,
+                                  const struct hvd_options *opts, int *rc)
+{
+    if ((opts && !hvd__call_is_plain(opts)) || !hvd__alive() ||
+        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &c->req,
+                           c->even, rc))
+        return 0;
+    if (*rc < 0)
+        hvd__tell(&c->req.err);
+    return 1;
+}
 
 /* rc: what making it gave. */
 int hvd__call_run(struct hvd__call *c, int rc);

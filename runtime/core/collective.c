@@ -19,7 +19,7 @@ int hvd_allreduce(const void *sendbuf, void *recvbuf, size_t count,
     struct hvd__call c;
     int rc;
 
-    if (hvd__call_again(&given, opts, &rc))
+    if (hvd__call_again(&c, &given, opts, &rc))
         return rc;
     rc = hvd__call_begin(&c, HVD__ALLREDUCE, NULL, opts);
     c.req.given = &given;
@@ -55,7 +55,7 @@ int hvd_broadcast(const void *sendbuf, void *recvbuf, size_t count,
     struct hvd__call c;
     int rc;
 
-    if (hvd__call_again(&given, opts, &rc))
+    if (hvd__call_again(&c, &given, opts, &rc))
         return rc;
     rc = hvd__call_begin(&c, HVD__BROADCAST, NULL, opts);
     c.req.given = &given;
@@ -93,7 +93,7 @@ int hvd_allgather(const void *sendbuf, size_t sendcount, void *recvbuf,
     struct hvd__call c;
     int rc;
 
-    if (hvd__call_again(&given, opts, &rc))
+    if (hvd__call_again(&c, &given, opts, &rc))
         return rc;
     rc = hvd__call_begin(&c, HVD__ALLGATHER, NULL, opts);
     c.req.given = &given;
@@ -137,7 +137,7 @@ int hvd_alltoall(const void *sendbuf, const size_t *sendcounts, size_t count,
     struct hvd__call c;
     int rc;
 
-    if (!sendcounts && hvd__call_again(&given, opts, &rc))
+    if (!sendcounts && hvd__call_again(&c, &given, opts, &rc))
         return rc;
     rc = hvd__call_begin(&c, HVD__ALLTOALL, NULL, opts);
     c.req.given = sendcounts ? NULL : &given;
@@ -176,7 +176,7 @@ int hvd_reducescatter(const void *sendbuf, void *recvbuf, size_t rows,
     struct hvd__call c;
     int rc;
 
-    if (hvd__call_again(&given, opts, &rc))
+    if (hvd__call_again(&c, &given, opts, &rc))
         return rc;
     rc = hvd__call_begin(&c, HVD__REDUCESCATTER, NULL, opts);
     c.req.given = &given;

@@ -553,7 +553,7 @@ int hvd__controller_start(struct hvd__controller *c, struct hvd_request *req)
         return req->err.status;
     }
     hvd__run_sign(c, &req->op, req->signature);
-    hvd__record_begin(c, &req->op, &req, 1);
+    hvd__record_begin_one(c, req);
     return begun(c,
                  hvd__execute_begin(&c->execution, c->plane, &req->op, NULL, 0),
                  &req->err);
@@ -573,7 +573,7 @@ int hvd__controller_progress(struct hvd__controller *c, struct hvd_request *req)
             hvd__stats_count(&c->stats.guessed, 1);
         hvd__plan_done(&c->plan, &c->plan.unnamed, req->signature);
         hvd__tuner_count(c->tuner, &c->plan, &c->plan.unnamed, &req->op);
-        hvd__record_done(c, &req->op, &req, 1);
+        hvd__record_done_one(c, req);
     }
     return rc;
 }

@@ -36,15 +36,11 @@ enum hvd__driver {
 /* The last blocking call: most calls are like the one before, and what is
  * made of their arguments is a third of a small operation.  The driver's, but
  * for hint. */
-struct hvd__own_request {
+struct hvd__again {
+    _Atomic(const void *) hint; /* given.sendbuf when req is there */
+    struct hvd__given given;
     struct hvd_request req;
     size_t even[HVD__EVEN_MAX]; /* alltoall: req's sendcounts */
-};
-
-struct hvd__again {
-    _Atomic(const void *) hint; /* given.sendbuf when own is there */
-    struct hvd__given given;
-    struct hvd__own_request own;
 };
 
 struct hvd__engine {
@@ -102,11 +98,24 @@ void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why);
  * set, and done on return. */
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
 
+int hvd__engine_run_again(struct hvd__engine *e, const struct hvd__given *given,
+                          struct hvd_request *req, size_t *even, int *rc);
+
 /* Carries out the same call as the last one, if it is that and nothing else
- * is to be done: 1 and its status in *rc.  out: the caller's memory, for what
- * cannot be carried out at once; its error is there. */
-int hvd__engine_again(struct hvd__engine *e, const struct hvd__given *given,
-                      struct hvd__own_request *out, int *rc);
+ * is to be done: 1 and its status in *rc.  req and even (HVD__EVEN_MAX): the
+ * caller's memory, for what cannot be carried out at once; its error is
+ * there. */
+static inline int hvd__engine_again(struct hvd__engine *e,
+                                    const struct hvd__given *given,
+                                    struct hvd_request *req, size_t *even,
+                                    int *rc)
+{
+    const void *hint =
+        atomic_load_explicit(&e->again.hint, memory_order_relaxed);
+
+    return hint && hint == given->sendbuf &&
+           hvd__engine_run_again(e, given, req, even, rc);
+}
 
 /* Queues a request: 0, or -HVD_EDUPNAME, -HVD_EUNSUPPORTED (by the plane),
  * -HVD_EINVAL (a join while something is in flight, or something after it),

@@ -92,15 +92,16 @@ static void settle(struct hvd__engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void copy(struct hvd__own_request *to, const struct hvd_request *from,
-                 size_t n)
+/* even: memory for n sendcounts. */
+static void copy(struct hvd_request *to, size_t *even,
+                 const struct hvd_request *from, size_t n)
 {
-    to->req = *from;
-    to->req.op.err = &to->req.err;
+    *to = *from;
+    to->op.err = &to->err;
     if (!from->op.sendcounts)
         return;
-    memcpy(to->even, from->op.sendcounts, n * sizeof(*to->even));
-    to->req.op.sendcounts = to->even;
+    memcpy(even, from->op.sendcounts, n * sizeof(*even));
+    to->op.sendcounts = even;
 }
 
 static void remember(struct hvd__engine *e, const struct hvd_request *req)
@@ -110,14 +111,14 @@ static void remember(struct hvd__engine *e, const struct hvd_request *req)
 
     if (!req->given || hvd__gpu_places || n > HVD__EVEN_MAX)
         return;
-    if (memcmp(&a->given, req->given, sizeof(a->given)) != 0) {
+    if (!hvd__given_same(&a->given, req->given)) {
         a->given = *req->given;
         atomic_store_explicit(&a->hint, NULL, memory_order_relaxed);
         return;
     }
     /* The second time in succession. */
-    copy(&a->own, req, n);
-    a->own.req.given = NULL;
+    copy(&a->req, a->even, req, n);
+    a->req.given = NULL;
     atomic_store_explicit(&a->hint, a->given.sendbuf, memory_order_relaxed);
 }
 
@@ -173,43 +174,39 @@ int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
     return rc;
 }
 
-static int run_again(struct hvd__engine *e, struct hvd__own_request *out)
+/* After carry_out: others may use the engine's request from here on. */
+static int run_again_over(struct hvd__engine *e, struct hvd_request *req,
+                          size_t *even, int rc)
 {
-    struct hvd_request *req = &e->again.own.req;
-    int rc;
-
-    req->issued_ns = 0;
-    rc = carry_out(e, req);
-    if (rc == 1) {
-        settle(e);
-        engine_step_back(e);
-        return 0;
-    }
-    /* Others may use the engine's from here on. */
-    copy(out, req, (size_t)e->controller.n);
-    atomic_init(&out->req.done, 0);
-    hb_error_clear(&req->err);
-    return run_over(e, &out->req, rc);
+    copy(req, even, &e->again.req, (size_t)e->controller.n);
+    atomic_init(&req->done, 0);
+    hb_error_clear(&e->again.req.err);
+    return run_over(e, req, rc);
 }
 
-int hvd__engine_again(struct hvd__engine *e, const struct hvd__given *given,
-                      struct hvd__own_request *out, int *rc)
+int hvd__engine_run_again(struct hvd__engine *e, const struct hvd__given *given,
+                          struct hvd_request *req, size_t *even, int *rc)
 {
     struct hvd__again *a = &e->again;
     uint64_t call;
 
-    if (!given->sendbuf ||
-        atomic_load_explicit(&a->hint, memory_order_relaxed) !=
-            given->sendbuf ||
-        atomic_load(&e->queued) || !engine_try_drive(e, HVD__DRIVER_CALLER))
+    if (atomic_load(&e->queued) || !engine_try_drive(e, HVD__DRIVER_CALLER))
         return 0;
     if (!atomic_load_explicit(&a->hint, memory_order_relaxed) || !is_free(e) ||
-        memcmp(&a->given, given, sizeof(*given)) != 0) {
+        !hvd__given_same(&a->given, given)) {
         engine_step_back(e);
         return 0;
     }
-    call = hvd__stall_issued(&e->stall, &a->own.req);
-    *rc = run_again(e, out);
+    call = hvd__stall_issued(&e->stall, &a->req);
+    a->req.issued_ns = 0;
+    *rc = carry_out(e, &a->req);
+    if (*rc == 1) {
+        *rc = 0;
+        settle(e);
+        engine_step_back(e);
+    } else {
+        *rc = run_again_over(e, req, even, *rc);
+    }
     hvd__stall_returned(call);
     return 1;
 }

@@ -19,24 +19,6 @@ static int start_member(struct hvd__execution *x)
     return x->plane->ops->start(x->plane, m);
 }
 
-int hvd__execute_begin(struct hvd__execution *x, struct hvd__plane *plane,
-                       struct hvd__op *op, struct hvd__op *members,
-                       size_t count)
-{
-    x->plane = plane;
-    x->op = op;
-    x->members = members;
-    x->count = count;
-    x->at = 0;
-    x->started = 0;
-    x->is_adasum = op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM;
-    if (x->is_adasum)
-        return hvd__adasum_begin(&x->adasum, plane, op, x->n, x->me);
-    if (members)
-        return 0;
-    return plane->ops->start(plane, op);
-}
-
 /* A member is over: whether the group goes on. */
 static int member_over(struct hvd__execution *x, int rc)
 {
@@ -69,13 +51,11 @@ static int progress_members(struct hvd__execution *x)
     return x->op->err->status ? x->op->err->status : 1;
 }
 
-int hvd__execute_progress(struct hvd__execution *x)
+int hvd__execute_several(struct hvd__execution *x)
 {
     if (x->is_adasum)
         return hvd__adasum_progress(&x->adasum);
-    if (x->members)
-        return progress_members(x);
-    return x->plane->ops->progress(x->plane, x->op);
+    return progress_members(x);
 }
 
 void hvd__execute_fini(struct hvd__execution *x)

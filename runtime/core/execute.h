@@ -26,12 +26,33 @@ struct hvd__execution {
 
 /* op's signature, first_signature and entries are set; members (NULL: none)
  * are of op's kind.  0 or negative with op->err set. */
-int hvd__execute_begin(struct hvd__execution *x, struct hvd__plane *plane,
-                       struct hvd__op *op, struct hvd__op *members,
-                       size_t count);
+static inline int hvd__execute_begin(struct hvd__execution *x,
+                                     struct hvd__plane *plane,
+                                     struct hvd__op *op,
+                                     struct hvd__op *members, size_t count)
+{
+    x->plane = plane;
+    x->op = op;
+    x->members = members;
+    x->count = count;
+    x->at = 0;
+    x->started = 0;
+    x->is_adasum = op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM;
+    if (x->is_adasum)
+        return hvd__adasum_begin(&x->adasum, plane, op, x->n, x->me);
+    if (members)
+        return 0;
+    return plane->ops->start(plane, op);
+}
+int hvd__execute_several(struct hvd__execution *x);
 /* As a plane's progress.  Of members that fail alone (HVD_EINVAL), the first
  * one's error is the outcome, after all are done. */
-int hvd__execute_progress(struct hvd__execution *x);
+static inline int hvd__execute_progress(struct hvd__execution *x)
+{
+    if (x->is_adasum || x->members)
+        return hvd__execute_several(x);
+    return x->plane->ops->progress(x->plane, x->op);
+}
 void hvd__execute_fini(struct hvd__execution *x); /* idempotent */
 
 #endif

@@ -4,22 +4,6 @@
 
 #include "lib/base/clock.h"
 #include "runtime/core/engine.h"
-#include "runtime/trace/timeline.h"
-
-static uint64_t bytes_of(const struct hvd__op *op)
-{
-    return (uint64_t)op->count * (op->part_dtype == op->dtype
-                                      ? op->elem_bytes
-                                      : hvd_dtype_size(op->part_dtype));
-}
-
-void hvd__record_issued(struct hvd__controller *c, struct hvd_request *req,
-                        int blocking)
-{
-    if (!blocking || hvd__timeline_on() ||
-        hvd__stats_timed(&c->stats, bytes_of(&req->op)))
-        req->issued_ns = hb_now_ns();
-}
 
 void hvd__record_begin(struct hvd__controller *c, struct hvd__op *op,
                        struct hvd_request *const *reqs, size_t n)
@@ -63,23 +47,14 @@ static void trace(const struct hvd__controller *c, const struct hvd__op *op,
     hvd__timeline_add(&e);
 }
 
-/* Not timed: counted, and nothing else is known of them. */
-static void count(struct hvd__controller *c, struct hvd_request *const *reqs,
-                  size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (reqs[i]->op.kind != HVD__JOIN)
-            hvd__stats_untimed(&c->stats, reqs[i]->op.kind,
-                               bytes_of(&reqs[i]->op));
-}
-
 void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
                       struct hvd_request *const *reqs, size_t n)
 {
     uint64_t agreed_ns, done_ns;
 
     if (!c->timed) {
-        count(c, reqs, n);
+        for (size_t i = 0; i < n; i++)
+            hvd__record_done_one(c, reqs[i]);
         return;
     }
     agreed_ns = op->agreed_ns == HVD__OP_TIMED ? 0 : op->agreed_ns;
@@ -87,7 +62,7 @@ void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
     for (size_t i = 0; i < n; i++) {
         const struct hvd__stats_sample sample = {
             .kind = reqs[i]->op.kind,
-            .bytes = bytes_of(&reqs[i]->op),
+            .bytes = hvd__record_bytes(&reqs[i]->op),
             .issued_ns = reqs[i]->issued_ns,
             .agreed_ns = agreed_ns,
             .done_ns = done_ns,

@@ -30,6 +30,23 @@ struct hvd__given {
     size_t *recvcounts;
 };
 
+/* Member by member: what was just stored is not loaded wider, which would
+ * wait for the stores; and without a branch for each. */
+static inline int hvd__given_same(const struct hvd__given *a,
+                                  const struct hvd__given *b)
+{
+    uintptr_t differ = (uintptr_t)(a->kind ^ b->kind);
+
+    differ |= (a->dtype ^ b->dtype) | (a->op ^ b->op);
+    differ |= (uintptr_t)(a->root != b->root);
+    differ |= (a->count ^ b->count) | (a->row_elems ^ b->row_elems);
+    differ |= a->recvcap ^ b->recvcap;
+    differ |= (uintptr_t)a->sendbuf ^ (uintptr_t)b->sendbuf;
+    differ |= (uintptr_t)a->recvbuf ^ (uintptr_t)b->recvbuf;
+    differ |= (uintptr_t)a->recvcounts ^ (uintptr_t)b->recvcounts;
+    return differ == 0;
+}
+
 struct hvd_request {
     struct hvd__op op;
     struct hb_error err; /* err.status is the operation's */

@@ -180,14 +180,6 @@ static struct hvd__op *fuse(struct hvd__controller *c)
     return &c->carrier;
 }
 
-void hvd__run_sign(const struct hvd__controller *c, struct hvd__op *op,
-                   uint64_t first)
-{
-    op->first_signature = hvd__mix(c->plan.history, first);
-    op->signature = op->first_signature;
-    op->entries = 1;
-}
-
 static void divide(const struct hvd__controller *c, struct hvd__op *op)
 {
     if (op->op == HVD_AVERAGE && (op->flags & HVD__OP_LIVE))

@@ -26,8 +26,13 @@ void hvd__run_collect_agreed(struct hvd__controller *c);
 void hvd__run_shorten(struct hvd__controller *c, size_t n);
 
 /* As one that is not fused. */
-void hvd__run_sign(const struct hvd__controller *c, struct hvd__op *op,
-                   uint64_t first);
+static inline void hvd__run_sign(const struct hvd__controller *c,
+                                 struct hvd__op *op, uint64_t first)
+{
+    op->first_signature = hvd__mix(c->plan.history, first);
+    op->signature = op->first_signature;
+    op->entries = 1;
+}
 /* Begins op, signed, of the run: 0 or negative. */
 int hvd__run_start(struct hvd__controller *c, struct hvd__op *op,
                    struct hvd__op *members, size_t count);
