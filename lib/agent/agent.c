@@ -383,7 +383,11 @@ static int on_abort(struct agent *a, const struct frame *f,
                               err);
     if (rc < 0)
         return rc;
-    if (a->endpoint_open)
+    if (!a->endpoint_open)
+        return 0;
+    if (f->type == CONTROL_STALL_BLAME)
+        endpoint_blame(&a->endpoint, (uint32_t)rank, text);
+    else
         endpoint_abort(&a->endpoint, (uint32_t)rank,
                        f->type == CONTROL_STALL_END ? HVD_ETIMEOUT : HVD_EPEER,
                        text);
@@ -427,6 +431,7 @@ static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
     case CONTROL_TRACE_TAKEN:
         return on_u32(a, f, err);
     case CONTROL_ABORT:
+    case CONTROL_STALL_BLAME:
     case CONTROL_STALL_END:
         return on_abort(a, f, err);
     case CONTROL_STALL_ASK:

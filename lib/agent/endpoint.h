@@ -102,5 +102,8 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why);
  * waited for for too long (HVD_ETIMEOUT). */
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
                     const char *why);
+/* For ranks that give up waiting by themselves: whom they wait for, or
+ * SEGMENT_NO_RANK. */
+void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why);
 
 #endif

@@ -9,6 +9,7 @@
 #include "lib/protocol/segment_fd.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/clock.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -94,6 +95,12 @@ void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
     e->abort_rank = rank;
     e->abort_status = status;
     end_epoch(e, rank, status, why);
+}
+
+void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why)
+{
+    if (e->head)
+        segment_blame(e->head, rank, why, hb_now_ns());
 }
 
 /* A rank that can never join, which makes waiting for it pointless. */

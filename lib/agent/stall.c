@@ -66,6 +66,21 @@ void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m)
 
 /* ---- Where the ranks are ------------------------------------------------- */
 
+/* The one that has called hvd_init, which a shell may have started; else the
+ * rank's own.  0: it has ended. */
+static pid_t process_of(const struct agent *a, int slot)
+{
+    pid_t pid = a->ranks[slot].pid;
+    struct tree_proc p;
+
+    if (a->ranks[slot].pidfd < 0)
+        return 0;
+    if (a->endpoint_open && a->endpoint.slots[slot].conn &&
+        tree_stat(a->endpoint.slots[slot].pid, &p) && p.pgrp == pid)
+        return p.pid;
+    return pid;
+}
+
 /* Of all threads; 0 where the kernel does not tell. */
 static uint64_t cpu_used_ns(pid_t pid)
 {
@@ -98,6 +113,7 @@ static void fill_op(struct control_stall_op *out,
     out->key = op->key;
     out->kind = op->kind;
     out->set = op->set;
+    out->where = op->where;
     memcpy(out->name, op->name, sizeof(out->name));
 }
 
@@ -120,21 +136,22 @@ static void fill_status(struct control_stall_rank *r,
         r->waits = hb_xcalloc((size_t)v.count, sizeof(*r->waits));
     for (int i = 0; i < v.count; i++)
         fill_op(&r->waits[i], &v.waits[i], now_ns);
+    memcpy(r->launched, v.launched, sizeof(r->launched));
 }
 
 static void fill_rank(struct agent *a, int slot, struct control_stall_rank *r,
                       uint64_t now_ns)
 {
-    const struct agent_rank *rank = &a->ranks[slot];
+    pid_t pid = process_of(a, slot);
     uint64_t passed_ns = now_ns - a->stall.since_ns, used_ns;
     const struct segment_status *s = status_of(a, slot);
     struct tree_proc p;
 
     r->rank = a->job.ranks[slot].rank;
-    r->pid = rank->pid;
+    r->pid = pid ? pid : a->ranks[slot].pid;
     r->cpu_percent = -1;
-    if (rank->pidfd >= 0 && tree_stat(rank->pid, &p)) {
-        used_ns = cpu_used_ns(rank->pid);
+    if (pid && tree_stat(pid, &p)) {
+        used_ns = cpu_used_ns(pid);
         r->state = (unsigned char)p.state;
         if (used_ns >= a->stall.cpu_ns[slot] && used_ns && passed_ns)
             r->cpu_percent =
@@ -173,8 +190,9 @@ static void ask_ranks(struct agent *a, int id)
     for (int i = 0; i < a->job.rank_count; i++) {
         struct segment_status *status = status_of(a, i);
 
-        s->cpu_ns[i] =
-            a->ranks[i].pidfd >= 0 ? cpu_used_ns(a->ranks[i].pid) : 0;
+        pid_t pid = process_of(a, i);
+
+        s->cpu_ns[i] = pid ? cpu_used_ns(pid) : 0;
         if (!status)
             continue;
         atomic_fetch_add(&status->asked, 1);
@@ -216,8 +234,8 @@ static void on_stack(void *arg, int found, const char *text)
 static pid_t pid_of(const struct agent *a, int rank)
 {
     for (int i = 0; i < a->job.rank_count; i++)
-        if (a->job.ranks[i].rank == rank && a->ranks[i].pidfd >= 0)
-            return a->ranks[i].pid;
+        if (a->job.ranks[i].rank == rank)
+            return process_of(a, i);
     return 0;
 }
 

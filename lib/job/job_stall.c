@@ -62,6 +62,21 @@ static void say(void *arg, const char *lines)
     output_message(job->output, lines, strlen(lines));
 }
 
+static void send_all(struct job *job, const struct hb_buf *frame)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        job_host_send(&job->hosts[i], frame);
+}
+
+static void blame(void *arg, int rank, const char *why)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    hb_must(control_encode_stall_blame(&frame, rank, why));
+    send_all(arg, &frame);
+    hb_buf_free(&frame);
+}
+
 static void on_last_words(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -77,8 +92,7 @@ static void end(void *arg, int rank, const char *why, const char *verdict)
     job_verdict(job, JOB_EXIT_TIMEOUT, "%s", verdict);
     job->urgent = 1;
     hb_must(control_encode_stall_end(&frame, rank, why));
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        job_host_send(&job->hosts[i], &frame);
+    send_all(job, &frame);
     hb_buf_free(&frame);
     uv_timer_start(&job->stall_end_timer, on_last_words, STALL_LAST_WORDS_MS,
                    0);
@@ -93,6 +107,7 @@ void job_stall_open(struct job *job)
         .plan = job->config->plan,
         .ask = ask,
         .say = say,
+        .blame = blame,
         .end = end,
         .arg = job,
     };

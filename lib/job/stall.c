@@ -221,12 +221,22 @@ static void ask_host_for_stacks(struct stall *s, int host)
         s->config.ask(s->config.arg, host, &m);
 }
 
+static void blame(struct stall *s)
+{
+    struct hb_buf why = HB_BUF_INIT;
+    int rank = stall_view_blame(&why, &s->view);
+
+    s->config.blame(s->config.arg, rank, hb_buf_data(&why));
+    hb_buf_free(&why);
+}
+
 static void ask_stacks(struct stall *s, uint64_t now_ns)
 {
     int limit_ms = is_last(s, now_ns) ? STALL_STACKS_LAST_MS : STALL_STACKS_MS;
 
     count_waits(s, now_ns);
     stall_view_find(&s->view);
+    blame(s);
     s->phase = STACKS;
     s->phase_ends_ns = now_ns + (uint64_t)limit_ms * ns_per_ms;
     for (int i = 0; i < s->config.plan->host_count; i++)

@@ -39,8 +39,11 @@ struct stall_config {
     void (*ask)(void *arg, int host, const struct control_stall_ask *m);
     /* Lines for the user, each with its newline. */
     void (*say)(void *arg, const char *lines);
-    /* The job is over; `why` names the rank that kept the others waiting,
-     * `verdict` is for the end of the job's own report. */
+    /* Before the report is said: who keeps the others waiting, as `end`. */
+    void (*blame)(void *arg, int rank, const char *why);
+    /* The job is over; `why` names the rank that kept the others waiting
+     * (-1: it is not known which, and why says so), `verdict` is for the end of
+     * the job's own report. */
     void (*end)(void *arg, int rank, const char *why, const char *verdict);
     void *arg;
 };

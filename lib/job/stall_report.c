@@ -16,7 +16,8 @@ enum { GROUPS_MAX = 8 };
 static int same_op(const struct control_stall_op *a,
                    const struct control_stall_op *b)
 {
-    return a->key == b->key && a->set == b->set;
+    return a->key == b->key && a->set == b->set &&
+           !a->where == !b->where; /* on the device, or not */
 }
 
 static struct stall_tensor *find_tensor(struct stall_view *v,
@@ -37,11 +38,23 @@ static void sort_in(struct stall_view *v, struct stall_tensor t)
     v->tensors[at] = t;
 }
 
+static void mark(const struct stall_view *v, struct stall_tensor *t,
+                 const struct control_stall_op *op, int rank)
+{
+    uint64_t launched = v->ranks[rank].launched[op->set];
+
+    t->before[rank] = op->where == STATUS_NOT_REACHED;
+    t->has[rank] = !t->before[rank];
+    if (t->has[rank] && launched < t->least)
+        t->least = launched;
+}
+
 static void add_wait(struct stall_view *v, const struct control_stall_op *op,
                      int rank)
 {
     struct stall_tensor *t = find_tensor(v, op);
-    struct stall_tensor fresh = {.op = *op};
+    struct stall_tensor fresh = {.op = *op, .least = UINT64_MAX};
+    size_t size = (size_t)v->plan->size;
 
     if (op->kind == STATUS_JOIN)
         return; /* it waits for as long as the others have data */
@@ -50,12 +63,13 @@ static void add_wait(struct stall_view *v, const struct control_stall_op *op,
         return;
     }
     if (!t) {
-        fresh.has = hb_xcalloc((size_t)v->plan->size, 1);
-        fresh.has[rank] = 1;
+        fresh.has = hb_xcalloc(2, size);
+        fresh.before = fresh.has + size;
+        mark(v, &fresh, op, rank);
         sort_in(v, fresh);
         return;
     }
-    t->has[rank] = 1;
+    mark(v, t, op, rank);
     if (op->age_ms > t->op.age_ms)
         t->op.age_ms = op->age_ms;
 }
@@ -76,27 +90,47 @@ static int is_inside(const struct control_stall_rank *r,
            r->last.set == op->set && strcmp(r->last.name, op->name) == 0;
 }
 
+static int is_member(const struct control_stall_rank *r,
+                     const struct stall_tensor *t)
+{
+    return r->sets >> t->op.set & 1;
+}
+
+/* Of one on devices. */
+static int has_launched(const struct control_stall_rank *r,
+                        const struct stall_tensor *t)
+{
+    return r->known && is_member(r, t) && r->launched[t->op.set] >= t->op.key;
+}
+
 static int is_missing(const struct stall_view *v, const struct stall_tensor *t,
                       int rank)
 {
     const struct control_stall_rank *r = &v->ranks[rank];
 
-    if (t->has[rank])
-        return 0;
+    if (t->before[rank] || !t->waiting)
+        return t->waiting > 0;
     if (!r->pid) /* nothing was heard of it */
         return t->op.set == 0;
     if (!r->known)
         return t->op.set == 0 && r->state != 0;
-    return (r->sets >> t->op.set & 1) && !has_joined(r, t->op.set) &&
-           r->total == r->count && !is_inside(r, &t->op);
+    if (!is_member(r, t))
+        return 0;
+    if (t->op.where)
+        return t->launched ? !has_launched(r, t) : !t->has[rank];
+    return !t->has[rank] && r->launched[t->op.set] <= t->least &&
+           !has_joined(r, t->op.set) && r->total == r->count &&
+           !is_inside(r, &t->op);
 }
 
 static void count_ranks(const struct stall_view *v, struct stall_tensor *t)
 {
     for (int rank = 0; rank < v->plan->size; rank++) {
         t->waiting += t->has[rank];
-        t->missing += is_missing(v, t, rank);
+        t->launched += t->op.where && has_launched(&v->ranks[rank], t);
     }
+    for (int rank = 0; rank < v->plan->size; rank++)
+        t->missing += is_missing(v, t, rank);
 }
 
 /* ---- Suspects
@@ -142,6 +176,7 @@ static void find_suspects(struct stall_view *v)
     for (int rank = 0; rank < v->plan->size; rank++)
         if (v->ranks[rank].total > 0)
             suspect(v, rank);
+    v->is_unknown = v->suspect_count != 1;
 }
 
 void stall_view_find(struct stall_view *v)
@@ -162,7 +197,7 @@ void stall_view_fini(struct stall_view *v)
         hb_free(v->suspects[i].stack);
     memset(v->suspects, 0, sizeof(v->suspects));
     v->tensor_count = v->suspect_count = 0;
-    v->tensors_left_out = v->suspects_left_out = 0;
+    v->tensors_left_out = v->suspects_left_out = v->is_unknown = 0;
 }
 
 /* ---- Text
@@ -183,6 +218,8 @@ static void put_op(struct hb_buf *out, const struct control_stall_op *op)
         hb_must(hb_buf_printf(out, " \"%s\"", op->name));
     if (op->set)
         hb_must(hb_buf_printf(out, " of process set %d", op->set));
+    if (op->where)
+        xbuf_puts(out, " on the device");
 }
 
 typedef int (*rank_test)(const struct stall_view *v,
@@ -224,6 +261,8 @@ static void put_ranks(struct hb_buf *out, const struct stall_view *v,
 static void put_tensor(struct hb_buf *out, const struct stall_view *v,
                        const struct stall_tensor *t)
 {
+    if (!t->waiting)
+        return;
     xbuf_puts(out, "  ");
     put_op(out, &t->op);
     xbuf_puts(out, ": ");
@@ -234,7 +273,8 @@ static void put_tensor(struct hb_buf *out, const struct stall_view *v,
         xbuf_puts(out, "; missing: ");
         put_ranks(out, v, t, is_missing, t->missing);
     } else {
-        xbuf_puts(out, "; no rank is missing");
+        xbuf_puts(out, t->launched ? "; all ranks have launched it"
+                                   : "; no rank is missing");
     }
     xbuf_puts(out, "\n");
 }
@@ -280,7 +320,9 @@ static void put_last(struct hb_buf *out, const struct control_stall_rank *r)
     xbuf_puts(out, r->inside ? " ago, in which it is" : " ago");
     if (r->total == 0 || !r->waits)
         return;
-    xbuf_puts(out, "; it waits for ");
+    xbuf_puts(out, r->waits[0].where == STATUS_NOT_REACHED
+                       ? "; its work before this has not ended: "
+                       : "; it waits for ");
     put_op(out, &r->waits[0]);
     if (r->total > 1)
         hb_must(hb_buf_printf(out, " and %d more", r->total - 1));
@@ -351,23 +393,71 @@ void stall_view_format(struct hb_buf *out, const struct stall_view *v)
         xbuf_puts(out, "  and more ranks\n");
 }
 
+/* What a rank keeps the others waiting in, or is in itself; NULL: nothing is
+ * known of. */
+static const struct stall_tensor *tensor_of(const struct stall_view *v,
+                                            int rank)
+{
+    for (int i = 0; i < v->tensor_count; i++)
+        if (is_missing(v, &v->tensors[i], rank))
+            return &v->tensors[i];
+    for (int i = 0; i < v->tensor_count; i++)
+        if (v->tensors[i].has[rank])
+            return &v->tensors[i];
+    return v->tensor_count ? &v->tensors[0] : NULL;
+}
+
+static const char *missing_text(const struct stall_tensor *t, int rank)
+{
+    if (t->before[rank])
+        return ", its device has not come to ";
+    return t->op.where ? ", it has not launched " : ", it has not issued ";
+}
+
+/* All react, and none is missing anywhere: on devices, if it is there. */
+static void put_unknown(struct hb_buf *out, const struct stall_view *v)
+{
+    const struct stall_tensor *t = &v->tensors[0];
+
+    if (!v->tensor_count) {
+        xbuf_puts(out, "all ranks react");
+        return;
+    }
+    for (int i = 0; i < v->tensor_count && !t->op.where; i++)
+        if (v->tensors[i].op.where && v->tensors[i].waiting)
+            t = &v->tensors[i];
+    put_op(out, &t->op);
+    xbuf_puts(out, ": ");
+    if (t->launched)
+        xbuf_puts(out, "all ranks have launched it, and ");
+    put_ranks(out, v, t, is_waiting, t->waiting);
+    xbuf_puts(out, t->waiting == 1 ? " waits" : " wait");
+    xbuf_puts(out, t->op.where
+                       ? "; all react: NCCL, a device or the network hangs"
+                       : "; all react");
+}
+
 int stall_view_blame(struct hb_buf *out, const struct stall_view *v)
 {
     const struct control_stall_rank *r;
+    const struct stall_tensor *t;
     int rank = v->suspect_count ? v->suspects[0].rank : 0;
 
+    if (v->is_unknown) {
+        put_unknown(out, v);
+        return -1;
+    }
     r = &v->ranks[rank];
+    t = tensor_of(v, rank);
     hb_must(hb_buf_printf(out, "rank %d", rank));
     if (r->pid)
         hb_must(hb_buf_printf(out, " (pid %d)", (int)r->pid));
     hb_must(hb_buf_printf(out, " on host %s: kept the others waiting for ",
                           host_of(v, rank)));
     put_seconds(out, v->waited_ms);
-    if (v->tensor_count) {
-        xbuf_puts(out, is_missing(v, &v->tensors[0], rank)
-                           ? ", it has not issued "
-                           : " in ");
-        put_op(out, &v->tensors[0].op);
+    if (t) {
+        xbuf_puts(out, is_missing(v, t, rank) ? missing_text(t, rank) : " in ");
+        put_op(out, &t->op);
     }
     hb_must(hb_buf_printf(
         out, "; it %s", r->pid ? state_text(r->state) : "could not be asked"));

@@ -80,6 +80,7 @@ enum control_type {
     CONTROL_QUERY = 42, /* JSON: ps, kill, clean, doctor; instead of LAUNCH */
     CONTROL_STALL_ASK = 43,
     CONTROL_STALL_END = 44,   /* as ABORT: HVD_ETIMEOUT for every local rank */
+    CONTROL_STALL_BLAME = 46, /* as ABORT: a report has named that rank */
     CONTROL_TRACE_TAKEN = 45, /* u32: 1 when all of it was written */
 };
 

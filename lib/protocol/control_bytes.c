@@ -49,6 +49,12 @@ int control_encode_abort(struct hb_buf *out, int rank, const char *text)
     return encode_rank_and_bytes(out, CONTROL_ABORT, rank, text, strlen(text));
 }
 
+int control_encode_stall_blame(struct hb_buf *out, int rank, const char *text)
+{
+    return encode_rank_and_bytes(out, CONTROL_STALL_BLAME, rank, text,
+                                 strlen(text));
+}
+
 int control_encode_stall_end(struct hb_buf *out, int rank, const char *text)
 {
     return encode_rank_and_bytes(out, CONTROL_STALL_END, rank, text,
@@ -277,7 +283,7 @@ int control_decode_abort(const void *p, size_t len, int *rank, char *text,
     got = hb_read_u32(&r);
     if (r.bad)
         return refuse(err, "abort", "too short");
-    if (got >= CONTROL_RANKS_MAX)
+    if (got >= CONTROL_RANKS_MAX && got != UINT32_MAX)
         return refuse(err, "abort", "field 'rank' is out of range");
     *rank = (int)got;
     read_text(&r, text, text_size);

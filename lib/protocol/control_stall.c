@@ -12,8 +12,9 @@
 #include <string.h>
 
 enum {
-    OP_BYTES = 8 + 8 + 1 + 1 + 1, /* and the name */
-    RANK_BYTES = 4 + 4 + 1 + 1 + 2 + 8 + OP_BYTES + 4 + 4 + 1,
+    OP_BYTES = 8 + 8 + 1 + 1 + 1 + 1, /* and the name */
+    /* And the waits, and 8 bytes for each set that has launched something. */
+    RANK_BYTES = 4 + 4 + 1 + 1 + 2 + 8 + OP_BYTES + 4 + 4 + 1 + 4,
     CPU_UNKNOWN = UINT16_MAX,
     FLAG_KNOWN = 1u << 0,
     FLAG_FRESH = 1u << 1,
@@ -114,6 +115,8 @@ static size_t rank_bytes(const struct control_stall_rank *r)
 
     for (int i = 0; i < r->count; i++)
         bytes += op_bytes(&r->waits[i]);
+    for (int i = 0; i < STATUS_SETS_MAX; i++)
+        bytes += r->launched[i] ? 8 : 0;
     return bytes;
 }
 
@@ -125,8 +128,22 @@ static void put_op(struct hb_buf *out, const struct control_stall_op *op)
     hb_buf_put_u64(out, op->key);
     hb_buf_put_u8(out, (uint8_t)op->kind);
     hb_buf_put_u8(out, (uint8_t)op->set);
+    hb_buf_put_u8(out, (uint8_t)op->where);
     hb_buf_put_u8(out, (uint8_t)len);
     hb_buf_append(out, op->name, len);
+}
+
+/* A bit for each set that follows. */
+static void put_launched(struct hb_buf *out, const struct control_stall_rank *r)
+{
+    uint32_t sets = 0;
+
+    for (int i = 0; i < STATUS_SETS_MAX; i++)
+        sets |= r->launched[i] ? (uint32_t)1 << i : 0;
+    hb_buf_put_u32(out, sets);
+    for (int i = 0; i < STATUS_SETS_MAX; i++)
+        if (r->launched[i])
+            hb_buf_put_u64(out, r->launched[i]);
 }
 
 static void put_rank(struct hb_buf *out, const struct control_stall_rank *r)
@@ -150,6 +167,7 @@ static void put_rank(struct hb_buf *out, const struct control_stall_rank *r)
     hb_buf_put_u8(out, (uint8_t)r->count);
     for (int i = 0; i < r->count; i++)
         put_op(out, &r->waits[i]);
+    put_launched(out, r);
 }
 
 int control_encode_stall_ranks(struct hb_buf *out,
@@ -173,20 +191,22 @@ int control_encode_stall_ranks(struct hb_buf *out,
 static void read_op(struct hb_reader *r, struct control_stall_op *op)
 {
     uint64_t age = hb_read_u64(r);
-    unsigned kind, set;
+    unsigned kind, set, where;
 
     op->key = hb_read_u64(r);
     kind = hb_read_u8(r);
     set = hb_read_u8(r);
+    where = hb_read_u8(r);
     hb_read_text(r, hb_read_u8(r), op->name, sizeof(op->name));
     if (age > CONTROL_STALL_MAX_MS || kind >= STATUS_KINDS ||
-        set >= STATUS_SETS_MAX) {
+        set >= STATUS_SETS_MAX || where >= STATUS_WHERES) {
         r->bad = 1;
         return;
     }
     op->age_ms = (int64_t)age;
     op->kind = (enum status_kind)kind;
     op->set = (int)set;
+    op->where = (enum status_where)where;
 }
 
 static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)
@@ -220,6 +240,14 @@ static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)
     m->total = (int)total;
 }
 
+static void read_launched(struct hb_reader *r, struct control_stall_rank *m)
+{
+    uint32_t sets = hb_read_u32(r);
+
+    for (int i = 0; i < STATUS_SETS_MAX; i++)
+        m->launched[i] = sets >> i & 1 ? hb_read_u64(r) : 0;
+}
+
 static int read_rank(struct hb_reader *r, struct control_stall_rank *m)
 {
     int count;
@@ -227,13 +255,13 @@ static int read_rank(struct hb_reader *r, struct control_stall_rank *m)
     read_numbers(r, m);
     count = m->count;
     m->count = 0;
-    if (count == 0)
-        return 0;
-    m->waits = hb_calloc((size_t)count, sizeof(*m->waits));
-    if (!m->waits)
+    if (count)
+        m->waits = hb_calloc((size_t)count, sizeof(*m->waits));
+    if (count && !m->waits)
         return -HVD_ENOMEM;
     for (; m->count < count; m->count++)
         read_op(r, &m->waits[m->count]);
+    read_launched(r, m);
     return 0;
 }
 

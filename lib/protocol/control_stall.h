@@ -8,7 +8,11 @@
  *                             stacks of some
  *     agent  -> STALL_RANKS   where they are
  *     agent  -> STALL_STACK   one for each rank that was asked for
+ *     hvdrun -> STALL_BLAME   as ABORT: who keeps them waiting, for ranks that
+ *                             give up by themselves
  *     hvdrun -> STALL_END     as ABORT, when the job ends for it
+ *
+ * The rank of the last two is -1 when it is not known.
  *
  * Everything about a rank was said by the rank itself (status.h), but its
  * process's state.  All of it is binary: a host may have many ranks.
@@ -47,6 +51,7 @@ struct control_stall_op {
     uint64_t key; /* of waits: the same on all ranks */
     enum status_kind kind;
     int set;
+    enum status_where where;
     char name[STATUS_NAME_BYTES]; /* "" when it has none */
 };
 
@@ -64,6 +69,7 @@ struct control_stall_rank {
     int total;     /* operations it waits for; the oldest follow */
     struct control_stall_op *waits; /* STATUS_WAITS_MAX at most */
     int count;
+    uint64_t launched[STATUS_SETS_MAX]; /* as status.h's */
 };
 
 struct control_stall_ranks {
@@ -101,7 +107,8 @@ int control_decode_stall_stack(const void *p, size_t len,
                                struct hb_error *err);
 void control_stall_stack_fini(struct control_stall_stack *m);
 
-/* STALL_END is encoded as control_encode_abort's, with another type. */
+/* Encoded as control_encode_abort's, with another type. */
+int control_encode_stall_blame(struct hb_buf *out, int rank, const char *text);
 int control_encode_stall_end(struct hb_buf *out, int rank, const char *text);
 
 #endif

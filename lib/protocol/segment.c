@@ -83,6 +83,40 @@ int segment_lose(struct segment_head *h, uint32_t local_size, uint32_t rank)
     return set_abort_word(h, local_size, rank, HVD_ECLOSED);
 }
 
+void segment_blame(struct segment_head *h, uint32_t rank, const char *text,
+                   uint64_t now_ns)
+{
+    uint64_t words[SEGMENT_TEXT_MAX / 8] = {0}, n = h->blame_done + 1;
+
+    memcpy(words, text, strnlen(text, SEGMENT_TEXT_MAX - 1));
+    status_put(&h->blame_begun, n);
+    status_put(&h->blame_ns, now_ns);
+    status_put(&h->blame_rank, rank);
+    for (size_t i = 0; i < SEGMENT_TEXT_MAX / 8; i++)
+        status_put(&h->blame_text[i], words[i]);
+    status_put(&h->blame_done, n);
+}
+
+/* Acquire: pairs with status_put's release. */
+static uint64_t get(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_acquire);
+}
+
+uint64_t segment_blamed(const struct segment_head *h, int *rank,
+                        char text[SEGMENT_TEXT_MAX])
+{
+    uint64_t words[SEGMENT_TEXT_MAX / 8];
+    uint64_t n = get(&h->blame_done), when_ns = get(&h->blame_ns);
+
+    *rank = (int)(uint32_t)get(&h->blame_rank);
+    for (size_t i = 0; i < SEGMENT_TEXT_MAX / 8; i++)
+        words[i] = get(&h->blame_text[i]);
+    memcpy(text, words, SEGMENT_TEXT_MAX);
+    text[SEGMENT_TEXT_MAX - 1] = '\0';
+    return get(&h->blame_begun) == n ? when_ns : 0;
+}
+
 void segment_wake(struct segment_head *h, uint32_t local_rank)
 {
     struct segment_wake *w = &h->wake[local_rank];

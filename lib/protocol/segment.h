@@ -28,13 +28,16 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 4,
+    SEGMENT_LAYOUT = 5,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     SEGMENT_LINE_BYTES = 128, /* two cache lines: the adjacent-line
                                  prefetcher pairs them */
     SEGMENT_TEXT_MAX = 256,
     SEGMENT_NONCE_BYTES = 16,
 };
+
+/* In place of a rank: it is not known which. */
+#define SEGMENT_NO_RANK UINT32_MAX
 
 struct segment_wake {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t word;
@@ -55,7 +58,14 @@ struct segment_head {
      * HVD_ECLOSED: is on another host, and the connection to it broke) */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t abort_word;
     char abort_text[SEGMENT_TEXT_MAX]; /* the agent's, for the first two */
-    struct segment_wake wake[];        /* local_size of them */
+    /* The agent's: whom the last report about ranks that wait has blamed.
+     * Guarded as a rank's status (status.h). */
+    _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t blame_begun;
+    _Atomic uint64_t blame_done;
+    _Atomic uint64_t blame_ns;   /* CLOCK_MONOTONIC */
+    _Atomic uint64_t blame_rank; /* SEGMENT_NO_RANK: that is not known */
+    _Atomic uint64_t blame_text[SEGMENT_TEXT_MAX / 8];
+    struct segment_wake wake[]; /* local_size of them */
 };
 
 /* Where the ranks' status begins, for n local ranks: whole pages, since the
@@ -91,7 +101,8 @@ void segment_head_init(struct segment_head *h, uint32_t epoch,
 int segment_head_check(const struct segment_head *h, uint32_t epoch,
                        uint32_t local_size, uint64_t segment_bytes);
 /* The agent, from one thread: a rank is dead.  status is an enum hvd_status,
- * other than HVD_ESHUTDOWN; text is cut to fit.  The first call of this or
+ * other than HVD_ESHUTDOWN; the rank may be SEGMENT_NO_RANK; text is cut to
+ * fit.  The first call of this or
  * of segment_miss wins; all wake every sleeper.  Returns 1 if this call set
  * the word. */
 int segment_abort(struct segment_head *h, uint32_t local_size,
@@ -102,6 +113,14 @@ int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank);
 /* The same with HVD_ECLOSED: the connection to a rank on another host
  * broke, and no agent knows why. */
 int segment_lose(struct segment_head *h, uint32_t local_size, uint32_t rank);
+/* The agent, from one thread: a report has blamed that rank, by its number in
+ * the world or SEGMENT_NO_RANK; text is cut to fit. */
+void segment_blame(struct segment_head *h, uint32_t rank, const char *text,
+                   uint64_t now_ns);
+/* Any rank: when that was last, whom (-1 for SEGMENT_NO_RANK) and why.  0:
+ * never, or it is being written; the rest is nothing then. */
+uint64_t segment_blamed(const struct segment_head *h, int *rank,
+                        char text[SEGMENT_TEXT_MAX]);
 /* Bumps and wakes one rank's futex if it sleeps. */
 void segment_wake(struct segment_head *h, uint32_t local_rank);
 

@@ -24,11 +24,14 @@ static void read_op(const struct status_op *op, struct status_view_op *v)
 {
     uint64_t words[STATUS_NAME_WORDS] = {0};
     uint32_t kind = get32(&op->kind), set = get32(&op->set);
+    uint32_t where = get32(&op->where);
 
     v->when_ns = get(&op->when_ns);
     v->key = get(&op->key);
     v->kind = kind < STATUS_KINDS ? (enum status_kind)kind : STATUS_ALLREDUCE;
     v->set = set < STATUS_SETS_MAX ? (int)set : 0;
+    v->where =
+        where < STATUS_WHERES ? (enum status_where)where : STATUS_IN_QUEUE;
     for (int i = 0; i < STATUS_NAME_WORDS; i++)
         words[i] = get(&op->name[i]);
     memcpy(v->name, words, sizeof(v->name)); /* ends where a 0 is */
@@ -79,6 +82,8 @@ void status_read(const struct segment_status *s, struct status_view *v)
     memset(v, 0, sizeof(*v));
     read_call(s, v);
     read_waits(s, v);
+    for (int i = 0; i < STATUS_SETS_MAX; i++)
+        v->launched[i] = get(&s->launched[i]);
 }
 
 const char *status_kind_name(unsigned kind)

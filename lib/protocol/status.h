@@ -11,6 +11,11 @@
  * at a time.  Both are guarded by two counters: the writer sets `begun`,
  * writes, and sets `done`; a reader that finds them different looks again.
  *
+ * Of what ranks launch on their devices (plugins/gpu.h) two things are here.
+ * How much each process set's plane has launched is written at once, by a
+ * plain store, so that it is known of a rank that was stopped or hangs in the
+ * next launch.  The oldest that the device has not ended is in the list.
+ *
  * Whoever reads this trusts none of it: status_read checks and cleans.
  * Times are CLOCK_MONOTONIC, by its coarse reading.
  */
@@ -44,26 +49,39 @@ enum status_kind {
     STATUS_KINDS
 };
 
+/* Where an operation that is waited for is. */
+enum status_where {
+    STATUS_IN_QUEUE,
+    STATUS_ON_DEVICE,   /* launched there, or about to be; key: its number */
+    STATUS_NOT_REACHED, /* launched, and the device has not come to it */
+    STATUS_WHERES
+};
+
 /* An operation in shared memory. */
 struct status_op {
     _Atomic uint64_t when_ns; /* it was issued */
     _Atomic uint64_t key;     /* the same on all ranks; waits only */
     _Atomic uint32_t kind, set;
+    _Atomic uint32_t where, filler; /* waits only */
     _Atomic uint64_t name[STATUS_NAME_WORDS];
 };
 
 struct segment_status {
-    _Alignas(128) _Atomic uint64_t begun, done; /* calls */
+    _Alignas(128) _Atomic uint64_t begun; /* calls */
+    _Atomic uint64_t done;
     _Atomic uint64_t returned; /* the last that has; < done: inside it */
     _Atomic uint64_t returned_ns;
     struct status_op call;
-    _Alignas(128) _Atomic uint64_t waits_begun, waits_done;
+    _Alignas(128) _Atomic uint64_t waits_begun;
+    _Atomic uint64_t waits_done;
     _Atomic uint32_t sets;   /* bit n: a member of process set n */
     _Atomic uint32_t total;  /* operations it waits for */
     _Atomic uint32_t listed; /* of those, in waits */
     _Atomic uint32_t asked;  /* the agent's: publish the list again */
     _Atomic uint32_t answered;
     struct status_op waits[STATUS_WAITS_MAX];
+    /* Of each process set: the number of the last launch on the device. */
+    _Alignas(128) _Atomic uint64_t launched[STATUS_SETS_MAX];
 };
 
 _Static_assert(sizeof(struct segment_status) <= STATUS_BYTES,
@@ -138,6 +156,7 @@ struct status_view_op {
     uint64_t when_ns, key;
     enum status_kind kind;
     int set;
+    enum status_where where;
     char name[STATUS_NAME_BYTES]; /* printable */
 };
 
@@ -151,6 +170,7 @@ struct status_view {
     int fresh; /* the list was published after it was last asked for */
     int count;
     struct status_view_op waits[STATUS_WAITS_MAX];
+    uint64_t launched[STATUS_SETS_MAX];
 };
 
 /* A consistent view, or, of a rank that died while it wrote or writes all

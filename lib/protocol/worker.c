@@ -287,7 +287,7 @@ int worker_decode_abort(const void *p, size_t len, struct worker_abort *m)
 
     hb_reader_init(&r, p, len);
     rank = hb_read_u32(&r);
-    if (r.bad || rank > INT32_MAX ||
+    if (r.bad || (rank > INT32_MAX && rank != UINT32_MAX) ||
         worker_decode_refused(r.p, r.left, text, sizeof(text)) < 0)
         return -HVD_EPROTO;
     m->rank = rank;

@@ -97,7 +97,7 @@ struct worker_segment {
 };
 
 struct worker_abort {
-    uint32_t rank;
+    uint32_t rank;              /* UINT32_MAX: not known, of TIMEOUT */
     char text[WORKER_TEXT_MAX]; /* "rank 3 on host a: killed by signal 9 (...)"
                                  */
 };

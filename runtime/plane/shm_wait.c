@@ -150,12 +150,12 @@ int shm_find_abort(struct hvd__shm *p, struct hb_error *err)
     uint64_t word =
         atomic_load_explicit(&p->head->abort_word, memory_order_acquire);
     uint32_t status = (uint32_t)(word >> 32), rank = (uint32_t)word - 1;
-    const char *host = p->host;
+    const char *host = rank == SEGMENT_NO_RANK ? "" : p->host;
 
     if (status != HVD_EPEER && status != HVD_ESHUTDOWN &&
         status != HVD_ECLOSED && status != HVD_ETIMEOUT)
         return 0;
-    if (p->config.host_of)
+    if (p->config.host_of && rank != SEGMENT_NO_RANK)
         host = p->config.host_of(p->config.agent_arg, rank);
     if (err) {
         err->rank = (int)rank;

@@ -401,6 +401,25 @@ END_TEST
 /* ---- The end ----------------------------------------------------------------
  */
 
+START_TEST(workers_see_who_is_blamed)
+{
+    char text[SEGMENT_TEXT_MAX];
+    struct hb_buf out = HB_BUF_INIT;
+    int rank = 0;
+
+    launch("exec /bin/sleep 1000");
+    control_encode_stall_blame(&out, -1, "all react");
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    ask(1, -1); /* by its answer that is done */
+    ck_assert_uint_gt(segment_blamed(head, &rank, text), 0);
+    ck_assert_int_eq(rank, -1);
+    ck_assert_str_eq(text, "all react");
+    ck_assert_uint_eq(atomic_load(&head->abort_word), 0);
+    end_job();
+}
+END_TEST
+
 START_TEST(workers_hear_the_end)
 {
     static const char why[] = "rank 9 on host x: kept the others waiting";
@@ -446,6 +465,7 @@ int main(void)
     tcase_add_test(tc, tool_that_hangs);
     tcase_add_test(tc, another_question);
     tcase_add_test(tc, end_during_a_stack);
+    tcase_add_test(tc, workers_see_who_is_blamed);
     tcase_add_test(tc, workers_hear_the_end);
     suite_add_tcase(s, tc);
     return unit_run(s);

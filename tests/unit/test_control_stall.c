@@ -102,6 +102,7 @@ static struct control_stall_op waits[2] = {
      .key = UINT64_MAX,
      .kind = STATUS_JOIN,
      .set = 31,
+     .where = STATUS_NOT_REACHED,
      .name = "layer.0.weight"},
     {.age_ms = 0, .kind = STATUS_BARRIER},
 };
@@ -118,6 +119,7 @@ static struct control_stall_rank two[2] = {
      .total = 9,
      .waits = waits,
      .count = 2,
+     .launched = {[0] = 3, [31] = UINT64_MAX},
      .last = {.age_ms = 5, .name = "x"}},
     {.rank = 6, .fresh = 1, .cpu_percent = 1600},
 };
@@ -151,9 +153,11 @@ START_TEST(ranks)
         ck_assert_int_eq(r->total, two[i].total);
         ck_assert_str_eq(r->last.name, two[i].last.name);
         ck_assert_int_eq(r->count, two[i].count);
+        ck_assert_mem_eq(r->launched, two[i].launched, sizeof(r->launched));
     }
     ck_assert_uint_eq(got.ranks[0].waits[0].key, UINT64_MAX);
     ck_assert_int_eq(got.ranks[0].waits[0].set, 31);
+    ck_assert_int_eq(got.ranks[0].waits[0].where, STATUS_NOT_REACHED);
     ck_assert_int_eq(got.ranks[0].waits[1].kind, STATUS_BARRIER);
     control_stall_ranks_fini(&got);
 }
@@ -217,6 +221,28 @@ START_TEST(no_memory)
     ck_assert_int_eq(control_encode_stall_ranks(&out, &both), 0);
     f = sent(CONTROL_STALL_RANKS);
     unit_fail_each(decode_ranks, &f);
+}
+END_TEST
+
+/* A culprit, and that there is none. */
+START_TEST(blame)
+{
+    static const int culprits[] = {3, -1};
+    char text[32];
+    struct frame f;
+    int rank;
+
+    for (size_t i = 0; i < 2; i++) {
+        hb_buf_clear(&out);
+        ck_assert_int_eq(control_encode_stall_blame(&out, culprits[i], "why"),
+                         0);
+        f = sent(CONTROL_STALL_BLAME);
+        ck_assert_int_eq(control_decode_abort(f.payload, f.len, &rank, text,
+                                              sizeof(text), NULL),
+                         0);
+        ck_assert_int_eq(rank, culprits[i]);
+        ck_assert_str_eq(text, "why");
+    }
 }
 END_TEST
 
@@ -387,6 +413,7 @@ int main(void)
     tcase_add_test(tc, ranks_malformed);
     tcase_add_test(tc, ranks_must_ascend);
     tcase_add_test(tc, no_memory);
+    tcase_add_test(tc, blame);
     tcase_add_test(tc, worker_stalled_there_and_back);
     suite_add_tcase(s, tc);
     tc = tcase_create("status");

@@ -238,6 +238,29 @@ START_TEST(test_abort_wakes_every_rank)
 }
 END_TEST
 
+START_TEST(test_blame)
+{
+    struct segment_head *h = map_head(1);
+    char text[SEGMENT_TEXT_MAX], longest[2 * SEGMENT_TEXT_MAX];
+    int rank = 0;
+
+    ck_assert_uint_eq(segment_blamed(h, &rank, text), 0);
+    segment_blame(h, 70000, "it sleeps", 5);
+    ck_assert_uint_eq(segment_blamed(h, &rank, text), 5);
+    ck_assert_int_eq(rank, 70000);
+    ck_assert_str_eq(text, "it sleeps");
+    memset(longest, 'x', sizeof(longest));
+    longest[sizeof(longest) - 1] = '\0';
+    segment_blame(h, SEGMENT_NO_RANK, longest, 6);
+    ck_assert_uint_eq(segment_blamed(h, &rank, text), 6);
+    ck_assert_int_eq(rank, -1);
+    ck_assert_uint_eq(strlen(text), SEGMENT_TEXT_MAX - 1);
+    atomic_fetch_add(&h->blame_begun, 1); /* is being written */
+    ck_assert_uint_eq(segment_blamed(h, &rank, text), 0);
+    munmap(h, segment_head_bytes(1));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("segment");
@@ -254,6 +277,7 @@ int main(void)
     tcase_add_test(c, test_wake_before_the_wait);
     tcase_add_test(c, test_abort_wakes_for_a_dead_one);
     tcase_add_test(c, test_abort_wakes_every_rank);
+    tcase_add_test(c, test_blame);
     suite_add_tcase(s, c);
     return unit_run(s);
 }

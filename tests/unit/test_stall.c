@@ -24,8 +24,8 @@ static const struct plan plan = {ranks, RANKS, hosts, HOSTS};
 
 static struct hb_buf said;
 static struct control_stall_ask asked[HOSTS];
-static int asks, ends, end_rank;
-static char end_why[512], end_verdict[512];
+static int asks, ends, end_rank, blamed;
+static char end_why[512], end_verdict[512], blame_why[512];
 static struct stall *s;
 
 static void on_ask(void *arg, int host, const struct control_stall_ask *m)
@@ -41,6 +41,13 @@ static void on_say(void *arg, const char *lines)
     hb_must(hb_buf_puts(&said, lines));
 }
 
+static void on_blame(void *arg, int rank, const char *why)
+{
+    (void)arg;
+    blamed = rank;
+    snprintf(blame_why, sizeof(blame_why), "%s", why);
+}
+
 static void on_end(void *arg, int rank, const char *why, const char *verdict)
 {
     (void)arg;
@@ -52,12 +59,16 @@ static void on_end(void *arg, int rank, const char *why, const char *verdict)
 
 static void setup(void)
 {
-    const struct stall_config config = {
-        .plan = &plan, .ask = on_ask, .say = on_say, .end = on_end};
+    const struct stall_config config = {.plan = &plan,
+                                        .ask = on_ask,
+                                        .say = on_say,
+                                        .blame = on_blame,
+                                        .end = on_end};
 
     memset(asked, 0, sizeof(asked));
     asks = ends = 0;
     end_rank = -1;
+    blamed = RANKS;
     hb_buf_clear(&said);
     s = stall_new(&config);
 }
@@ -446,6 +457,8 @@ START_TEST(all_wait_and_react)
         snprintf(part, sizeof(part), "rank %d on host", i);
         expect_said(part);
     }
+    ck_assert_int_eq(blamed, -1);
+    ck_assert_str_eq(blame_why, "broadcast \"x\": ranks 0-3 wait; all react");
 }
 END_TEST
 
@@ -462,6 +475,160 @@ START_TEST(without_the_library)
     expect_said("missing: rank 2\n");
     expect_said("rank 2 on host n1 (pid 102) sleeps; it has not called "
                 "hvd_init, or has called hvd_shutdown\n");
+}
+END_TEST
+
+/* ---- Devices
+ * ---------------------------------------------------------------------- */
+
+/* It has launched so many, and waits for the last on its device. */
+static void add_launch(int rank, uint64_t number, enum status_where where)
+{
+    struct control_stall_rank *r = of(rank);
+
+    add_wait(r, STATUS_ALLREDUCE, number, "g", 1000);
+    r->waits[r->count - 1].where = where;
+    r->launched[0] = number;
+}
+
+static void expect_blamed(int rank, const char *why)
+{
+    ck_assert_int_eq(blamed, rank);
+    ck_assert_str_eq(blame_why, why);
+}
+
+START_TEST(rank_that_has_not_launched)
+{
+    told(0, 1000, 0);
+    make_answers();
+    add_launch(0, 5, STATUS_ON_DEVICE);
+    add_launch(2, 5, STATUS_ON_DEVICE);
+    of(1)->launched[0] = 6; /* its device has ended it */
+    of(3)->launched[0] = 4;
+    ask_and_answer();
+    expect_said("  allreduce \"g\" on the device: ranks 0, 2 wait for 1.0 s; "
+                "missing: rank 3\n");
+    expect_blamed(3, "rank 3 (pid 103) on host n1: kept the others waiting for "
+                     "1.1 s, it has not launched allreduce \"g\" on the "
+                     "device; it sleeps");
+}
+END_TEST
+
+/* While they connect: the one whose call of NCCL does not return has not even
+ * said that it waits. */
+START_TEST(nobody_has_launched)
+{
+    told(0, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++) {
+        if (i != 2)
+            add_launch(i, 1, STATUS_ON_DEVICE);
+        of(i)->launched[0] = 0;
+    }
+    of(1)->state = 'T'; /* he, too */
+    ask_and_answer();
+    expect_said("missing: rank 2\n");
+    ck_assert_int_eq(blamed, 2);
+    expect_said("rank 1 on host n0 (pid 101) is stopped");
+}
+END_TEST
+
+START_TEST(stopped_after_the_launch)
+{
+    told(0, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++)
+        add_launch(i, 7, STATUS_ON_DEVICE);
+    of(1)->state = 'T';
+    ask_and_answer();
+    expect_said("ranks 0-3 wait for 1.0 s; all ranks have launched it\n");
+    expect_blamed(1, "rank 1 (pid 101) on host n0: kept the others waiting for "
+                     "1.1 s in allreduce \"g\" on the device; it is stopped "
+                     "by a signal");
+}
+END_TEST
+
+START_TEST(device_that_has_not_come_to_it)
+{
+    told(0, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++)
+        add_launch(i, 7, i == 3 ? STATUS_NOT_REACHED : STATUS_ON_DEVICE);
+    ask_and_answer();
+    expect_said("ranks 0-2 wait for 1.0 s; missing: rank 3\n");
+    expect_said("; its work before this has not ended: allreduce \"g\" on the "
+                "device\n");
+    expect_blamed(3, "rank 3 (pid 103) on host n1: kept the others waiting for "
+                     "1.1 s, its device has not come to allreduce \"g\" on "
+                     "the device; it sleeps");
+}
+END_TEST
+
+/* All of them are busy: nobody waits for anybody. */
+START_TEST(devices_with_work_of_their_own)
+{
+    told(0, 1000, 0);
+    make_answers();
+    for (int i = 0; i < 2; i++)
+        add_launch(i, 7, STATUS_NOT_REACHED);
+    add_wait(of(2), STATUS_BARRIER, KEY, "", 900);
+    ask_and_answer();
+    ck_assert_ptr_null(strstr(hb_buf_data(&said), "device: "));
+    expect_said("  barrier: rank 2 waits for 0.9 s; missing: rank 3\n");
+}
+END_TEST
+
+START_TEST(all_have_launched_and_react)
+{
+    told(0, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++) {
+        add_wait(of(i), STATUS_ALLREDUCE, KEY, "g", 1001);
+        add_launch(i, 7, STATUS_ON_DEVICE);
+    }
+    ask_and_answer();
+    expect_blamed(-1, "allreduce \"g\" on the device: all ranks have launched "
+                      "it, and ranks 0-3 wait; all react: NCCL, a device or "
+                      "the network hangs");
+    told(0, 3000, 3000);
+    make_answers();
+    for (int i = 0; i < RANKS; i++)
+        add_launch(i, 7, STATUS_ON_DEVICE);
+    send_answer(0, 3100);
+    send_answer(1, 3100);
+    stall_tick(s, stall_next_ns(s));
+    ck_assert_int_eq(ends, 1);
+    ck_assert_int_eq(end_rank, -1);
+    ck_assert_ptr_nonnull(strstr(end_why, "a device or the network"));
+}
+END_TEST
+
+/* All but one are done with it. */
+START_TEST(ended_on_all_devices_but_one)
+{
+    told(2, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++)
+        of(i)->launched[0] = 7;
+    add_launch(2, 7, STATUS_ON_DEVICE);
+    ask_and_answer();
+    ck_assert_int_eq(blamed, 2);
+}
+END_TEST
+
+/* Who has launched what another still has in its queue does not keep it
+ * waiting. */
+START_TEST(ahead_of_those_that_wait)
+{
+    told(0, 1000, 0);
+    make_answers();
+    add_wait(of(0), STATUS_ALLREDUCE, KEY, "g", 1000);
+    for (int i = 0; i < RANKS; i++)
+        of(i)->launched[0] = i ? 8 : 7;
+    ask_and_answer();
+    expect_said("  allreduce \"g\": rank 0 waits for 1.0 s; no rank is "
+                "missing\n");
+    ck_assert_int_eq(blamed, 0);
 }
 END_TEST
 
@@ -522,6 +689,14 @@ int main(void)
     tcase_add_test(tc, who_does_not_react);
     tcase_add_test(tc, all_wait_and_react);
     tcase_add_test(tc, without_the_library);
+    tcase_add_test(tc, rank_that_has_not_launched);
+    tcase_add_test(tc, nobody_has_launched);
+    tcase_add_test(tc, stopped_after_the_launch);
+    tcase_add_test(tc, device_that_has_not_come_to_it);
+    tcase_add_test(tc, devices_with_work_of_their_own);
+    tcase_add_test(tc, all_have_launched_and_react);
+    tcase_add_test(tc, ended_on_all_devices_but_one);
+    tcase_add_test(tc, ahead_of_those_that_wait);
     tcase_add_test(tc, answers_that_nobody_asked_for);
     tcase_add_test(tc, control_bytes_are_not_printed);
     suite_add_tcase(suite, tc);
