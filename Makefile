@@ -102,7 +102,7 @@ MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
 # Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
 NCCL_PLUGIN_SRC := $(addprefix runtime/plugins/nccl/, \
 	bring.c collect.c comm.c cuda.c fail.c fuse.c launch.c nccl.c plane.c \
-	plugin.c reduce.c staged.c timing.c watch.c)
+	plugin.c reduce.c staged.c sub.c timing.c watch.c)
 NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)
 
 EXAMPLES := train_digits anomaly_autoencoder

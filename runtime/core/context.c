@@ -130,6 +130,7 @@ static int watch_stalls(const struct worker_welcome *w, struct hb_error *err)
     const struct hvd__stall_config config = {
         .status = segment_status(world.segment, w->local_size, w->local_rank),
         .agent = &world.agent,
+        .head = world.segment,
     };
 
     return hvd__stall_open(&config, err);

@@ -7,6 +7,7 @@
 #include "runtime/core/context.h"
 #include "runtime/core/mpi.h"
 #include "runtime/core/plugin.h"
+#include "runtime/trace/stall.h"
 #include "runtime/trace/timeline.h"
 
 #include <sched.h>
@@ -157,6 +158,19 @@ static void ran(void *arg, const struct hvd__gpu_span *span)
         trace(arg, span);
 }
 
+static void waits(void *arg, const struct hvd__gpu_wait *w)
+{
+    const struct hvd__set *s = arg;
+
+    hvd__stall_device(s->id, w);
+}
+
+static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)
+{
+    (void)arg;
+    return hvd__stall_culprit(since_ns, err);
+}
+
 void hvd__gpu_stats(struct hvd_stats *stats)
 {
     stats->device_timed = atomic_load_explicit(&timed, memory_order_relaxed);
@@ -178,11 +192,17 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         .look_arg = s,
         .ran = ran,
         .ran_arg = s,
+        .launched = hvd__stall_launched(s->id),
+        .waits = waits,
+        .culprit = culprit,
+        .stall_arg = s,
     };
     int *hosts;
 
     if (!hvd__gpu)
         return 0;
+    if (config.launched)
+        atomic_store(config.launched, 0);
     hosts = hb_calloc((size_t)n, sizeof(*hosts));
     if (!hosts) {
         /* Others have theirs, and must not wait for this one. */

@@ -37,6 +37,17 @@ struct hvd__gpu_span {
     uint64_t began_ns, done_ns;
 };
 
+/* What a plane waits for: the oldest that is launched, or about to be, and has
+ * not ended on the device. */
+struct hvd__gpu_wait {
+    uint64_t number; /* of its launches, from 1; the same on all ranks */
+    uint64_t since_ns;
+    enum hvd__kind kind;
+    const char *name;  /* lives as long as the call */
+    int is_reached;    /* 0: the device still does the caller's work before */
+    uint32_t limit_ms; /* after which the plane gives up */
+};
+
 struct hvd__gpu_plane_config {
     struct hvd__plane *base; /* the plane's from now on; when NULL is returned,
                                 it was made to leave, and freed */
@@ -56,6 +67,18 @@ struct hvd__gpu_plane_config {
     /* Any thread: it is over.  NULL: nobody wants to know. */
     void (*ran)(void *arg, const struct hvd__gpu_span *span);
     void *ran_arg;
+    /* Any thread.  launched: where to count launches, for those who look from
+     * outside; NULL: nobody does.
+     * waits: what it waits for, now and then while it has for longer than some
+     * milliseconds; NULL: nothing any more.
+     * culprit: before it gives up what it has told waits of: 1: who it is is
+     * in err (rank -1: that is not known, and why), 0: that is being asked,
+     * -1: there is nobody to ask.
+     * All four may be NULL. */
+    _Atomic uint64_t *launched;
+    void (*waits)(void *arg, const struct hvd__gpu_wait *w);
+    int (*culprit)(void *arg, uint64_t since_ns, struct hb_error *err);
+    void *stall_arg;
 };
 
 struct hvd__gpu {

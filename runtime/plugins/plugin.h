@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define HVD__PLUGIN_SYMBOL "hvd_plugin"
-#define HVD__PLUGIN_ABI "2 " HVD_VERSION
+#define HVD__PLUGIN_ABI "3 " HVD_VERSION
 
 enum { HVD__MPI_HOST_BYTES = 256 };
 

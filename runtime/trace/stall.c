@@ -9,6 +9,7 @@
  */
 #include "runtime/trace/stall.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/core/engine.h"
@@ -37,6 +38,7 @@ enum {
 struct entry {
     uint64_t since_ns, key;
     enum hvd__kind kind;
+    enum status_where where;
     int set;
     char name[STATUS_NAME_BYTES];
 };
@@ -48,10 +50,12 @@ static struct {
     struct hvd__agent *agent;
     uint32_t warning_ms, shutdown_ms;
     uint64_t limit_ns; /* after which the agent is told; 0: never */
+    const struct segment_head *head;
     struct entry entries[STATUS_WAITS_MAX];
     int count;
-    uint32_t pending[STATUS_SETS_MAX]; /* of each set, listed or not */
-    uint32_t told;                     /* bit n: set n waits too long */
+    uint32_t pending[STATUS_SETS_MAX];    /* of each set, listed or not */
+    struct entry device[STATUS_SETS_MAX]; /* since_ns 0: nothing */
+    uint64_t told; /* bit n: set n waits too long; 32 + n: on its device */
 } stall;
 
 /* ---- Knobs ----------------------------------------------------------- */
@@ -94,12 +98,12 @@ static int read_knobs(struct hb_error *err)
 
 /* ---- What is told ---------------------------------------------------- */
 
-static void tell(uint64_t waited_ns)
+static void tell(uint64_t waited_ns, uint32_t warning_ms)
 {
     uint64_t ms = waited_ns / 1000000;
     const struct worker_stalled m = {
         .waited_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX,
-        .warning_ms = stall.warning_ms,
+        .warning_ms = warning_ms,
         .shutdown_ms = stall.shutdown_ms,
     };
     unsigned char frame[WORKER_STALLED_BYTES];
@@ -108,20 +112,25 @@ static void tell(uint64_t waited_ns)
     hvd__agent_say(stall.agent, frame, sizeof(frame));
 }
 
-/* A set's oldest request, if it waits for others, waits since then; 0: it
- * has none. */
-static void update_told(int set, uint64_t since_ns, uint64_t now_ns)
+/* One of told's bits: others keep it waiting since then (0: they do not),
+ * which is worth a report after warning_ms. */
+static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
+                        uint32_t warning_ms)
 {
-    uint32_t bit = (uint32_t)1 << set, before = stall.told;
-    int late = since_ns && now_ns - since_ns >= stall.limit_ns;
+    uint64_t bit = (uint64_t)1 << index, before = stall.told;
+    uint64_t limit_ns = warning_ms * UINT64_C(1000000);
+    int late;
 
     if (!stall.limit_ns)
         return;
+    if (!limit_ns || limit_ns > stall.limit_ns)
+        limit_ns = stall.limit_ns;
+    late = since_ns && now_ns > since_ns && now_ns - since_ns >= limit_ns;
     stall.told = late ? before | bit : before & ~bit;
     if (late && !before)
-        tell(now_ns - since_ns);
+        tell(now_ns - since_ns, warning_ms);
     else if (before && !stall.told)
-        tell(0);
+        tell(0, warning_ms);
 }
 
 /* ---- The list ---------------------------------------------------------- */
@@ -149,6 +158,7 @@ static void add(int set, const struct hvd_request *req, uint64_t index)
     e->since_ns = req->stall_ns;
     e->key = op->name[0] ? op->name_hash : hvd__mix(1, index);
     e->kind = op->kind;
+    e->where = STATUS_IN_QUEUE;
     e->set = set;
     memcpy(e->name, op->name, strnlen(op->name, sizeof(e->name) - 1) + 1);
     e->name[sizeof(e->name) - 1] = '\0';
@@ -169,22 +179,34 @@ static void add_all(struct hvd__engine *e, const struct hvd_request *alone)
         stall.pending[set] = atomic_load(&e->queued);
 }
 
+static void put(struct segment_status *s, uint32_t *listed,
+                const struct entry *e)
+{
+    struct status_op *op;
+
+    if (*listed == STATUS_WAITS_MAX)
+        return;
+    op = &s->waits[(*listed)++];
+    status_put(&op->when_ns, e->since_ns);
+    status_put(&op->key, e->key);
+    atomic_store_explicit(&op->where, e->where, memory_order_release);
+    status_put_op(op, e->kind, (uint32_t)e->set, e->name);
+}
+
 static void publish(struct segment_status *s)
 {
     uint64_t n = atomic_load_explicit(&s->waits_done, memory_order_relaxed) + 1;
-    uint32_t total = 0;
+    uint32_t total = 0, listed = 0;
 
-    for (int i = 0; i < STATUS_SETS_MAX; i++)
-        total += stall.pending[i];
     status_put(&s->waits_begun, n);
-    for (int i = 0; i < stall.count; i++) {
-        const struct entry *e = &stall.entries[i];
-
-        status_put(&s->waits[i].when_ns, e->since_ns);
-        status_put(&s->waits[i].key, e->key);
-        status_put_op(&s->waits[i], e->kind, (uint32_t)e->set, e->name);
+    for (int i = 0; i < STATUS_SETS_MAX; i++) {
+        total += stall.pending[i] + (stall.device[i].since_ns != 0);
+        if (stall.device[i].since_ns)
+            put(s, &listed, &stall.device[i]);
     }
-    atomic_store(&s->listed, (uint32_t)stall.count);
+    for (int i = 0; i < stall.count; i++)
+        put(s, &listed, &stall.entries[i]);
+    atomic_store(&s->listed, listed);
     atomic_store(&s->total, total);
     status_put(&s->waits_done, n);
 }
@@ -229,7 +251,7 @@ void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
     list(e, alone, s);
     atomic_store_explicit(&e->stall.listed, 1, memory_order_relaxed);
     since_ns = waits_since(oldest);
-    update_told(e->stall.set, since_ns, now_ns);
+    update_told(e->stall.set, since_ns, now_ns, stall.warning_ms);
     if (since_ns && stall.limit_ns && since_ns + stall.limit_ns > now_ns &&
         since_ns + stall.limit_ns < next_ns)
         next_ns = since_ns + stall.limit_ns;
@@ -248,8 +270,87 @@ void hvd__stall_settle(struct hvd__engine *e)
         return;
     pthread_mutex_lock(&lock);
     list(e, NULL, s);
-    update_told(e->stall.set, waits_since(e->head), status_now_ns());
+    update_told(e->stall.set, waits_since(e->head), status_now_ns(),
+                stall.warning_ms);
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- Devices ------------------------------------------------------------- */
+
+/* Whether that differs from what is listed. */
+static int note_device(struct entry *e, int set, const struct hvd__gpu_wait *w)
+{
+    enum status_where where =
+        w->is_reached ? STATUS_ON_DEVICE : STATUS_NOT_REACHED;
+
+    if (e->since_ns == w->since_ns && e->key == w->number && e->where == where)
+        return 0;
+    *e = (struct entry){.since_ns = w->since_ns,
+                        .key = w->number,
+                        .kind = w->kind,
+                        .where = where,
+                        .set = set};
+    memcpy(e->name, w->name, strnlen(w->name, sizeof(e->name) - 1));
+    return 1;
+}
+
+/* It is told as late as other waits, but before the plane gives up.  While
+ * its own work is what keeps it waiting, it does not wait for others. */
+static void update_device(int set, const struct hvd__gpu_wait *w)
+{
+    uint32_t warning_ms = stall.warning_ms;
+
+    if (!warning_ms || w->limit_ms < warning_ms)
+        warning_ms = w->limit_ms;
+    update_told(STATUS_SETS_MAX + set, w->is_reached ? w->since_ns : 0,
+                hb_now_ns(), warning_ms);
+}
+
+void hvd__stall_device(int set, const struct hvd__gpu_wait *w)
+{
+    struct segment_status *s = hvd__stall_on();
+    struct entry *e = &stall.device[set];
+    uint32_t asked;
+
+    if (!s)
+        return;
+    pthread_mutex_lock(&lock);
+    asked = atomic_load(&s->asked);
+    if (w && (note_device(e, set, w) || asked != atomic_load(&s->answered))) {
+        publish(s);
+        atomic_store(&s->answered, asked);
+    } else if (!w && e->since_ns) {
+        e->since_ns = 0;
+        publish(s);
+    }
+    if (w)
+        update_device(set, w);
+    else
+        update_told(STATUS_SETS_MAX + set, 0, 0, stall.warning_ms);
+    pthread_mutex_unlock(&lock);
+}
+
+_Atomic uint64_t *hvd__stall_launched(int set)
+{
+    struct segment_status *s = hvd__stall_on();
+
+    return s ? &s->launched[set] : NULL;
+}
+
+int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err)
+{
+    char text[SEGMENT_TEXT_MAX];
+    int rank, rc = -1;
+
+    pthread_mutex_lock(&lock);
+    if (stall.told)
+        rc = segment_blamed(stall.head, &rank, text) >= since_ns;
+    pthread_mutex_unlock(&lock);
+    if (rc == 1) {
+        hb_error_set(err, HVD_ETIMEOUT, "%s", text);
+        err->rank = rank;
+    }
+    return rc;
 }
 
 /* ---- Life ---------------------------------------------------------------- */
@@ -262,6 +363,7 @@ int hvd__stall_open(const struct hvd__stall_config *config,
     if (rc < 0)
         return rc;
     stall.agent = config->agent;
+    stall.head = config->head;
     atomic_store(&hvd__stall_status, config->status);
     return 0;
 }

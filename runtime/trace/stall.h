@@ -11,14 +11,18 @@
  * thread and no timer is needed, since who waits wakes up now and then
  * anyhow, and who does not wait has nothing to tell.
  *
+ * What is launched on a device has nobody who waits in the driver: the plane's
+ * own watch calls hvd__stall_device now and then while something is.
+ *
  * In a world of one, or without hvdrun, nothing is done at all.
  */
 #ifndef HVD_TRACE_STALL_H
 #define HVD_TRACE_STALL_H
 
 #include "lib/base/error.h"
-#include "lib/protocol/status.h"
+#include "lib/protocol/segment.h"
 #include "runtime/core/request.h"
+#include "runtime/plugins/gpu.h"
 
 struct hvd__engine;
 struct hvd__agent;
@@ -33,6 +37,7 @@ struct hvd__stall_watch {
 struct hvd__stall_config {
     struct segment_status *status;
     struct hvd__agent *agent; /* lives until hvd__stall_close */
+    const struct segment_head *head;
 };
 
 /* After the segment is there.  0, or -HVD_EINVAL for a knob with err set. */
@@ -42,6 +47,16 @@ void hvd__stall_close(void); /* before the segment goes; idempotent */
 
 /* This rank is, or is not any more, a member of a process set. */
 void hvd__stall_member(int set, int is);
+
+/* What a process set waits for on its device; NULL: nothing any more.  Any
+ * thread, with no lock but its own. */
+void hvd__stall_device(int set, const struct hvd__gpu_wait *w);
+/* Where to count what a set launches; NULL: nobody looks. */
+_Atomic uint64_t *hvd__stall_launched(int set);
+/* Who keeps this rank waiting, as far as hvdrun knows since then: 1, and it is
+ * in err, rank -1 if there is none to be named; 0: it was asked, and has not
+ * said it; -1: it was not. */
+int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err);
 
 /* NULL: there is nobody to tell. */
 extern struct segment_status *_Atomic hvd__stall_status;

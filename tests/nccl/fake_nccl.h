@@ -19,6 +19,8 @@
  *   FAKE_NCCL_SERIAL   1: one communicator's work at a time on a device
  *   FAKE_NCCL  FAULT:RANK[:K[:CODE]],...; RANK of the job, K as below
  *       hang    its K-th launch never does its part
+ *       stuck   its K-th launch never returns to the caller
+ *       stop    its K-th launch, when the device comes to it, stops the process
  *       error   before its K-th launch the communicator fails with CODE (2)
  *       call    its K-th launch returns CODE (1)
  *       init    its K-th communicator fails with CODE (2)

@@ -9,6 +9,7 @@
  */
 #include "tests/nccl/fake_nccl.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct job {
     CUstream stream;
     struct call *calls;
     uint64_t number;
-    int hangs;
+    int hangs, stops;
 };
 
 static atomic_ullong launches; /* of this rank, for FAKE_NCCL */
@@ -259,6 +260,10 @@ static void do_calls(const struct job *job)
     long slow_ms = fake_nccl_amount("slow");
 
     usleep((useconds_t)slow_ms * 1000);
+    if (job->stops) {
+        usleep(100 * 1000); /* the caller goes on meanwhile */
+        kill(getpid(), SIGSTOP);
+    }
     while ((job->hangs || fake_context_error(job->comm->ctx)) &&
            !atomic_load(&job->comm->quit))
         usleep(1000);
@@ -302,6 +307,7 @@ static ncclResult_t run_launch(ncclComm_t comm, void *arg)
     if (!comm->blocking)
         usleep((useconds_t)(k * 7919 % 5 * 40));
     job->hangs = fake_nccl_fault("hang", k, &code);
+    job->stops = fake_nccl_fault("stop", k, &code);
     if (fake_nccl_fault("error", k, &code)) {
         job->hangs = 1;
         fake_comm_fails(comm, code ? (ncclResult_t)code : ncclSystemError,
@@ -323,6 +329,9 @@ static ncclResult_t launch(ncclComm_t comm, struct call *calls)
     struct job *job;
     int code;
 
+    while (rc == ncclSuccess &&
+           fake_nccl_fault("stuck", atomic_load(&launches) + 1, &code))
+        pause();
     if (rc == ncclSuccess &&
         fake_nccl_fault("call", atomic_load(&launches) + 1, &code)) {
         atomic_fetch_add(&launches, 1);

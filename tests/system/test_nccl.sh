@@ -282,6 +282,64 @@ test_nccl_rank_stops() {
     says 2 'rank [02]: timed out: rank 1 .*allreduce.*stopped by a signal'
 }
 
+# The rank's own process is below a shell, which does not hide what it does;
+# ended by nobody before it has said what it knows.
+heedless=(sh -c 'trap "" TERM; "$@" && exit 1' sh)
+
+# names FAULT SAID VERB...: rank 1 hangs, and the others and hvdrun's report
+# name it, when the job ends and when they give up by themselves.
+names() {
+    local host="rank 1 \\(pid [0-9]+\\) on host [^ ]+: kept the others waiting"
+    local limit="CUDA device [02] has waited for 2 s.*HVD_NCCL_TIMEOUT"
+    HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2 \
+        FAKE_NCCL=$1 expect_exit 124 ranks 3 --grace 1 "${heedless[@]}" \
+        "$PROG/nccl" "${@:3}"
+    says 2 "^rank [02]: timed out: $host.*$2"
+    grep -Eq '^  allreduce on the device: ranks 0(, |-)2 wait ' err ||
+        fail "$(cat err)"
+    grep -Eq '^  rank 1 on host .*its last operation: allreduce' err ||
+        fail "$(cat err)"
+    absent '^  rank [02] on host' err
+    FAKE_NCCL=$1 HVD_NCCL_TIMEOUT=2 expect_exit 1 ranks 3 --grace 1 \
+        "${heedless[@]}" "$PROG/nccl" "${@:3}"
+    says 2 "^rank [02]: timed out: allreduce: $limit.*: $host.*$2"
+}
+
+test_nccl_launch_hangs() {
+    local stream
+    with_doubles
+    for stream in null own; do
+        names stuck:1:4 'it has not launched allreduce on the device' \
+            work $stream 30
+    done
+}
+
+test_nccl_rank_stops_after_a_launch() {
+    local stream
+    with_doubles
+    for stream in null own; do
+        names stop:1:4 'it is stopped by a signal' work $stream 30
+    done
+}
+
+# While it makes its communicator.
+test_nccl_rank_hangs_on_another_host() {
+    with_doubles
+    FAKE_NCCL=stuck:2:1 HVD_NCCL_TIMEOUT=1 expect_exit 1 \
+        many x1:2,x2:1 "${heedless[@]}" "$PROG/nccl" work own 3
+    says 2 '^rank [01]: .*: rank 2 .* on host x2: .* has not launched'
+}
+
+# Of whom it is not known: that is what is said, and nobody is named.
+test_nccl_device_hangs_everywhere() {
+    with_doubles
+    HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2 \
+        FAKE_NCCL=hang:1:4 expect_exit 124 ranks 3 "${heedless[@]}" \
+        "$PROG/nccl" work own 30
+    says 3 'timed out: allreduce on the device: all ranks have launched it, and'
+    says 3 'ranks 0-2 wait; all react: NCCL, a device or the network hangs'
+}
+
 # hangs FAULT WHAT VERB...: who notices says so, the others at least who that
 # was.
 hangs() {
@@ -295,7 +353,7 @@ hangs() {
 test_nccl_device_hangs() {
     with_doubles
     hangs hang:1:4 allreduce retry
-    hangs absent:1 NCCL retry
+    hangs absent:1 'NCCL, allreduce' retry
 }
 
 # On a stream that nobody waits for, the watch ends it.

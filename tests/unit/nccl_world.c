@@ -32,6 +32,26 @@ static int look(void *arg, struct hb_error *err)
                                  : 0;
 }
 
+static void waits(void *arg, const struct hvd__gpu_wait *w)
+{
+    struct nccl_rank *r = arg;
+
+    atomic_store(&r->waits_for, w ? w->number : 0);
+}
+
+static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)
+{
+    struct nccl_rank *r = arg;
+
+    if (!since_ns || !r->knows)
+        return -1;
+    if (atomic_fetch_add(&r->asks, 1) < 9)
+        return 0;
+    hb_error_set(err, HVD_ETIMEOUT, "rank 101 sleeps");
+    err->rank = 101;
+    return 1;
+}
+
 static int host_index(const struct nccl_scene *s, int member)
 {
     int hosts = s->hosts ? s->hosts : 1;
@@ -100,6 +120,10 @@ int nccl_begin(struct shm_group *g, int me)
         .host_arg = r,
         .look = look,
         .look_arg = r,
+        .launched = &r->launched,
+        .waits = waits,
+        .culprit = culprit,
+        .stall_arg = r,
     };
 
     nccl_set_environment(s, me);

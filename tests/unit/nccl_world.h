@@ -35,6 +35,10 @@ struct nccl_rank {
     CUstream stream;
     struct hb_error err;
     _Atomic int over; /* what look says */
+    /* What the plane has told; waits_for 0: nothing. */
+    _Atomic uint64_t launched, waits_for;
+    int knows; /* culprit names rank 101, when asked for the tenth time */
+    _Atomic int asks; /* of culprit */
 };
 
 extern struct nccl_rank nccl_self;

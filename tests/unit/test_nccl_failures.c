@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- What cannot be ------------------------------------------------------ */
@@ -119,6 +120,56 @@ static int run_absent(struct shm_group *g, int me)
     if (nccl_begin(g, me))
         return 1;
     must(until_failure(0, &waited) == -HVD_ETIMEOUT);
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
+static _Atomic int *passed; /* ranks; of all of them */
+
+/* What is launched hangs while the driver waits for the odd one, which does
+ * not come, to agree on the next. */
+static int run_agreeing(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    struct hvd__op o, next;
+    void *at;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    at = gpu_alloc(4 * COUNT);
+    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    o.sendbuf = o.recvbuf = at;
+    o.count = COUNT;
+    o.ordered = 1;
+    next = o;
+    must(nccl_carry_out(&o, 0) == 1);
+    if (me == s->odd) {
+        while (atomic_load(passed) < g->n - 1)
+            usleep(1000);
+    } else {
+        must(nccl_carry_out(&next, 0) == -HVD_ETIMEOUT);
+        must(strstr(nccl_self.err.text, "HVD_NCCL_TIMEOUT"));
+        atomic_fetch_add(passed, 1);
+    }
+    gpu_free(at);
+    nccl_self.plane->ops->leave(nccl_self.plane);
+    return nccl_end();
+}
+
+/* Somebody is asked who it is, and the answer waited for. */
+static int run_named(struct shm_group *g, int me)
+{
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    nccl_self.knows = 1;
+    must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+    must(strstr(nccl_self.err.text, "(HVD_NCCL_TIMEOUT): rank 101 sleeps"));
+    must(nccl_self.err.rank == 101 && strcmp(nccl_self.err.host, "n1") == 0);
+    must(atomic_load(&nccl_self.asks) >= 10);
+    must(atomic_load(&nccl_self.launched) == 3);
+    must(atomic_load(&nccl_self.waits_for) == 0);
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
@@ -365,10 +416,21 @@ START_TEST(test_hung)
         ck_assert_int_eq(nccl_failures(s), 0);
         s.run = run_endless;
         ck_assert_int_eq(nccl_failures(s), 0);
-        s.run = run_hung;
         s.setting = "FAKE_NCCL=hang:1:3";
+        s.run = run_named;
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.run = run_hung;
         ck_assert_int_eq(nccl_failures(s), 0);
     }
+    s.n = 3;
+    s.setting = "FAKE_NCCL=hang:1:2";
+    s.run = run_agreeing;
+    passed = mmap(NULL, sizeof(*passed), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne((void *)passed, MAP_FAILED);
+    ck_assert_int_eq(nccl_failures(s), 0);
+    munmap((void *)passed, sizeof(*passed));
+    s.n = 2;
     s.run = run_absent;
     s.n = 4;
     s.hosts = 2;

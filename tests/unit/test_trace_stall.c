@@ -3,6 +3,7 @@
  * runtime/trace/stall: what a rank writes down and tells, with an engine
  * whose queue the test makes, and a socket in place of the agent.
  */
+#include "lib/base/clock.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/core/engine.h"
 #include "runtime/trace/stall.h"
@@ -16,13 +17,14 @@
 static const uint64_t ms = 1000000;
 
 static struct segment_status status;
+static struct segment_head head;
 static struct hvd__engine engine, other;
 static struct hvd__agent agent;
 static int told_fd; /* the agent's end */
 
 static void open_with(const char *warning, const char *shutdown)
 {
-    const struct hvd__stall_config config = {&status, &agent};
+    const struct hvd__stall_config config = {&status, &agent, &head};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", warning, 1);
@@ -377,7 +379,7 @@ END_TEST
 
 START_TEST(bad_knobs)
 {
-    const struct hvd__stall_config config = {&status, &agent};
+    const struct hvd__stall_config config = {&status, &agent, &head};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", "soon", 1);
@@ -404,6 +406,100 @@ START_TEST(agent_that_does_not_read)
 }
 END_TEST
 
+/* ---- Devices
+ * ---------------------------------------------------------------------- */
+
+static struct hvd__gpu_wait device_wait(uint64_t age_ms, uint32_t limit_ms)
+{
+    return (struct hvd__gpu_wait){.number = 9,
+                                  .since_ns = hb_now_ns() - age_ms * ms,
+                                  .kind = HVD__ALLTOALL,
+                                  .name = "d",
+                                  .is_reached = 1,
+                                  .limit_ms = limit_ms};
+}
+
+START_TEST(devices_are_listed)
+{
+    struct hvd__gpu_wait w = device_wait(100, 60000);
+    struct hvd_request req = make(HVD__ALLREDUCE, "a", 100);
+    struct worker_stalled m;
+
+    ck_assert_ptr_null(hvd__stall_launched(4));
+    hvd__stall_device(4, &w); /* closed: nothing */
+    open_with("60", "0");
+    *hvd__stall_launched(4) = 9;
+    queue(&engine, &req, 1);
+    hvd__stall_device(4, &w);
+    look(&engine, 0);
+    ck_assert_int_eq(view().count, 2);
+    ck_assert_uint_eq(view().total, 2);
+    ck_assert_int_eq(view().waits[0].where, STATUS_ON_DEVICE);
+    ck_assert_int_eq(view().waits[0].set, 4);
+    ck_assert_uint_eq(view().waits[0].key, 9);
+    ck_assert_str_eq(view().waits[0].name, "d");
+    ck_assert_int_eq(view().waits[1].where, STATUS_IN_QUEUE);
+    ck_assert_uint_eq(view().launched[4], 9);
+    w.is_reached = 0;
+    atomic_fetch_add(&status.asked, 1);
+    ck_assert_int_eq(view().fresh, 0);
+    hvd__stall_device(4, &w);
+    ck_assert_int_eq(view().fresh, 1);
+    ck_assert_int_eq(view().waits[0].where, STATUS_NOT_REACHED);
+    hvd__stall_device(4, NULL);
+    ck_assert_int_eq(view().count, 1);
+    hvd__stall_device(4, NULL);
+    ck_assert_int_eq(told(&m), 0);
+}
+END_TEST
+
+/* After the time of the stall check, or the plane's own if that is less; and
+ * not for work of the rank's own. */
+START_TEST(devices_are_told)
+{
+    struct hvd__gpu_wait w = device_wait(7000, 60000);
+    struct worker_stalled m;
+
+    open_with("8", "30");
+    hvd__stall_device(4, &w);
+    ck_assert_int_eq(told(&m), 0);
+    w = device_wait(7000, 5000);
+    w.is_reached = 0;
+    hvd__stall_device(4, &w);
+    ck_assert_int_eq(told(&m), 0);
+    w.is_reached = 1;
+    hvd__stall_device(4, &w);
+    ck_assert_int_eq(told(&m), 1);
+    ck_assert_uint_ge(m.waited_ms, 7000);
+    ck_assert_uint_eq(m.warning_ms, 5000);
+    ck_assert_uint_eq(m.shutdown_ms, 30000);
+    hvd__stall_device(4, NULL);
+    ck_assert_int_eq(told(&m), 1);
+    ck_assert_uint_eq(m.waited_ms, 0);
+}
+END_TEST
+
+/* Of a report that is younger than the wait. */
+START_TEST(culprit)
+{
+    struct hvd__gpu_wait w = device_wait(7000, 5000);
+    struct hb_error err = HB_ERROR_INIT;
+
+    memset(&head, 0, sizeof(head));
+    ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), -1);
+    open_with("60", "0");
+    ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), -1);
+    hvd__stall_device(0, &w);
+    segment_blame(&head, 3, "an old one", w.since_ns - 1);
+    ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), 0);
+    ck_assert_int_eq(err.status, 0);
+    segment_blame(&head, 3, "rank 3 sleeps", w.since_ns + 1);
+    ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), 1);
+    ck_assert_int_eq(err.rank, 3);
+    ck_assert_str_eq(err.text, "rank 3 sleeps");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("trace_stall");
@@ -425,6 +521,9 @@ int main(void)
     tcase_add_test(tc, knobs);
     tcase_add_test(tc, bad_knobs);
     tcase_add_test(tc, agent_that_does_not_read);
+    tcase_add_test(tc, devices_are_listed);
+    tcase_add_test(tc, devices_are_told);
+    tcase_add_test(tc, culprit);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

@@ -11,11 +11,18 @@
 #include "lib/base/clock.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define CULPRIT_NS SECOND_NS
 /* Or as long as it had worked by then. */
 #define LEFT_NS (2 * SECOND_NS)
+/* What has lasted for less is not worth a word. */
+#define TELL_NS (SECOND_NS / 20)
+/* hvdrun needs a second to find out who keeps the others waiting, and some
+ * more for a report with stacks before it ends the job. */
+#define ANSWER_NS (5 * SECOND_NS)
+#define JOB_ENDS_NS (10 * SECOND_NS)
 
 const char *nc_on_host(const struct nc_plane *p, int member, char *out,
                        size_t size)
@@ -63,7 +70,10 @@ static void end_plane(struct nc_plane *p, const struct hb_error *err)
     pthread_mutex_lock(&p->lock);
     p->failed = *err;
     pthread_mutex_unlock(&p->lock);
+    atomic_store(&p->is_failed, 1);
+    nc_wait_over(p);
     nc_wake(&p->wake);
+    p->base->ops->interrupt(p->base);
 }
 
 int nc_break(struct nc_plane *p, struct hb_error *err)
@@ -121,6 +131,83 @@ static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
     return now_ns > since_ns && now_ns - since_ns > limit_ns;
 }
 
+/* ---- What lasts ------------------------------------------------------------
+ */
+
+/* The oldest that has not ended, launched or, by since_ns, in the driver's
+ * hands; 0: there is none. */
+static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
+{
+    struct nc_launch *l;
+
+    pthread_mutex_lock(&p->lock);
+    *w = (struct nc_wait){.since_ns = since_ns};
+    w->is_launched = p->launched > p->finished && !p->is_ending;
+    if (w->is_launched) {
+        w->number = p->finished + 1;
+        w->since_ns = p->began_ns;
+        l = &p->ring[w->number % NC_RING];
+        if (l->number == w->number) { /* the ring has not gone past it */
+            w->reached = l->reached;
+            w->kind = l->kind;
+            memcpy(w->name, l->name, sizeof(w->name));
+        }
+    } else if (since_ns) {
+        w->number = p->launched + 1;
+        w->kind = p->run.op->kind;
+        snprintf(w->name, sizeof(w->name), "%s", p->run.op->name);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return w->since_ns != 0;
+}
+
+/* Another thread may see it end meanwhile, and must not have said so first. */
+static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
+{
+    const struct hvd__gpu_wait told = {
+        .number = w->number,
+        .since_ns = w->since_ns,
+        .kind = w->kind,
+        .name = w->name,
+        .is_reached = !w->is_own,
+        .limit_ms = nc_world.limit_s < UINT32_MAX / 1000
+                        ? (uint32_t)nc_world.limit_s * 1000
+                        : UINT32_MAX,
+    };
+    int is_over;
+
+    if (!p->config.waits)
+        return;
+    atomic_store(&p->has_told, 1);
+    p->config.waits(p->config.stall_arg, &told);
+    pthread_mutex_lock(&p->lock);
+    is_over = p->is_ending || p->finished >= w->number;
+    pthread_mutex_unlock(&p->lock);
+    if (is_over)
+        p->config.waits(p->config.stall_arg, NULL);
+}
+
+void nc_wait_over(struct nc_plane *p)
+{
+    if (atomic_load(&p->has_told) && atomic_exchange(&p->has_told, 0))
+        p->config.waits(p->config.stall_arg, NULL);
+}
+
+/* Until hvdrun has said who it is, or has ended the job for it. */
+static int may_wait(struct nc_plane *p, const struct nc_wait *w,
+                    uint64_t over_ns, struct hb_error *culprit)
+{
+    int rc = p->config.culprit && !w->is_own
+                 ? p->config.culprit(p->config.stall_arg, w->since_ns, culprit)
+                 : -1;
+
+    if (rc < 0)
+        return 0;
+    if (nc_world.ends_job)
+        return over_ns < JOB_ENDS_NS;
+    return rc == 0 && over_ns < ANSWER_NS;
+}
+
 /* Of two ranks the other one, as far as can be known. */
 static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
 {
@@ -134,57 +221,56 @@ static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
     return out;
 }
 
-/* own: the device has not even come to it. */
-static int overdue(struct nc_plane *p, const char *what, int own,
-                   struct hb_error *err)
+static int give_up(struct nc_plane *p, const struct nc_wait *w,
+                   const struct hb_error *culprit, struct hb_error *err)
 {
     char who[128];
+    const char *mark = w->name[0] ? "\"" : "", *space = w->name[0] ? " " : "";
 
-    if (own) {
+    if (w->is_own) {
         nc_name(p, p->me, err);
         pthread_mutex_lock(&p->lock);
         p->is_late = 1;
         pthread_mutex_unlock(&p->lock);
     }
+    for (int i = 0; i < p->n && culprit->status; i++)
+        if (p->ranks[i] == culprit->rank)
+            nc_name(p, i, err);
     hb_error_set(err, HVD_ETIMEOUT,
-                 own ? "%s: CUDA device %d has not come to it for %lld s, the "
-                       "limit (HVD_NCCL_TIMEOUT): work of this rank before it "
-                       "does not end"
-                     : "%s: CUDA device %d has waited for %lld s, the limit "
-                       "(HVD_NCCL_TIMEOUT): %s or a device hangs",
-                 what, nc_world.device, (long long)nc_world.limit_s,
-                 who_hangs(p, who, sizeof(who)));
+                 "%s%s%s%s%s: CUDA device %d has %s for %lld s, the limit "
+                 "(HVD_NCCL_TIMEOUT): %s%s",
+                 w->is_launched ? "" : "NCCL, ", hvd__kind_name(w->kind), space,
+                 mark, w->name, nc_world.device,
+                 w->is_own ? "not come to it" : "waited",
+                 (long long)nc_world.limit_s,
+                 w->is_own         ? "work of this rank before it does not end"
+                 : culprit->status ? culprit->text
+                                   : who_hangs(p, who, sizeof(who)),
+                 w->is_own || culprit->status ? "" : " or a device hangs");
     return nc_break(p, err);
 }
 
-/* How long what is launched has been under way: 1 when that is too long. */
-static int is_overdue(struct nc_plane *p, uint64_t now_ns,
-                      struct nc_launch *oldest)
+/* Negative when it has lasted for too long, and the plane has failed. */
+static int look_at_wait(struct nc_plane *p, uint64_t since_ns, uint64_t now_ns,
+                        struct hb_error *err)
 {
-    int rc;
+    uint64_t limit_ns = (uint64_t)nc_world.limit_s * SECOND_NS;
+    struct hb_error culprit = HB_ERROR_INIT;
+    struct nc_wait w;
 
-    pthread_mutex_lock(&p->lock);
-    rc =
-        p->launched > p->finished &&
-        has_passed(now_ns, p->began_ns, (uint64_t)nc_world.limit_s * SECOND_NS);
-    *oldest = p->ring[(p->finished + 1) % NC_RING];
-    if (oldest->number != p->finished + 1) /* the ring has gone past it */
-        oldest->reached = NULL;
-    pthread_mutex_unlock(&p->lock);
-    return rc;
+    if (!find_wait(p, since_ns, &w) || !has_passed(now_ns, w.since_ns, TELL_NS))
+        return 0;
+    w.is_own =
+        w.reached && hvd__cuda.EventQuery(w.reached) == CUDA_ERROR_NOT_READY;
+    tell_wait(p, &w);
+    if (!has_passed(now_ns, w.since_ns, limit_ns) ||
+        may_wait(p, &w, now_ns - w.since_ns - limit_ns, &culprit))
+        return 0;
+    return give_up(p, &w, &culprit, err);
 }
 
-static int launch_overdue(struct nc_plane *p, const struct nc_launch *l,
-                          struct hb_error *err)
-{
-    char what[sizeof(l->name) + 32];
-    int own =
-        l->reached && hvd__cuda.EventQuery(l->reached) == CUDA_ERROR_NOT_READY;
-
-    snprintf(what, sizeof(what), "%s%s%s%s", hvd__kind_name(l->kind),
-             l->name[0] ? " \"" : "", l->name, l->name[0] ? "\"" : "");
-    return overdue(p, what, own, err);
-}
+/* ---- Who is gone -----------------------------------------------------------
+ */
 
 /* A peer has left.  It may have been done with what is under way here, which
  * then goes on, or have failed. */
@@ -241,7 +327,6 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err)
 {
     uint64_t now_ns = hb_now_ns();
-    struct nc_launch oldest;
     int rc = nc_failed(p, err);
 
     if (rc < 0)
@@ -256,10 +341,5 @@ int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
     poll_comms(p);
     if (is_guilty(p, now_ns, err))
         return nc_break(p, err);
-    if (is_overdue(p, now_ns, &oldest))
-        return launch_overdue(p, &oldest, err);
-    if (since_ns &&
-        has_passed(now_ns, since_ns, (uint64_t)nc_world.limit_s * SECOND_NS))
-        return overdue(p, "NCCL", 0, err);
-    return 0;
+    return look_at_wait(p, since_ns, now_ns, err);
 }

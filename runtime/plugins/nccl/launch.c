@@ -119,6 +119,9 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
         p->began_ns = now_ns;
     p->launched = number;
     pthread_mutex_unlock(&p->lock);
+    /* Relaxed: alone; it is of use when nothing moves any more. */
+    if (p->config.launched)
+        atomic_store_explicit(p->config.launched, number, memory_order_relaxed);
     return number;
 }
 
@@ -156,6 +159,7 @@ static int finish(struct nc_plane *p, uint64_t number)
         p->began_ns = hb_now_ns();
     }
     pthread_mutex_unlock(&p->lock);
+    nc_wait_over(p);
     nc_timing_tell(p);
     return rc;
 }

@@ -64,6 +64,7 @@ struct nc_world {
     struct nc_plane *stranded; /* the device never came to an end with it */
     /* Settings, constant while open. */
     int64_t limit_s; /* of an operation that does not end */
+    int ends_job;    /* it is the one after which hvdrun ends the job */
     int64_t gpu;     /* HVD_GPU; -1: not set */
     enum nc_layers layers;
 };
@@ -231,6 +232,17 @@ struct nc_launch {
     int is_timed;
 };
 
+/* What lasts: the oldest launch that has not ended, or the operation that the
+ * driver is about to launch. */
+struct nc_wait {
+    uint64_t number, since_ns;
+    CUevent reached; /* as nc_launch's */
+    enum hvd__kind kind;
+    char name[NC_NAME_BYTES];
+    int is_launched;
+    int is_own; /* the device has not even come to it */
+};
+
 /* Device memory of one operation. */
 struct nc_scratch {
     void *ptr;
@@ -284,6 +296,8 @@ struct nc_plane {
     uint64_t began_ns; /* when the oldest could begin */
 
     _Atomic int busy;      /* the driver is in an operation */
+    _Atomic int has_told;  /* of what lasts */
+    _Atomic int is_failed; /* failed is set */
     _Atomic uint32_t wake; /* a futex */
 
     struct nc_plane *watched_next; /* of watch.c */
@@ -292,6 +306,8 @@ struct nc_plane {
 /* ---- plane.c ---- */
 struct hvd__plane *nc_plane_new(const struct hvd__gpu_plane_config *config,
                                 struct hb_error *err);
+
+/* ---- sub.c ---- */
 /* An operation of the base inside the one in progress: its elements, kind and
  * buffers are set, nc_sub_start does the rest; then nc_sub_progress, as
  * progress. */
@@ -299,6 +315,9 @@ struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
                        enum hvd_dtype dtype);
 int nc_sub_start(struct nc_plane *p);
 int nc_sub_progress(struct nc_plane *p);
+/* While there is one: negative, with err set, when the plane has failed in
+ * what was launched before: the peer that is waited for may never come. */
+int nc_sub_broken(struct nc_plane *p, struct hb_error *err);
 
 /* ---- fail.c: when it cannot go on ---- */
 /* Why the plane failed: negative with err set; or 0.  Any thread. */
@@ -319,6 +338,8 @@ void nc_suspect(struct nc_plane *p, struct hb_error *err);
 typedef int nc_ask_fn(struct nc_plane *p, struct hb_error *err);
 int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
             struct hb_error *err);
+/* What lasted does not any more. */
+void nc_wait_over(struct nc_plane *p);
 int nc_ask_base(struct nc_plane *p, struct hb_error *err); /* the driver's */
 int nc_ask_job(struct nc_plane *p, struct hb_error *err);  /* any thread's */
 /* Names a member and its host in err, which is not set yet. */

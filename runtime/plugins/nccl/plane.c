@@ -17,74 +17,9 @@
 #define LEAVE_NS UINT64_C(30000000000)
 #define CLOSE_NS UINT64_C(5000000000)
 
-/* Mixed into signatures, so that an operation in device memory never goes
- * together with one that the base carries out for a rank without this
- * plane. */
-enum { SUB_MARK = 0x6e63636c };
-
 static struct nc_plane *plane_of(struct hvd__plane *plane)
 {
     return (struct nc_plane *)plane;
-}
-
-/* ---- Operations of the base, inside one of the engine's ------------------ */
-
-struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
-                       enum hvd_dtype dtype)
-{
-    struct hvd__op *sub = &p->run.sub;
-
-    hvd__op_init(sub);
-    sub->kind = kind;
-    sub->dtype = sub->part_dtype = dtype;
-    sub->elem_bytes = hvd_dtype_size(dtype);
-    sub->prescale = sub->postscale = 1.0;
-    sub->args = (struct hvd__reduce_args){1.0, 1.0, 1, 0};
-    sub->row_elems = 1;
-    return sub;
-}
-
-/* The first one has the operation's signature, so that mismatches and cuts
- * are found by it. */
-int nc_sub_start(struct nc_plane *p)
-{
-    struct nc_run *run = &p->run;
-    struct hvd__op *op = run->op, *sub = &run->sub;
-
-    sub->name = op->name;
-    sub->name_hash = op->name_hash;
-    sub->signature = hvd__mix(op->signature, SUB_MARK);
-    sub->first_signature = hvd__mix(op->first_signature, SUB_MARK);
-    sub->entries = op->entries;
-    if (run->subs++ == 0) {
-        sub->agreed_ns = op->agreed_ns;
-        sub->late_rank = op->late_rank;
-    } else {
-        sub->signature = hvd__mix(sub->signature, run->subs);
-        sub->first_signature = sub->signature;
-    }
-    sub->err = op->err;
-    run->sub_runs = 1;
-    return p->base->ops->start(p->base, sub);
-}
-
-int nc_sub_progress(struct nc_plane *p)
-{
-    struct nc_run *run = &p->run;
-    int rc = p->base->ops->progress(p->base, &run->sub);
-
-    if (rc != 0)
-        run->sub_runs = 0;
-    if (run->subs > 1 && (rc == HVD__CUT || rc == -HVD_EMISMATCH)) {
-        hb_error_clear(run->op->err);
-        rc = hb_error_set(run->op->err, HVD_EPROTO,
-                          "ranks are out of step within an operation");
-    }
-    if (run->subs == 1) {
-        run->op->agreed_ns = run->sub.agreed_ns;
-        run->op->late_rank = run->sub.late_rank;
-    }
-    return rc;
 }
 
 /* ---- Agreeing ------------------------------------------------------------ */
@@ -371,7 +306,7 @@ static int advance(struct nc_plane *p, struct hb_error *err)
         else
             rc = on_device(p, err);
     } while (rc == 0 && p->run.stage != before);
-    return rc;
+    return rc == 0 ? nc_sub_broken(p, err) : rc;
 }
 
 /* ---- Operations -----------------------------------------------------------
@@ -406,6 +341,8 @@ static void end(struct nc_plane *p, int rc)
         nc_break(p, run->op->err);
         has_failed(p, NULL);
     }
+    /* What else is under way will be told of again. */
+    nc_wait_over(p);
     run->stage = NC_IDLE;
     run->op = NULL;
     atomic_store(&p->busy, 0);
@@ -584,6 +521,7 @@ static void free_plane(struct hvd__plane *plane)
     int is_closed = 1;
 
     nc_watch_remove(p);
+    nc_wait_over(p);
     if (p->stream && nc_enter(NULL) == 0) {
         is_closed = close_device(p);
         nc_leave();

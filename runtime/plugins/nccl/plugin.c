@@ -33,6 +33,7 @@ static int read_limit(struct nc_world *w, struct hb_error *err)
             hb_error_context(err, "HVD_STALL_SHUTDOWN_TIME_SECONDS");
     }
     w->limit_s = s > 1 ? (int64_t)s : s > 0 ? 1 : LIMIT_S;
+    w->ends_job = s > 0 && !hb_knob("NCCL_TIMEOUT");
     if (rc == 0)
         rc = hb_knob_i64("NCCL_TIMEOUT", 1, LIMIT_MAX_S, &w->limit_s, err);
     return rc;
