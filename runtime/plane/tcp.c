@@ -71,7 +71,8 @@ ssize_t tcp_send(struct hvd__tcp *t, int i, const void *p, size_t len)
     return n;
 }
 
-ssize_t tcp_recv(struct hvd__tcp *t, int i, void *p, size_t len)
+/* As tcp_recv, from the socket. */
+static ssize_t recv_some(struct hvd__tcp *t, int i, void *p, size_t len)
 {
     ssize_t n;
 
@@ -86,6 +87,31 @@ ssize_t tcp_recv(struct hvd__tcp *t, int i, void *p, size_t len)
     }
     t->moved = 1;
     return n;
+}
+
+/* What is as short as a head brings what follows with it: of a small message,
+ * one system call. */
+ssize_t tcp_recv(struct hvd__tcp *t, int i, void *p, size_t len)
+{
+    struct tcp_conn *c = &t->conns[i];
+    size_t there = c->ahead_end - c->ahead_at;
+    ssize_t n;
+
+    if (there == 0 && len > TCP_HEAD_BYTES)
+        return recv_some(t, i, p, len);
+    if (there == 0) {
+        n = recv_some(t, i, c->ahead, sizeof(c->ahead));
+        if (n <= 0)
+            return n;
+        c->ahead_at = 0;
+        c->ahead_end = there = (size_t)n;
+    }
+    if (len > there)
+        len = there;
+    memcpy(p, c->ahead + c->ahead_at, len);
+    c->ahead_at += len;
+    t->moved = 1;
+    return (ssize_t)len;
 }
 
 /* ---- Vectors --------------------------------------------------------- */
@@ -254,15 +280,31 @@ int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err)
 
 /* ---- Between operations ---------------------------------------------- */
 
+/* Whether those bytes of a connection are a whole word of an end; whatever
+ * else there is, the next exchange reads, and sees what comes after it. */
+static int told_end(const struct hvd__tcp *t, const unsigned char *bytes,
+                    size_t n, struct hb_error *err)
+{
+    struct tcp_head head;
+
+    if (n < TCP_HEAD_BYTES + TCP_GONE_BYTES ||
+        tcp_head_decode(bytes, &head) < 0 || head.kind != TCP_HEAD_GONE)
+        return 1;
+    return tcp_tell_who_left(t, bytes + TCP_HEAD_BYTES, err);
+}
+
 /* What a member's connection has: as hvd__tcp_began. */
 static int peek(struct hvd__tcp *t, int i, struct hb_error *err)
 {
+    const struct tcp_conn *c = &t->conns[i];
     unsigned char bytes[TCP_HEAD_BYTES + TCP_GONE_BYTES];
-    struct tcp_head head;
     ssize_t n;
 
+    if (c->ahead_end > c->ahead_at)
+        return told_end(t, c->ahead + c->ahead_at, c->ahead_end - c->ahead_at,
+                        err);
     do
-        n = recv(t->conns[i].fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+        n = recv(c->fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
         return 0;
@@ -270,12 +312,7 @@ static int peek(struct hvd__tcp *t, int i, struct hb_error *err)
         tcp_set_lost(t, i, n < 0 ? errno : 0);
         return 0;
     }
-    /* Whatever there is but a whole word of an end: the next exchange reads
-     * it, and sees what comes after it. */
-    if (n < (ssize_t)sizeof(bytes) || tcp_head_decode(bytes, &head) < 0 ||
-        head.kind != TCP_HEAD_GONE)
-        return 1;
-    return tcp_tell_who_left(t, bytes + TCP_HEAD_BYTES, err);
+    return told_end(t, bytes, (size_t)n, err);
 }
 
 static int peek_ready(struct hvd__tcp *t, struct hb_error *err)
@@ -292,6 +329,14 @@ static int peek_ready(struct hvd__tcp *t, struct hb_error *err)
         began |= rc;
         t->agent_ready |= which == AGENT_EVENT;
     }
+    for (int i = 0; i < t->n; i++)
+        if (t->conns[i].ahead_end > t->conns[i].ahead_at) {
+            int rc = peek(t, i, err);
+
+            if (rc < 0)
+                return rc;
+            began = 1;
+        }
     return began;
 }
 

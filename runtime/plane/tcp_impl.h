@@ -21,6 +21,8 @@ enum {
 
 enum tcp_head_kind { TCP_HEAD_DATA = 1, TCP_HEAD_GONE = 2 };
 
+enum { TCP_AHEAD_BYTES = 256 }; /* a small message whole */
+
 struct tcp_conn {
     int fd; /* -1: this member itself */
     uint32_t rank;
@@ -34,6 +36,9 @@ struct tcp_conn {
     int is_gone; /* the head says that a rank has shut down */
     unsigned char gone[TCP_GONE_BYTES];
     int send_errno; /* sending failed; there may still be something to read */
+    /* Received with a head: what comes after it, from `at` on. */
+    unsigned char ahead[TCP_AHEAD_BYTES];
+    size_t ahead_at, ahead_end;
 };
 
 enum tcp_mode { TCP_IDLE, TCP_EXCHANGE, TCP_STREAM, TCP_STEPS };

@@ -403,6 +403,50 @@ START_TEST(test_began)
 }
 END_TEST
 
+/* A peer's next message, or its end, that came in together with the one
+ * before. */
+static int ahead_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp_config config = tcp_group_config(g, me);
+    struct hvd__tcp *t = NULL;
+    int leaves = *(const int *)g->arg;
+
+    config.host_of = host_of;
+    must(hvd__tcp_open(&config, &t, &err) == 0);
+    tcp_group_exchange(g, t);
+    must(me == 0 || hvd__tcp_progress(t, &err) == 0); /* sends, gets nothing */
+    tcp_group_meet(g, 0, g->n);
+    if (me == 0) {
+        must(tcp_group_finish(t, &err) == 1);
+        if (leaves)
+            hvd__tcp_tell_gone(t, 777);
+        else
+            tcp_group_exchange(g, t);
+        must(leaves || hvd__tcp_progress(t, &err) == 0);
+    }
+    tcp_group_meet(g, 1, g->n);
+    if (me > 0) {
+        must(tcp_group_finish(t, &err) == 1);
+        must(began_wait(t, &err) == (leaves ? -HVD_ESHUTDOWN : 1));
+        tcp_group_exchange(g, t);
+    }
+    if (me > 0 || !leaves)
+        must(tcp_group_finish(t, &err) == (leaves ? -HVD_ESHUTDOWN : 1));
+    tcp_group_meet(g, 2, g->n);
+    hvd__tcp_free(t);
+    return 0;
+}
+
+START_TEST(test_ahead)
+{
+    int leaves = _i % 2;
+    struct tcp_group g = {.n = 2 + _i / 2, .body = ahead_body, .arg = &leaves};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
 /* Between operations a peer that dies is noticed, and so is an interrupt. */
 static int idle_death_body(struct tcp_group *g, int me)
 {
@@ -573,6 +617,7 @@ static Suite *tcp_suite(void)
     tcase_add_test(t, test_death);
     tcase_add_loop_test(t, test_death_in_the_middle, 0, MIDDLES);
     tcase_add_loop_test(t, test_began, 2, 5);
+    tcase_add_loop_test(t, test_ahead, 0, 4);
     tcase_add_loop_test(t, test_idle_death, 2, 4);
     tcase_add_test(t, test_interrupt);
     tcase_add_test(t, test_agents_word);
