@@ -124,6 +124,11 @@ static void put_operations(struct hb_buf *out, const struct stats_sum *s,
         (double)m->operations / ranks, share(requests, m->operations),
         100 * share(m->learned, m->operations), (double)m->cuts / ranks,
         (double)m->negotiations / ranks));
+    if (m->device_timed)
+        hb_must(
+            hb_buf_printf(out, "  on the device: %.0f per rank, of %s each\n",
+                          (double)m->device_timed / ranks,
+                          show_ns(share(m->device_ns, m->device_timed)).text));
     if (m->errors)
         hb_must(hb_buf_printf(out, "  requests that failed: %llu\n",
                               (unsigned long long)m->errors));

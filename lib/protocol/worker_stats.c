@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    COUNTERS = 7,
+    COUNTERS = 9,
     ROW_BYTES = 2 + 4 * 8,
     BLAMED_BYTES = 4 + 8,
 };
@@ -68,6 +68,8 @@ static void list_counters(struct worker_stats *m, uint64_t *list[COUNTERS])
     list[4] = &m->cuts;
     list[5] = &m->negotiations;
     list[6] = &m->errors;
+    list[7] = &m->device_timed;
+    list[8] = &m->device_ns;
 }
 
 void worker_stats_add(struct worker_stats *sum, const struct worker_stats *m)

@@ -6,7 +6,8 @@
  * end.
  *
  *     u16 rows, each: u8 kind, u8 class, u64 count, bytes, time_ns, wait_ns
- *     7 u64: operations, fused, learned, guessed, cuts, negotiations, errors
+ *     9 u64: operations, fused, learned, guessed, cuts, negotiations, errors,
+ *            device_timed, device_ns
  *     u16 blamed, each: u32 rank, u64 waited_ns
  *
  * Rows without a count are left out.  Pure, and without an allocation but
@@ -35,6 +36,7 @@ struct worker_stats_row {
 struct worker_stats {
     struct worker_stats_row rows[WORKER_STATS_KINDS][WORKER_STATS_CLASSES];
     uint64_t operations, fused, learned, guessed, cuts, negotiations, errors;
+    uint64_t device_timed, device_ns;
     uint32_t blamed_count;
     struct {
         uint32_t rank;

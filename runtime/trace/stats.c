@@ -164,6 +164,8 @@ void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out)
     out->cuts = sum->cuts;
     out->negotiations = sum->negotiations;
     out->errors = sum->errors;
+    out->device_timed = sum->device_timed;
+    out->device_ns = sum->device_ns;
     for (int r = 0; r < waited.n; r++)
         worker_stats_blame(out, (uint32_t)r, get(&waited.ns[r]));
 }

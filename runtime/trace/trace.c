@@ -5,6 +5,7 @@
 #include "lib/base/env.h"
 #include "runtime/core/agent_client.h"
 #include "runtime/core/context.h"
+#include "runtime/core/gpu.h"
 #include "runtime/core/message.h"
 
 #include <string.h>
@@ -43,6 +44,7 @@ static void tell_stats(struct hvd__agent *agent)
         if (hvd__sets[i].plane)
             hvd__stats_sum(&hvd__sets[i].engine.controller.stats, &sum);
     hvd__stats_sum(&hvd__removed_stats, &sum);
+    hvd__gpu_stats(&sum);
     hvd__stats_report(&sum, &report);
     if (worker_encode_stats(&out, &report) == 0)
         hvd__agent_say(agent, hb_buf_data(&out), hb_buf_len(&out));

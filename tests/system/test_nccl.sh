@@ -200,11 +200,14 @@ test_nccl_streams() {
     done
 }
 
-# When the device worked, in the timeline: within what the host saw.
+# When the device worked, in the timeline, within what the host saw; and how
+# long, in the statistics.
 test_nccl_timeline() {
     with_doubles
-    FAKE_CUDA_DELAY_US=2000 expect_exit 0 ranks 2 --timeline t.json \
+    FAKE_CUDA_DELAY_US=2000 expect_exit 0 ranks 2 --timeline t.json --stats \
         "$PROG/nccl" requests
+    grep -Eq '^  on the device: 6 per rank, of [0-9.]+ ms each$' err ||
+        fail "no time of the device: $(cat err)"
     python3 - <<'END'
 import json
 events = json.load(open("t.json"))

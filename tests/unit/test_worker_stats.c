@@ -25,6 +25,8 @@ static struct worker_stats make(void)
     m.guessed = 3;
     m.cuts = 2;
     m.negotiations = 1;
+    m.device_timed = 40;
+    m.device_ns = 5000000;
     worker_stats_blame(&m, 1, 200000);
     worker_stats_blame(&m, 0, 100000);
     return m;
@@ -41,6 +43,8 @@ static void check_equal(const struct worker_stats *a,
     ck_assert_uint_eq(a->cuts, b->cuts);
     ck_assert_uint_eq(a->negotiations, b->negotiations);
     ck_assert_uint_eq(a->errors, b->errors);
+    ck_assert_uint_eq(a->device_timed, b->device_timed);
+    ck_assert_uint_eq(a->device_ns, b->device_ns);
     ck_assert_uint_eq(a->blamed_count, b->blamed_count);
     for (uint32_t i = 0; i < a->blamed_count; i++) {
         ck_assert_uint_eq(a->blamed[i].rank, b->blamed[i].rank);
@@ -202,6 +206,7 @@ START_TEST(test_table)
         "       0 %\n"
         "  operations: 53 per rank, of 2.00 requests each; 94 % foreseen, "
         "2 cut, 1 negotiated\n"
+        "  on the device: 40 per rank, of 125 us each\n"
         "  requests that failed: 1\n"
         "  most waited for: rank 1 on host n2, 400 us (67 % of all)\n");
     hb_buf_free(&out);
