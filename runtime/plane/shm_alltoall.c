@@ -117,11 +117,12 @@ static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
 static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
 {
     size_t i = p->run.round, bytes = sent(p, rank, p->me);
-    unsigned char *dst = (unsigned char *)op->recvbuf + p->run.offset[rank];
     const unsigned char *src;
+    unsigned char *dst;
 
     if (!p->run.deliver)
         return;
+    dst = (unsigned char *)op->recvbuf + p->run.offset[rank];
     if (p->run.how[rank] == RIDES) {
         src = find_small(p, rank);
     } else if (p->run.how[rank] == IN_ARENA) {
@@ -161,8 +162,9 @@ static void stage_small(struct hvd__shm *p, const struct hvd__op *op)
             line->table[to] = (unsigned char)others;
         else
             counts[to] = others;
-        if (others)
-            memcpy(dst, src, others);
+        if (bytes == 0) /* sendbuf may be NULL */
+            continue;
+        memcpy(dst, src, others);
         dst += others;
         src += bytes;
     }
@@ -195,21 +197,22 @@ static size_t count_small(const struct hvd__shm *p, struct hvd__op *op)
 static int take_small(struct hvd__shm *p, struct hvd__op *op)
 {
     unsigned char *dst = op->recvbuf;
-    size_t arrived = count_small(p, op), bytes;
+    size_t arrived = count_small(p, op);
 
     op->algorithm = "shm.header";
     if (arrived > op->recvcap * op->elem_bytes)
         return hvd__op_gathered(op, 0, arrived / op->elem_bytes);
-    for (int r = 0; r < p->n; r++, dst += bytes) {
-        const unsigned char *src = find_small(p, r);
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
 
-        bytes = sent(p, r, p->me);
-        if (r == p->me) {
-            bytes = kept(p, op);
-            src = (const unsigned char *)op->sendbuf + offset_of(p, r, r);
-        }
-        if (bytes)
-            memcpy(dst, src, bytes);
+        if (bytes == 0) /* buffers may be NULL */
+            continue;
+        memcpy(dst,
+               r == p->me
+                   ? (const unsigned char *)op->sendbuf + offset_of(p, r, r)
+                   : find_small(p, r),
+               bytes);
+        dst += bytes;
     }
     return 1;
 }

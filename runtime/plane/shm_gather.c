@@ -225,7 +225,9 @@ static int take_small(struct hvd__shm *p, struct hvd__op *op)
     for (int r = 0; r < p->n; r++) {
         const struct shm_line *line = shm_line(p, r);
 
-        if (r != p->me && line->bytes)
+        if (line->bytes == 0) /* recvbuf may be NULL */
+            continue;
+        if (r != p->me)
             memcpy(dst, line->payload, line->bytes);
         dst += line->bytes;
     }

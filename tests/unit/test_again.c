@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMES = 6, ELEMS = 12 };
+enum { TIMES = 6, ELEMS = 12, GATHERS = 2 /* of hvd_stats */ };
 
 static int32_t send[ELEMS], recv[64 * ELEMS];
 
@@ -165,6 +165,84 @@ START_TEST(test_mismatch)
 }
 END_TEST
 
+/* Rank 0 has more than there is room for once: all learn it, and go on, and
+ * each call was counted once. */
+static int room_body(int rank, void *arg)
+{
+    struct hvd_stats stats = {.size = sizeof(stats)};
+    uint64_t calls = 0;
+    size_t counts[4];
+    int n;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    n = hvd_size();
+    for (int t = 0; t < 3 * TIMES; t++) {
+        int odd = t % TIMES == 4;
+        size_t own = odd && rank == 0 ? 3 : 2;
+        int rc;
+
+        fill(rank, t);
+        rc = hvd_allgather(send, own, recv, (size_t)(2 * n), counts, HVD_INT32,
+                           NULL);
+        want(rc == (odd ? -HVD_EINVAL : 0));
+        want(counts[0] == (odd ? 3 : 2) && counts[n - 1] == 2);
+        if (odd)
+            want(strstr(hvd_error_message(), "has room for"));
+        else
+            want(recv[2 * n - 1] == 1000 * t + 10 * (n - 1) + 1);
+    }
+    want(hvd_stats(&stats) == 0);
+    for (int c = 0; c < HVD_STATS_CLASSES; c++)
+        calls += stats.rows[GATHERS][c].count;
+    want(calls == 3 * TIMES && stats.errors == 3);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_room)
+{
+    ck_assert_int_eq(world_run(_i, room_body, NULL), 0);
+}
+END_TEST
+
+/* Adasum, which keeps memory of its own; then a rank has joined. */
+static int joined_body(int rank, void *arg)
+{
+    static float x[ELEMS], y[ELEMS];
+    int last = -1;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    for (int t = 0; t < TIMES; t++) {
+        for (int i = 0; i < ELEMS; i++)
+            x[i] = (float)(t + 1);
+        want(hvd_allreduce(x, y, ELEMS, HVD_FLOAT32, HVD_ADASUM, NULL) == 0);
+        want(y[0] == (float)(t + 1) && y[ELEMS - 1] == y[0]);
+    }
+    for (int t = 0; t < TIMES * (rank + 1); t++) {
+        int from = t / TIMES; /* those before it have joined */
+
+        x[0] = (float)(rank + 1);
+        want(hvd_allreduce(x, y, 1, HVD_FLOAT32, HVD_SUM, NULL) == 0);
+        for (int r = from; r < hvd_size(); r++)
+            y[0] -= (float)(r + 1);
+        want(y[0] == 0);
+    }
+    want(hvd_join(&last, NULL) == 0);
+    want(last == hvd_size() - 1);
+    want(hvd_allreduce(x, y, 1, HVD_FLOAT32, HVD_MAX, NULL) == 0);
+    want(y[0] == (float)hvd_size());
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_joined)
+{
+    ck_assert_int_eq(world_run(3, joined_body, NULL), 0);
+}
+END_TEST
+
 /* The others wait in the same call when rank 0 leaves; then all are back. */
 static int leave_body(int rank, void *arg)
 {
@@ -233,6 +311,8 @@ int main(void)
     tcase_add_loop_test(tc, test_kinds, 1, 4);
     tcase_add_loop_test(tc, test_between, 1, 4);
     tcase_add_loop_test(tc, test_mismatch, 2, 4);
+    tcase_add_loop_test(tc, test_room, 2, 4);
+    tcase_add_test(tc, test_joined);
     tcase_add_test(tc, test_leave);
     tcase_add_test(tc, test_threads);
     suite_add_tcase(s, tc);

@@ -292,6 +292,157 @@ START_TEST(test_many)
 }
 END_TEST
 
+/* ---- What rides, and what does not --------------------------------------- */
+
+/* Of the present operation, the same on all ranks. */
+static size_t draw(const struct shm_member *k, uint64_t i)
+{
+    return (size_t)(hvd__mix(hvd__mix(0, k->step), i + 1) >> 32);
+}
+
+/* Elements around what fits into a header, and far from it. */
+static size_t some(const struct shm_member *k, int i)
+{
+    static const size_t counts[] = {0,  0,  1,  2,  14, 15,   21,
+                                    22, 43, 44, 45, 64, 70000};
+
+    return counts[draw(k, (uint64_t)i) % (sizeof(counts) / sizeof(counts[0]))];
+}
+
+/* Any of these to any, itself too. */
+static int mixed_alltoall(struct shm_member *k)
+{
+    size_t table[16][16], in[16], out = 0, sum = 0, at = 0;
+    struct hvd__op *op = shm_member_op(k, HVD__ALLTOALL, HVD_INT16);
+    unsigned char *send, *recv;
+
+    for (int i = 0; i < k->n * k->n; i++)
+        table[i / k->n][i % k->n] = some(k, i);
+    for (int r = 0; r < k->n; r++) {
+        out += table[k->me][r];
+        sum += table[r][k->me];
+    }
+    send = shm_member_get(k, out * 2, 1);
+    recv = shm_member_get(k, sum * 2, 0);
+    for (int r = 0; r < k->n; r++)
+        for (size_t i = 0; i < table[k->me][r] * 2; i++)
+            send[at++] = shm_byte(k->me, r, i);
+    op->sendbuf = send;
+    op->sendcounts = table[k->me];
+    op->count = out;
+    op->recvbuf = recv;
+    op->recvcap = sum;
+    op->recvcounts = in;
+    must(shm_member_do(k) == 0);
+    memset(send, 0, out * 2);
+    at = 0;
+    for (int r = 0; r < k->n; r++) {
+        must(in[r] == table[r][k->me]);
+        for (size_t i = 0; i < in[r] * 2; i++)
+            must(recv[at++] == shm_byte(r, k->me, i));
+    }
+    must(shm_guarded(recv, sum * 2));
+    shm_member_give(k, send, 1);
+    shm_member_give(k, recv, 0);
+    return 0;
+}
+
+/* sendbuf is anywhere in recvbuf, or apart. */
+static int mixed_allgather(struct shm_member *k)
+{
+    size_t counts[16], in[16], sum = 0, own, at = 0, within;
+    struct hvd__op *op = shm_member_op(k, HVD__ALLGATHER, HVD_INT16);
+    unsigned char *send, *recv, *from;
+
+    for (int r = 0; r < k->n; r++)
+        sum += counts[r] = some(k, r);
+    own = counts[k->me];
+    send = shm_member_get(k, own * 2, 1);
+    recv = shm_member_get(k, sum * 2, 0);
+    within = draw(k, 100) % (sum - own + 1) * 2;
+    from = draw(k, 101) % 3 ? recv + within : send;
+    for (size_t i = 0; i < own * 2; i++)
+        from[i] = shm_byte(k->me, 0, i);
+    op->sendbuf = from;
+    op->count = own;
+    op->recvbuf = recv;
+    op->recvcap = sum;
+    op->recvcounts = in;
+    must(shm_member_do(k) == 0);
+    memset(send, 0, own * 2);
+    for (int r = 0; r < k->n; r++) {
+        must(in[r] == counts[r]);
+        for (size_t i = 0; i < in[r] * 2; i++)
+            must(recv[at++] == shm_byte(r, 0, i));
+    }
+    must(shm_guarded(recv, sum * 2));
+    shm_member_give(k, send, 1);
+    shm_member_give(k, recv, 0);
+    return 0;
+}
+
+static int nothing_at_all(struct shm_member *k, enum hvd__kind kind)
+{
+    static const size_t none[16];
+    struct hvd__op *op = shm_member_op(k, kind, HVD_INT16);
+    size_t in[16] = {7};
+
+    op->sendcounts = none;
+    op->recvcounts = in;
+    must(shm_member_do(k) == 0);
+    must(in[0] == 0);
+    return 0;
+}
+
+static int body_mixed(struct shm_group *g, int me)
+{
+    struct shm_member k;
+
+    shm_member_open(&k, g, me);
+    for (int i = 0; i < 40; i++) {
+        k.sort = (enum shm_sort)(i % SHM_SORTS);
+        must(mixed_alltoall(&k) == 0);
+        must(mixed_allgather(&k) == 0);
+        must(shm_do_broadcast(&k, some(&k, 0) * 2, i % k.n) == 0);
+        must(shm_do_allreduce(&k, HVD_INT16, HVD_MAX, some(&k, 0), i % 2) == 0);
+        must(do_scatter(&k, HVD_INT16, some(&k, 0), 1) == 0);
+        must(nothing_at_all(&k, HVD__ALLTOALL) == 0);
+        must(nothing_at_all(&k, HVD__ALLGATHER) == 0);
+    }
+    shm_member_close(&k);
+    return 0;
+}
+
+START_TEST(test_mixed)
+{
+    struct shm_group g = {
+        .n = _i, .body = body_mixed, .arena_bytes = SHM_TEST_ARENA_BYTES};
+
+    ck_assert_int_eq(shm_group_run(&g), 0);
+}
+END_TEST
+
+START_TEST(test_mixed_domains)
+{
+    struct shm_group g = {.n = domains[_i].n,
+                          .body = body_mixed,
+                          .domains = domains[_i].of,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
+
+    ck_assert_int_eq(shm_group_run(&g), 0);
+}
+END_TEST
+
+/* In one process, where ThreadSanitizer sees who orders what. */
+START_TEST(test_mixed_threads)
+{
+    struct shm_group g = {
+        .n = _i, .body = body_mixed, .arena_bytes = SHM_TEST_ARENA_BYTES};
+
+    ck_assert_int_eq(shm_group_run_threads(&g), 0);
+}
+END_TEST
+
 /* ---- Too little room ----------------------------------------------------- */
 
 /* The last rank has no room for what arrives, and rank 0 asks for counts. */
@@ -361,6 +512,9 @@ int main(void)
     tcase_add_loop_test(data, test_domains, 0, NDOMAINS);
     tcase_add_loop_test(data, test_dtypes, 1, 5);
     tcase_add_test(data, test_many);
+    tcase_add_loop_test(data, test_mixed, 1, 6);
+    tcase_add_loop_test(data, test_mixed_threads, 4, 6);
+    tcase_add_loop_test(data, test_mixed_domains, 0, NDOMAINS);
     tcase_add_test(data, test_room);
     suite_add_tcase(s, data);
     return unit_run(s);
