@@ -56,8 +56,8 @@ struct shm_places {
     uint64_t send, recv;
 };
 
-/* Two cache lines.  A small operation needs the first one only, and peers that
- * agree never read what comes last. */
+/* Two cache lines.  A small operation needs the first one only: of peers that
+ * agree, none but a leader of a domain reads what comes last. */
 struct shm_line {
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint64_t seq;
     uint64_t signature;
