@@ -399,7 +399,7 @@ static int body_mixed(struct shm_group *g, int me)
     struct shm_member k;
 
     shm_member_open(&k, g, me);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20; i++) {
         k.sort = (enum shm_sort)(i % SHM_SORTS);
         must(mixed_alltoall(&k) == 0);
         must(mixed_allgather(&k) == 0);
@@ -505,17 +505,19 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("shm");
-    TCase *data = tcase_create("data");
+    TCase *data = tcase_create("data"), *mixed = tcase_create("mixed");
 
     tcase_set_timeout(data, 600);
+    tcase_set_timeout(mixed, 600);
     tcase_add_loop_test(data, test_sizes, 1, 9);
     tcase_add_loop_test(data, test_domains, 0, NDOMAINS);
     tcase_add_loop_test(data, test_dtypes, 1, 5);
     tcase_add_test(data, test_many);
-    tcase_add_loop_test(data, test_mixed, 1, 6);
-    tcase_add_loop_test(data, test_mixed_threads, 4, 6);
-    tcase_add_loop_test(data, test_mixed_domains, 0, NDOMAINS);
+    tcase_add_loop_test(mixed, test_mixed, 1, 6);
+    tcase_add_loop_test(mixed, test_mixed_threads, 4, 6);
+    tcase_add_loop_test(mixed, test_mixed_domains, 0, NDOMAINS);
     tcase_add_test(data, test_room);
     suite_add_tcase(s, data);
+    suite_add_tcase(s, mixed);
     return unit_run(s);
 }
