@@ -240,6 +240,8 @@ static void place_small(const struct hvd__hier *h, const struct hvd__op *op)
         uint32_t rank = rank_at(h, i, 0);
         size_t bytes = (size_t)h->counts[rank];
 
+        if (bytes == 0)
+            continue; /* and buffers may be NULL */
         if (i == h->host)
             place(h, op, rank, 0,
                   (const unsigned char *)op->sendbuf + h->leaps[rank], bytes);

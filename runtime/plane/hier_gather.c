@@ -172,7 +172,7 @@ int hier_piece_begin(struct hvd__hier *h, struct hvd__op *op)
         return 0;
     s = share_of(h, h->host, h->local_rank);
     sub = hier_sub(h, HVD__ALLGATHER);
-    sub->sendbuf = h->own + s.skip;
+    sub->sendbuf = s.bytes ? h->own + s.skip : h->own; /* may be NULL */
     sub->count = s.bytes;
     sub->recvbuf = piece_at(h, h->host);
     sub->recvcap = piece_bytes(h, h->host);
