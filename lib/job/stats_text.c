@@ -103,12 +103,17 @@ static void put_row(struct hb_buf *out, const struct stats_sum *s, int kind,
     double ranks = s->ranks;
 
     hb_must(hb_buf_printf(
-        out, "  %-13s  %9s  %9.0f  %10s  %9s  %6.0f %%\n",
-        worker_stats_kind(kind),
+        out, "  %-13s  %9s  %9.0f  %10s", worker_stats_kind(kind),
         kind == WORKER_STATS_BARRIER ? "" : show_class(class).text,
-        (double)row->count / ranks, show_bytes((double)row->bytes / ranks).text,
-        show_ns(share(row->time_ns, row->count)).text,
-        100 * share(row->wait_ns, row->time_ns)));
+        (double)row->count / ranks,
+        show_bytes((double)row->bytes / ranks).text));
+    if (row->time_ns == 0) { /* none of a few small ones was timed */
+        hb_must(hb_buf_printf(out, "  %9s  %8s\n", "-", "-"));
+        return;
+    }
+    hb_must(hb_buf_printf(out, "  %9s  %6.0f %%\n",
+                          show_ns(share(row->time_ns, row->count)).text,
+                          100 * share(row->wait_ns, row->time_ns)));
 }
 
 static void put_operations(struct hb_buf *out, const struct stats_sum *s,

@@ -188,6 +188,7 @@ START_TEST(test_table)
     struct hb_buf out = HB_BUF_INIT;
 
     make_plan(&hosts, &plan);
+    m.rows[1][0] = (struct worker_stats_row){3, 120, 0, 0}; /* not timed */
     worker_stats_blame(&m, 77, 5); /* not of the plan */
     stats_sum_add(&sum, &plan, &m);
     m.errors = 1;
@@ -200,11 +201,13 @@ START_TEST(test_table)
         "   waiting\n"
         "  allreduce        < 1 KiB        100    6.25 KiB    12.0 us"
         "      25 %\n"
+        "  broadcast         < 64 B          3       120 B          -"
+        "         -\n"
         "  barrier                           4         0 B    10.0 us"
         "      50 %\n"
         "  reducescatter   >= 1 GiB          2    4.00 GiB     4.00 s"
         "       0 %\n"
-        "  operations: 53 per rank, of 2.00 requests each; 94 % foreseen, "
+        "  operations: 53 per rank, of 2.06 requests each; 94 % foreseen, "
         "2 cut, 1 negotiated\n"
         "  on the device: 40 per rank, of 125 us each\n"
         "  requests that failed: 1\n"
