@@ -103,7 +103,7 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why);
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
                     const char *why);
 /* For ranks that give up waiting by themselves: whom they wait for, or
- * SEGMENT_NO_RANK. */
+ * SEGMENT_NO_RANK; why "": nobody waits any more. */
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why);
 
 #endif

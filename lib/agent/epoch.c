@@ -100,7 +100,7 @@ void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why)
 {
     if (e->head)
-        segment_blame(e->head, rank, why, hb_now_ns());
+        segment_blame(e->head, rank, why, *why ? hb_now_ns() : 0);
 }
 
 /* A rank that can never join, which makes waiting for it pointless. */

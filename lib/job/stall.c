@@ -236,7 +236,8 @@ static void ask_stacks(struct stall *s, uint64_t now_ns)
 
     count_waits(s, now_ns);
     stall_view_find(&s->view);
-    blame(s);
+    if (s->waiting)
+        blame(s);
     s->phase = STACKS;
     s->phase_ends_ns = now_ns + (uint64_t)limit_ms * ns_per_ms;
     for (int i = 0; i < s->config.plan->host_count; i++)
@@ -277,6 +278,7 @@ static void set_teller(struct stall *s, int rank, uint64_t since_ns,
     if (s->waiting == 0 && s->reports > 0 && s->phase != ENDED) {
         s->config.say(s->config.arg,
                       "hvdrun: stall: over, no rank waits any more\n");
+        s->config.blame(s->config.arg, -1, "");
         s->reports = 0;
     }
     plan_times(s);

@@ -39,7 +39,8 @@ struct stall_config {
     void (*ask)(void *arg, int host, const struct control_stall_ask *m);
     /* Lines for the user, each with its newline. */
     void (*say)(void *arg, const char *lines);
-    /* Before the report is said: who keeps the others waiting, as `end`. */
+    /* Before the report is said: who keeps the others waiting, as `end`.  When
+     * no rank waits any more after it: "", which takes that back. */
     void (*blame)(void *arg, int rank, const char *why);
     /* The job is over; `why` names the rank that kept the others waiting
      * (-1: it is not known which, and why says so), `verdict` is for the end of

@@ -417,15 +417,15 @@ static const char *missing_text(const struct stall_tensor *t, int rank)
 /* All react, and none is missing anywhere: on devices, if it is there. */
 static void put_unknown(struct hb_buf *out, const struct stall_view *v)
 {
-    const struct stall_tensor *t = &v->tensors[0];
+    const struct stall_tensor *t = NULL;
 
-    if (!v->tensor_count) {
+    for (int i = 0; i < v->tensor_count && (!t || !t->op.where); i++)
+        if (v->tensors[i].waiting && (!t || v->tensors[i].op.where))
+            t = &v->tensors[i];
+    if (!t) {
         xbuf_puts(out, "all ranks react");
         return;
     }
-    for (int i = 0; i < v->tensor_count && !t->op.where; i++)
-        if (v->tensors[i].op.where && v->tensors[i].waiting)
-            t = &v->tensors[i];
     put_op(out, &t->op);
     xbuf_puts(out, ": ");
     if (t->launched)

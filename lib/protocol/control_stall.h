@@ -9,7 +9,7 @@
  *     agent  -> STALL_RANKS   where they are
  *     agent  -> STALL_STACK   one for each rank that was asked for
  *     hvdrun -> STALL_BLAME   as ABORT: who keeps them waiting, for ranks that
- *                             give up by themselves
+ *                             give up by themselves; "": nobody any more
  *     hvdrun -> STALL_END     as ABORT, when the job ends for it
  *
  * The rank of the last two is -1 when it is not known.

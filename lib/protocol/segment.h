@@ -114,7 +114,8 @@ int segment_miss(struct segment_head *h, uint32_t local_size, uint32_t rank);
  * broke, and no agent knows why. */
 int segment_lose(struct segment_head *h, uint32_t local_size, uint32_t rank);
 /* The agent, from one thread: a report has blamed that rank, by its number in
- * the world or SEGMENT_NO_RANK; text is cut to fit. */
+ * the world or SEGMENT_NO_RANK; text is cut to fit.  now_ns 0: it has taken
+ * that back. */
 void segment_blame(struct segment_head *h, uint32_t rank, const char *text,
                    uint64_t now_ns);
 /* Any rank: when that was last, whom (-1 for SEGMENT_NO_RANK) and why.  0:

@@ -416,6 +416,11 @@ START_TEST(workers_see_who_is_blamed)
     ck_assert_int_eq(rank, -1);
     ck_assert_str_eq(text, "all react");
     ck_assert_uint_eq(atomic_load(&head->abort_word), 0);
+    control_encode_stall_blame(&out, -1, ""); /* it is over */
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    ask(2, -1);
+    ck_assert_uint_eq(segment_blamed(head, &rank, text), 0);
     end_job();
 }
 END_TEST

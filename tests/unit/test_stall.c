@@ -578,6 +578,21 @@ START_TEST(devices_with_work_of_their_own)
 }
 END_TEST
 
+/* Those that wait for others are what is said, not those that are busy. */
+START_TEST(nobody_is_missing_but_devices_are_busy)
+{
+    told(2, 1000, 0);
+    make_answers();
+    for (int i = 0; i < RANKS; i++)
+        add_launch(i, 7, STATUS_NOT_REACHED);
+    add_wait(of(2), STATUS_BARRIER, KEY, "", 900);
+    add_wait(of(3), STATUS_BARRIER, KEY, "", 900);
+    of(0)->launched[0] = of(1)->launched[0] = 8; /* ahead */
+    ask_and_answer();
+    expect_blamed(-1, "barrier: ranks 2, 3 wait; all react");
+}
+END_TEST
+
 START_TEST(all_have_launched_and_react)
 {
     told(0, 1000, 0);
@@ -613,6 +628,33 @@ START_TEST(ended_on_all_devices_but_one)
     add_launch(2, 7, STATUS_ON_DEVICE);
     ask_and_answer();
     ck_assert_int_eq(blamed, 2);
+}
+END_TEST
+
+/* Who was named is not the one that a later wait is about. */
+START_TEST(blame_ends_with_the_wait)
+{
+    told(0, 1000, 0);
+    make_usual();
+    send_answer(0, 150);
+    send_answer(1, 160);
+    ck_assert_int_eq(blamed, 1);
+    send_stack(1, 1, "#0 read", 300);
+    send_stack(3, 1, "#0 main", 310);
+    told(0, 0, 500);
+    expect_said("stall: over");
+    expect_blamed(-1, "");
+}
+END_TEST
+
+START_TEST(nobody_is_blamed_when_it_is_over)
+{
+    told(0, 1000, 0);
+    make_usual();
+    told(0, 0, 100);
+    send_answer(0, 150);
+    send_answer(1, 160);
+    ck_assert_int_eq(blamed, RANKS);
 }
 END_TEST
 
@@ -694,7 +736,10 @@ int main(void)
     tcase_add_test(tc, stopped_after_the_launch);
     tcase_add_test(tc, device_that_has_not_come_to_it);
     tcase_add_test(tc, devices_with_work_of_their_own);
+    tcase_add_test(tc, nobody_is_missing_but_devices_are_busy);
     tcase_add_test(tc, all_have_launched_and_react);
+    tcase_add_test(tc, blame_ends_with_the_wait);
+    tcase_add_test(tc, nobody_is_blamed_when_it_is_over);
     tcase_add_test(tc, ended_on_all_devices_but_one);
     tcase_add_test(tc, ahead_of_those_that_wait);
     tcase_add_test(tc, answers_that_nobody_asked_for);
