@@ -5,6 +5,8 @@
  * cannot be opened.
  */
 #include "tests/unit/nccl_world.h"
+
+#include "lib/base/clock.h"
 #include "tests/unit/unit.h"
 
 #include <signal.h>
@@ -191,6 +193,59 @@ static int run_late(struct shm_group *g, int me)
     else
         must(strstr(nccl_self.err.text, "has waited for 1 s"));
     return failed_for_good(-HVD_ETIMEOUT);
+}
+
+/* What lasts after work of its own has the whole time from then on. */
+static int run_after_work(struct shm_group *g, int me)
+{
+    uint64_t began_ns;
+    int waited;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    gpu_delay(nccl_self.stream, 700);
+    began_ns = hb_now_ns();
+    must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+    must(strstr(nccl_self.err.text, "has waited for 1 s"));
+    must(hb_now_ns() - began_ns > 1500 * UINT64_C(1000000));
+    return failed_for_good(-HVD_ETIMEOUT);
+}
+
+/* The driver ends an operation while the watch tells of one before it: that
+ * this is over is told all the same. */
+static int run_told_twice(struct shm_group *g, int me)
+{
+    struct hvd__op o, next;
+    void *at;
+    int left = 5000;
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    at = gpu_alloc(4 * COUNT);
+    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    o.sendbuf = o.recvbuf = at;
+    o.count = COUNT;
+    o.ordered = 1;
+    next = o;
+    atomic_store(&nccl_self.hold, 1);
+    gpu_delay(nccl_self.stream, 500);
+    must(nccl_carry_out(&o, 0) == 1);
+    while (atomic_load(&nccl_self.hold) == 1)
+        usleep(1000);
+    must(nccl_carry_out(&next, 0) == 1);
+    must(nccl_self.gpu->order(nccl_self.plane, next.launch, nccl_self.stream,
+                              &nccl_self.err) == 0);
+    GPU(StreamSynchronize, nccl_self.stream);
+    atomic_store(&nccl_self.hold, 0);
+    must(nccl_self.gpu->wait(nccl_self.plane, next.launch, &nccl_self.err) ==
+         0);
+    while (atomic_load(&nccl_self.waits_for) && left-- > 0)
+        usleep(1000);
+    must(atomic_load(&nccl_self.waits_for) == 0);
+    gpu_free(at);
+    return nccl_end();
 }
 
 /* The odd one's own work never ends: NCCL cannot abort what comes after it,
@@ -417,11 +472,22 @@ START_TEST(test_hung)
         s.run = run_endless;
         ck_assert_int_eq(nccl_failures(s), 0);
         s.setting = "FAKE_NCCL=hang:1:3";
+        s.run = run_after_work;
+        s.odd = -1;
+        s.setting = "FAKE_NCCL=hang:1:2";
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.odd = 1;
+        s.setting = "FAKE_NCCL=hang:1:3";
         s.run = run_named;
         ck_assert_int_eq(nccl_failures(s), 0);
         s.run = run_hung;
         ck_assert_int_eq(nccl_failures(s), 0);
     }
+    s.setting = NULL;
+    s.is_hasty = 0;
+    s.run = run_told_twice;
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.is_hasty = 1;
     s.n = 3;
     s.setting = "FAKE_NCCL=hang:1:2";
     s.run = run_agreeing;

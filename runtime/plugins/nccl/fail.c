@@ -148,7 +148,9 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
         w->since_ns = p->began_ns;
         l = &p->ring[w->number % NC_RING];
         if (l->number == w->number) { /* the ring has not gone past it */
-            w->reached = l->reached;
+            /* The next launch may be about to take its place. */
+            if (p->launched + 1 - w->number < NC_RING)
+                w->reached = l->reached;
             w->kind = l->kind;
             memcpy(w->name, l->name, sizeof(w->name));
         }
@@ -161,7 +163,8 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
     return w->since_ns != 0;
 }
 
-/* Another thread may see it end meanwhile, and must not have said so first. */
+/* Another thread may see it end meanwhile, and must not have said so first; or,
+ * of an operation before it, say that all is over, and not of it again. */
 static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
 {
     const struct hvd__gpu_wait told = {
@@ -178,8 +181,8 @@ static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
 
     if (!p->config.waits)
         return;
-    atomic_store(&p->has_told, 1);
     p->config.waits(p->config.stall_arg, &told);
+    atomic_store(&p->has_told, 1);
     pthread_mutex_lock(&p->lock);
     is_over = p->is_ending || p->finished >= w->number;
     pthread_mutex_unlock(&p->lock);
@@ -250,6 +253,21 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
     return nc_break(p, err);
 }
 
+/* Whether the device has come to it: others keep it waiting from then on. */
+static void find_reached(struct nc_plane *p, struct nc_wait *w, uint64_t now_ns)
+{
+    w->is_own =
+        w->reached && hvd__cuda.EventQuery(w->reached) == CUDA_ERROR_NOT_READY;
+    if (!w->is_launched)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (w->is_own)
+        p->own_ns = now_ns;
+    else if (p->own_ns > w->since_ns)
+        w->since_ns = p->own_ns;
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* Negative when it has lasted for too long, and the plane has failed. */
 static int look_at_wait(struct nc_plane *p, uint64_t since_ns, uint64_t now_ns,
                         struct hb_error *err)
@@ -258,10 +276,11 @@ static int look_at_wait(struct nc_plane *p, uint64_t since_ns, uint64_t now_ns,
     struct hb_error culprit = HB_ERROR_INIT;
     struct nc_wait w;
 
-    if (!find_wait(p, since_ns, &w) || !has_passed(now_ns, w.since_ns, TELL_NS))
+    if (!find_wait(p, since_ns, &w))
         return 0;
-    w.is_own =
-        w.reached && hvd__cuda.EventQuery(w.reached) == CUDA_ERROR_NOT_READY;
+    find_reached(p, &w, now_ns);
+    if (!has_passed(now_ns, w.since_ns, TELL_NS))
+        return 0;
     tell_wait(p, &w);
     if (!has_passed(now_ns, w.since_ns, limit_ns) ||
         may_wait(p, &w, now_ns - w.since_ns - limit_ns, &culprit))

@@ -294,6 +294,7 @@ struct nc_plane {
     CUevent clock;               /* recorded when the host's was clock_ns */
     uint64_t clock_ns;
     uint64_t began_ns; /* when the oldest could begin */
+    uint64_t own_ns;   /* when the device was last seen before the oldest */
 
     _Atomic int busy;      /* the driver is in an operation */
     _Atomic int has_told;  /* of what lasts */

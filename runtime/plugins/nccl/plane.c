@@ -521,11 +521,11 @@ static void free_plane(struct hvd__plane *plane)
     int is_closed = 1;
 
     nc_watch_remove(p);
-    nc_wait_over(p);
     if (p->stream && nc_enter(NULL) == 0) {
         is_closed = close_device(p);
         nc_leave();
     }
+    nc_wait_over(p);
     if (is_closed)
         release(p);
     else
