@@ -248,6 +248,24 @@ static int run_told_twice(struct shm_group *g, int me)
     return nccl_end();
 }
 
+/* The plane goes before the device has come to an end. */
+static int run_stranded(struct shm_group *g, int me)
+{
+    struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* stays */
+    o.count = COUNT;
+    o.ordered = 1;
+    gpu_delay(nccl_self.stream, 3600 * 1000);
+    must(nccl_carry_out(&o, 0) == 1);
+    nccl_self.plane->ops->free(nccl_self.plane);
+    must(atomic_load(&nccl_self.waits_for) == 0);
+    _exit(0); /* as below */
+}
+
 /* The odd one's own work never ends: NCCL cannot abort what comes after it,
  * and the rank is told so and gets away all the same. */
 static int run_endless(struct shm_group *g, int me)
@@ -486,6 +504,9 @@ START_TEST(test_hung)
     s.setting = NULL;
     s.is_hasty = 0;
     s.run = run_told_twice;
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.n = 1;
+    s.run = run_stranded;
     ck_assert_int_eq(nccl_failures(s), 0);
     s.is_hasty = 1;
     s.n = 3;
