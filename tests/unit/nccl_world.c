@@ -35,13 +35,15 @@ static int look(void *arg, struct hb_error *err)
 static void waits(void *arg, const struct hvd__gpu_wait *w)
 {
     struct nccl_rank *r = arg;
-
     int hold = 1;
 
-    atomic_store(&r->waits_for, w ? w->number : 0);
     if (w && atomic_compare_exchange_strong(&r->hold, &hold, 2))
-        while (atomic_load(&r->hold))
+        while (atomic_load(&r->hold) == 2)
             usleep(1000);
+    atomic_store(&r->waits_for, w ? w->number : 0);
+    hold = 3;
+    if (w)
+        atomic_compare_exchange_strong(&r->hold, &hold, 0);
 }
 
 static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)

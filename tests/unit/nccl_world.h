@@ -39,8 +39,8 @@ struct nccl_rank {
     _Atomic uint64_t launched, waits_for;
     int knows; /* culprit names rank 101, when asked for the tenth time */
     _Atomic int asks; /* of culprit */
-    /* 1: when it tells of what it waits for, that becomes 2, and goes on when
-     * it is 0 again. */
+    /* 1: when it tells of what it waits for, that becomes 2; it goes on, and
+     * that becomes 0, when it is made 3. */
     _Atomic int hold;
 };
 
