@@ -262,7 +262,7 @@ static void do_calls(const struct job *job)
     usleep((useconds_t)slow_ms * 1000);
     if (job->stops) {
         usleep(100 * 1000); /* the caller goes on meanwhile */
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP);     /* this thread at once, the others soon */
     }
     while ((job->hangs || fake_context_error(job->comm->ctx)) &&
            !atomic_load(&job->comm->quit))
