@@ -98,6 +98,7 @@ void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why);
  * set, and done on return. */
 int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req);
 
+/* For the next: when it looks like the same. */
 int hvd__engine_run_again(struct hvd__engine *e, const struct hvd__given *given,
                           struct hvd_request *req, size_t *even, int *rc);
 

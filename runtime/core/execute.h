@@ -44,7 +44,10 @@ static inline int hvd__execute_begin(struct hvd__execution *x,
         return 0;
     return plane->ops->start(plane, op);
 }
+
+/* For the next: what is several operations of the plane. */
 int hvd__execute_several(struct hvd__execution *x);
+
 /* As a plane's progress.  Of members that fail alone (HVD_EINVAL), the first
  * one's error is the outcome, after all are done. */
 static inline int hvd__execute_progress(struct hvd__execution *x)
@@ -53,6 +56,7 @@ static inline int hvd__execute_progress(struct hvd__execution *x)
         return hvd__execute_several(x);
     return x->plane->ops->progress(x->plane, x->op);
 }
+
 void hvd__execute_fini(struct hvd__execution *x); /* idempotent */
 
 #endif

@@ -258,6 +258,7 @@ static inline int shm_spin(const struct hvd__shm *p,
     return 0;
 }
 
+/* For the next: what is not there yet may never come. */
 int shm_out_of_reach(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                      uint64_t target, struct hb_error *err);
 
@@ -276,9 +277,9 @@ static inline int shm_reached(struct hvd__shm *p, int peer,
 enum { SHM_GONE = 2 };
 int shm_reached_by(struct hvd__shm *p, int peer, const _Atomic uint64_t *word,
                    uint64_t target, struct hb_error *err);
-/* The death of a rank, as an error: negative, or 0 when all live. */
+/* The death of a rank, as an error: negative, or 0 when all live; find when
+ * there is a word of one. */
 int shm_find_abort(struct hvd__shm *p, struct hb_error *err);
-
 static inline int shm_check_abort(struct hvd__shm *p, struct hb_error *err)
 {
     /* Relaxed: looked at again. */

@@ -127,6 +127,17 @@ static int run_absent(struct shm_group *g, int me)
 
 static _Atomic int *passed; /* ranks; of all of them */
 
+/* Over when it was launched. */
+static struct hvd__op ordered_sum(void *at)
+{
+    struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+
+    o.sendbuf = o.recvbuf = at;
+    o.count = COUNT;
+    o.ordered = 1;
+    return o;
+}
+
 /* What is launched hangs while the driver waits for the odd one, which does
  * not come, to agree on the next. */
 static int run_agreeing(struct shm_group *g, int me)
@@ -139,10 +150,7 @@ static int run_agreeing(struct shm_group *g, int me)
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
     at = gpu_alloc(4 * COUNT);
-    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
-    o.sendbuf = o.recvbuf = at;
-    o.count = COUNT;
-    o.ordered = 1;
+    o = ordered_sum(at);
     next = o;
     must(nccl_carry_out(&o, 0) == 1);
     if (me == s->odd) {
@@ -224,10 +232,7 @@ static int run_told_twice(struct shm_group *g, int me)
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
     at = gpu_alloc(4 * COUNT);
-    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
-    o.sendbuf = o.recvbuf = at;
-    o.count = COUNT;
-    o.ordered = 1;
+    o = ordered_sum(at);
     next = o;
     atomic_store(&nccl_self.hold, 1);
     gpu_delay(nccl_self.stream, 500);
@@ -251,14 +256,12 @@ static int run_told_twice(struct shm_group *g, int me)
 /* The plane goes before the device has come to an end. */
 static int run_stranded(struct shm_group *g, int me)
 {
-    struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    struct hvd__op o;
 
     if (nccl_begin(g, me))
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
-    o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* stays */
-    o.count = COUNT;
-    o.ordered = 1;
+    o = ordered_sum(gpu_alloc(4 * COUNT)); /* stays */
     gpu_delay(nccl_self.stream, 3600 * 1000);
     must(nccl_carry_out(&o, 0) == 1);
     nccl_self.plane->ops->free(nccl_self.plane);
@@ -360,10 +363,7 @@ static int run_over(struct shm_group *g, int me)
     if (nccl_begin(g, me))
         return 1;
     at = gpu_alloc(4 * COUNT);
-    o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
-    o.sendbuf = o.recvbuf = at;
-    o.count = COUNT;
-    o.ordered = 1;
+    o = ordered_sum(at);
     must(nccl_carry_out(&o, 0) == 1);
     atomic_store(&nccl_self.over, 1);
     must(nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err) ==
