@@ -8,9 +8,9 @@
 #   make install      DESTDIR= PREFIX=/usr/local
 #   make help         the rest
 #
-# Sources are listed per folder, below.  BUILD=dir builds elsewhere,
-# WERROR=1 makes warnings errors, SAN=address|thread adds sanitizers,
-# STATIC=1 makes an hvdrun that runs where no library is.
+# Sources are listed by folder below.  BUILD=dir builds elsewhere, WERROR=1
+# makes warnings errors, SAN=address|thread adds sanitizers, STATIC=1 makes an
+# hvdrun that runs where there is no library.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -20,116 +20,517 @@ SOVERSION := 0
 
 CC ?= cc
 AR ?= ar
-OPT ?= -O2
+# ThreadSanitizer checks each access, so optimise for fewer and wider ones.
+OPT ?= $(if $(filter address,$(SAN)),-O1,-O2)
 PKG_CONFIG ?= pkg-config
 
 # ---- Sources ----------------------------------------------------------
 
-BASE_SRC := $(addprefix lib/base/, \
-	alloc.c buf.c clock.c env.c error.c linkage.c log.c netaddr.c strv.c \
-	text.c trace_file.c)
-HOSTS_SRC := $(addprefix lib/hosts/, \
-	hostfold.c hostlist.c hostmerge.c hostparse.c plan.c)
-PROTOCOL_SRC := $(addprefix lib/protocol/, \
-	agent_hash.c control.c control_bytes.c control_json.c control_route.c \
-	frame.c query.c rendezvous.c segment.c segment_fd.c worker.c worker_rdv.c \
-	control_stall.c status.c worker_stats.c)
-RENDEZVOUS_SRC := $(addprefix lib/rendezvous/, fence.c store.c)
-TRANSPORT_SRC := $(addprefix lib/transport/, \
-	agent_image.c bootstrap.c child.c command.c local.c localname.c \
-	openssh.c remote.c remote_config.c remote_host.c remote_open.c \
-	remote_proxy.c remote_stream.c rsh.c transport.c \
-	aes.c bcrypt_pbkdf.c known_hosts.c passphrase.c sha1.c ssh_agent.c \
-	ssh_config.c ssh_expand.c ssh_key.c ssh_pem.c)
-SSH2_SRC := $(addprefix lib/transport/, \
-	ssh2.c ssh2_auth.c ssh2_connect.c ssh2_hostkey.c ssh2_keys.c \
-	ssh2_session.c ssh2_task.c)
-AGENT_SRC := $(addprefix lib/agent/, \
-	capture.c jobend.c jobscan.c libfind.c place.c progcheck.c query.c \
-	query_doctor.c query_jobs.c \
-	interfaces.c route.c route_auth.c route_dial.c route_measure.c \
-	route_orders.c route_serve.c route_try.c \
-	agent.c beat.c cause.c cgroup.c cpus.c death.c endpoint.c \
-	endpoint_rdv.c \
-	epoch.c gpu.c guardian.c host_env.c launch.c link.c port.c program.c \
-	pump.c rendezvous.c signals.c spawn.c state.c tree.c \
-	stack.c stall.c trace.c)
-JOB_SRC := $(addprefix lib/job/, \
-	survey.c \
-	input.c job.c job_beat.c job_end.c job_frames.c job_host.c job_io.c \
-	job_signal.c job_wait.c lines.c offset.c outdir.c output.c progress.c \
-	report.c \
-	job_routes.c rendezvous.c route_choice.c route_filter.c routes.c \
-	routes_result.c \
-	state.c stdio.c worker_env.c \
-	job_stall.c stall.c stall_report.c \
-	job_trace.c stats_text.c timeline.c)
-HVDRUN_SRC := $(addprefix cmd/hvdrun/, \
-	doctor.c doctor_checks.c doctor_net.c findings.c jobs.c jobs_text.c \
-	table.c tool.c \
-	check_build.c config.c config_json.c config_tree.c config_yaml.c \
-	dryrun.c env_file.c main.c mpi.c mpi_command.c mpi_find.c mpi_mpich.c \
-	mpi_openmpi.c probe.c quote.c reach.c run.c options.c options_apply.c \
-	options_help.c options_table.c readfile.c)
-HVD_AGENT_SRC := $(addprefix cmd/hvd-agent/, main.c)
-HVD_BENCH_SRC := $(addprefix cmd/hvd-bench/, \
-	main.c calls.c cuda.c data.c measure.c memory.c options.c raw.c \
-	resnet50.c work.c world.c)
-RUNTIME_SRC := $(addprefix runtime/core/, adasum.c agent_client.c autotune.c \
-		call.c call_arguments.c collective.c connect.c context.c controller.c engine.c engine_alone.c engine_launch.c execute.c gpu.c hosts.c \
-		join.c knobs.c launcher.c memory.c message.c mpi.c mpi_set.c plugin.c segment.c negotiate.c neutral.c plan.c record.c request.c run.c set.c topology.c tuner.c \
-		types.c) \
-	$(addprefix runtime/plane/, op.c parts.c cast.c self.c shm.c shm_allreduce.c \
-		shm_gather.c shm_alltoall.c shm_scatter.c shm_wait.c shm_domains.c \
-		arena.c reduce.c reduce_portable.c) \
-	$(addprefix runtime/plane/, hier.c hier_agree.c hier_alltoall.c \
-		hier_gather.c hier_lanes.c hier_rows.c hier_watch.c map.c tcp.c tcp_auth.c \
-		tcp_exchange.c tcp_head.c tcp_measure.c tcp_model.c \
-		tcp_setup.c tcp_steps.c tcp_stream.c)
-RUNTIME_SRC += $(addprefix runtime/trace/, timeline.c timeline_lanes.c \
-		timeline_text.c stats.c stall.c trace.c)
+BASE_SRC := \
+	lib/base/alloc.c \
+	lib/base/buf.c \
+	lib/base/env.c \
+	lib/base/error.c \
+	lib/base/idle_knobs.c \
+	lib/base/log.c \
+	lib/base/quote.c \
+	lib/base/strv.c \
+	lib/base/sys/clock.c \
+	lib/base/sys/linkage.c \
+	lib/base/sys/netaddr.c \
+	lib/base/sys/trace_file.c \
+	lib/base/sys/trust.c \
+	lib/base/text.c
+HOSTS_SRC := \
+	lib/hosts/hostfold.c \
+	lib/hosts/hostlist.c \
+	lib/hosts/hostmerge.c \
+	lib/hosts/hostparse.c \
+	lib/hosts/slot_plan.c
+PROTOCOL_SRC := \
+	lib/protocol/agent_hash.c \
+	lib/protocol/control/control.c \
+	lib/protocol/control/control_bytes.c \
+	lib/protocol/control/control_json.c \
+	lib/protocol/control/control_route.c \
+	lib/protocol/control/control_stall.c \
+	lib/protocol/frame.c \
+	lib/protocol/query.c \
+	lib/protocol/rendezvous.c \
+	lib/protocol/segment.c \
+	lib/protocol/segment_fd.c \
+	lib/protocol/status.c \
+	lib/protocol/worker.c \
+	lib/protocol/worker_rdv.c \
+	lib/protocol/worker_stats.c
+RENDEZVOUS_SRC := \
+	lib/rendezvous/fence.c \
+	lib/rendezvous/store.c
+# The local host, and hosts that are reached with ssh or another command.
+TRANSPORT_SRC := \
+	lib/remote/agent_image.c \
+	lib/remote/bootstrap.c \
+	lib/remote/launchers.c \
+	lib/remote/remote.c \
+	lib/remote/remote_config.c \
+	lib/remote/remote_host.c \
+	lib/remote/remote_proxy.c \
+	lib/remote/remote_stream.c \
+	lib/remote/rsh.c \
+	lib/ssh/openssh.c \
+	lib/ssh/ssh_config.c \
+	lib/ssh/ssh_config_check.c \
+	lib/ssh/ssh_expand.c \
+	lib/ssh/ssh_user.c \
+	lib/transport/child.c \
+	lib/transport/command.c \
+	lib/transport/local.c \
+	lib/transport/localname.c \
+	lib/transport/transport.c
+# Keys and known hosts, which need libcrypto: for the plug-in and its tests.
+SSH_SRC := \
+	lib/ssh/keys/bcrypt_pbkdf.c \
+	lib/ssh/keys/passphrase.c \
+	lib/ssh/keys/ssh_agent.c \
+	lib/ssh/keys/ssh_key.c \
+	lib/ssh/keys/ssh_pem.c \
+	lib/ssh/known_hosts.c
+# A plug-in of hvdrun, which needs libssh2.
+SSH2_SRC := \
+	lib/ssh/ssh2.c \
+	lib/ssh/ssh2_auth.c \
+	lib/ssh/ssh2_connect.c \
+	lib/ssh/ssh2_hostkey.c \
+	lib/ssh/ssh2_keys.c \
+	lib/ssh/ssh2_session.c \
+	lib/ssh/ssh2_task.c
+AGENT_SRC := \
+	lib/agent/agent.c \
+	lib/agent/agent_state.c \
+	lib/agent/agent_trace.c \
+	lib/agent/beat.c \
+	lib/agent/detach.c \
+	lib/agent/endpoint.c \
+	lib/agent/endpoint_rdv.c \
+	lib/agent/epoch.c \
+	lib/agent/guardian.c \
+	lib/agent/link.c \
+	lib/agent/machine/cgroup.c \
+	lib/agent/machine/cpus.c \
+	lib/agent/machine/gpu_list.c \
+	lib/agent/port.c \
+	lib/agent/query/agent_query.c \
+	lib/agent/query/capture.c \
+	lib/agent/query/jobend.c \
+	lib/agent/query/jobscan.c \
+	lib/agent/query/libfind.c \
+	lib/agent/query/place.c \
+	lib/agent/query/progcheck.c \
+	lib/agent/query/query_doctor.c \
+	lib/agent/query/query_jobs.c \
+	lib/agent/rank/cause.c \
+	lib/agent/rank/death.c \
+	lib/agent/rank/host_env.c \
+	lib/agent/rank/launch.c \
+	lib/agent/rank/program.c \
+	lib/agent/rank/pump.c \
+	lib/agent/rank/rank_io.c \
+	lib/agent/rank/spawn.c \
+	lib/agent/rank/tree.c \
+	lib/agent/rdv_relay.c \
+	lib/agent/route/interfaces.c \
+	lib/agent/route/route.c \
+	lib/agent/route/route_auth.c \
+	lib/agent/route/route_dial.c \
+	lib/agent/route/route_measure.c \
+	lib/agent/route/route_orders.c \
+	lib/agent/route/route_serve.c \
+	lib/agent/route/route_try.c \
+	lib/agent/signals.c \
+	lib/agent/stall/agent_stall.c \
+	lib/agent/stall/stack.c \
+	lib/agent/trace_dir.c
+JOB_SRC := \
+	lib/job/job.c \
+	lib/job/job_beat.c \
+	lib/job/job_end.c \
+	lib/job/job_frames.c \
+	lib/job/job_host.c \
+	lib/job/job_rendezvous.c \
+	lib/job/job_same.c \
+	lib/job/job_signal.c \
+	lib/job/job_state.c \
+	lib/job/job_sweep.c \
+	lib/job/job_wait.c \
+	lib/job/output/host_log.c \
+	lib/job/output/input.c \
+	lib/job/output/job_io.c \
+	lib/job/output/lines.c \
+	lib/job/output/outdir.c \
+	lib/job/output/output.c \
+	lib/job/output/progress.c \
+	lib/job/output/stdio.c \
+	lib/job/output/tty_text.c \
+	lib/job/report.c \
+	lib/job/route/job_routes.c \
+	lib/job/route/route_choice.c \
+	lib/job/route/route_filter.c \
+	lib/job/route/routes.c \
+	lib/job/route/routes_result.c \
+	lib/job/stall/culprit.c \
+	lib/job/stall/job_stall.c \
+	lib/job/stall/stall_inspector.c \
+	lib/job/stall/stall_report.c \
+	lib/job/survey.c \
+	lib/job/trace/job_timeline.c \
+	lib/job/trace/job_trace.c \
+	lib/job/trace/offset.c \
+	lib/job/trace/stats_text.c \
+	lib/job/worker_env.c
+HVDRUN_SRC := \
+	cmd/hvdrun/check_build.c \
+	cmd/hvdrun/dryrun.c \
+	cmd/hvdrun/host_plan.c \
+	cmd/hvdrun/main.c \
+	cmd/hvdrun/main_loop.c \
+	cmd/hvdrun/mpi/mpi_command.c \
+	cmd/hvdrun/mpi/mpi_find.c \
+	cmd/hvdrun/mpi/mpi_mpich.c \
+	cmd/hvdrun/mpi/mpi_openmpi.c \
+	cmd/hvdrun/mpi/mpirun.c \
+	cmd/hvdrun/options/config.c \
+	cmd/hvdrun/options/config_json.c \
+	cmd/hvdrun/options/config_tree.c \
+	cmd/hvdrun/options/config_yaml.c \
+	cmd/hvdrun/options/env_file.c \
+	cmd/hvdrun/options/options.c \
+	cmd/hvdrun/options/options_apply.c \
+	cmd/hvdrun/options/options_help.c \
+	cmd/hvdrun/options/options_table.c \
+	cmd/hvdrun/options/readfile.c \
+	cmd/hvdrun/probe.c \
+	cmd/hvdrun/reach.c \
+	cmd/hvdrun/run_job.c \
+	cmd/hvdrun/tools/doctor.c \
+	cmd/hvdrun/tools/doctor_checks.c \
+	cmd/hvdrun/tools/doctor_net.c \
+	cmd/hvdrun/tools/findings.c \
+	cmd/hvdrun/tools/jobs.c \
+	cmd/hvdrun/tools/jobs_text.c \
+	cmd/hvdrun/tools/table.c \
+	cmd/hvdrun/tools/tool.c
+HVD_AGENT_SRC := \
+	cmd/hvd-agent/main.c
+HVD_BENCH_SRC := \
+	cmd/hvd-bench/bench_cuda.c \
+	cmd/hvd-bench/bench_memory.c \
+	cmd/hvd-bench/bench_options.c \
+	cmd/hvd-bench/bench_world.c \
+	cmd/hvd-bench/calls.c \
+	cmd/hvd-bench/data.c \
+	cmd/hvd-bench/main.c \
+	cmd/hvd-bench/measure.c \
+	cmd/hvd-bench/raw.c \
+	cmd/hvd-bench/resnet50.c \
+	cmd/hvd-bench/work.c
+RUNTIME_SRC := \
+	runtime/core/api/call.c \
+	runtime/core/api/call_arguments.c \
+	runtime/core/api/collective.c \
+	runtime/core/api/context.c \
+	runtime/core/api/message.c \
+	runtime/core/api/mpi_set.c \
+	runtime/core/api/record.c \
+	runtime/core/api/request.c \
+	runtime/core/api/set.c \
+	runtime/core/api/site.c \
+	runtime/core/api/trace.c \
+	runtime/core/api/types.c \
+	runtime/core/api/words.c \
+	runtime/core/sched/adasum.c \
+	runtime/core/sched/controller.c \
+	runtime/core/sched/controller_tables.c \
+	runtime/core/sched/engine.c \
+	runtime/core/sched/engine_alone.c \
+	runtime/core/sched/engine_launch.c \
+	runtime/core/sched/engine_stall.c \
+	runtime/core/sched/execute.c \
+	runtime/core/sched/join.c \
+	runtime/core/sched/negotiate.c \
+	runtime/core/sched/neutral.c \
+	runtime/core/sched/plan.c \
+	runtime/core/sched/run.c \
+	runtime/core/tune/autotune.c \
+	runtime/core/tune/tuner.c \
+	runtime/core/world/agent_client.c \
+	runtime/core/world/blame.c \
+	runtime/core/world/connect.c \
+	runtime/core/world/device.c \
+	runtime/core/world/hosts.c \
+	runtime/core/world/knobs.c \
+	runtime/core/world/launcher.c \
+	runtime/core/world/memory.c \
+	runtime/core/world/mpi_context.c \
+	runtime/core/world/plugin_load.c \
+	runtime/core/world/provider.c \
+	runtime/core/world/segment_map.c \
+	runtime/core/world/topology.c \
+	runtime/plane/hier/hier.c \
+	runtime/plane/hier/hier_agree.c \
+	runtime/plane/hier/hier_alltoall.c \
+	runtime/plane/hier/hier_gather.c \
+	runtime/plane/hier/hier_lanes.c \
+	runtime/plane/hier/hier_rows.c \
+	runtime/plane/hier/hier_watch.c \
+	runtime/plane/hier/map.c \
+	runtime/plane/kernels/cast.c \
+	runtime/plane/kernels/reduce.c \
+	runtime/plane/kernels/reduce_portable.c \
+	runtime/plane/op.c \
+	runtime/plane/parts.c \
+	runtime/plane/self.c \
+	runtime/plane/shm/arena.c \
+	runtime/plane/shm/shm.c \
+	runtime/plane/shm/shm_allreduce.c \
+	runtime/plane/shm/shm_alltoall.c \
+	runtime/plane/shm/shm_domains.c \
+	runtime/plane/shm/shm_gather.c \
+	runtime/plane/shm/shm_scatter.c \
+	runtime/plane/shm/shm_wait.c \
+	runtime/plane/tcp/tcp.c \
+	runtime/plane/tcp/tcp_auth.c \
+	runtime/plane/tcp/tcp_exchange.c \
+	runtime/plane/tcp/tcp_head.c \
+	runtime/plane/tcp/tcp_mac.c \
+	runtime/plane/tcp/tcp_measure.c \
+	runtime/plane/tcp/tcp_model.c \
+	runtime/plane/tcp/tcp_setup.c \
+	runtime/plane/tcp/tcp_steps.c \
+	runtime/plane/tcp/tcp_stream.c \
+	runtime/trace/stall.c \
+	runtime/trace/stats.c \
+	runtime/trace/timeline.c \
+	runtime/trace/timeline_lanes.c \
+	runtime/trace/timeline_text.c
 # Reduction kernels for wider instruction sets; chosen at run time.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-RUNTIME_SRC += $(addprefix runtime/plane/, reduce_avx2.c reduce_avx512.c)
+RUNTIME_SRC += \
+	runtime/plane/kernels/reduce_avx2.c \
+	runtime/plane/kernels/reduce_avx512.c
 endif
-MPI_PLUGIN_SRC := $(addprefix runtime/plugins/mpi/, \
-	alltoall.c call.c error.c gather.c header.c leave.c plane.c ranks.c \
-	reduce.c rounds.c start.c types.c wait.c world.c)
+MPI_PLUGIN_SRC := \
+	runtime/plugins/mpi/alltoall.c \
+	runtime/plugins/mpi/gather.c \
+	runtime/plugins/mpi/header.c \
+	runtime/plugins/mpi/leave.c \
+	runtime/plugins/mpi/mpi_call.c \
+	runtime/plugins/mpi/mpi_error.c \
+	runtime/plugins/mpi/mpi_plane.c \
+	runtime/plugins/mpi/mpi_reduce.c \
+	runtime/plugins/mpi/mpi_types.c \
+	runtime/plugins/mpi/mpi_world.c \
+	runtime/plugins/mpi/ranks.c \
+	runtime/plugins/mpi/rounds.c \
+	runtime/plugins/mpi/start.c \
+	runtime/plugins/mpi/wait.c
 # It has its own copy of these.
-MPI_PLUGIN_OWN := runtime/core/types.c $(filter runtime/plane/op.c \
-	runtime/plane/parts.c runtime/plane/cast.c runtime/plane/self.c \
-	runtime/plane/reduce%,$(RUNTIME_SRC))
+MPI_PLUGIN_OWN := runtime/core/api/types.c $(filter runtime/plane/op.c \
+	runtime/plane/parts.c runtime/plane/self.c runtime/plane/kernels/%, \
+	$(RUNTIME_SRC))
 # Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
-NCCL_PLUGIN_SRC := $(addprefix runtime/plugins/nccl/, \
-	bring.c collect.c comm.c cuda.c fail.c fuse.c launch.c nccl.c plane.c \
-	plugin.c reduce.c staged.c sub.c timing.c watch.c)
+NCCL_PLUGIN_SRC := \
+	runtime/plugins/nccl/bring.c \
+	runtime/plugins/nccl/collect.c \
+	runtime/plugins/nccl/comm.c \
+	runtime/plugins/nccl/fail.c \
+	runtime/plugins/nccl/fuse.c \
+	runtime/plugins/nccl/nccl.c \
+	runtime/plugins/nccl/nccl_cuda.c \
+	runtime/plugins/nccl/nccl_launch.c \
+	runtime/plugins/nccl/nccl_plane.c \
+	runtime/plugins/nccl/nccl_plugin.c \
+	runtime/plugins/nccl/nccl_reduce.c \
+	runtime/plugins/nccl/staged.c \
+	runtime/plugins/nccl/sub.c \
+	runtime/plugins/nccl/timing.c \
+	runtime/plugins/nccl/watch.c
 NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)
 
 EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 
-UNIT_TESTS := input job job_hosts job_state lines offset outdir output \
-	progress report worker_env \
-	transport_local localname agent_image bootstrap command openssh remote rsh \
-	agent agent_beat agent_launch agent_state cause cgroup \
-	cpus endpoint epoch gpu host_env port program pump spawn tree \
-	options options_table config env_file check_build dryrun mpi_command probe \
-	again allreduce arena collectives engine launch negotiate order join process_sets failure hosts hosts_failure init map reduce shm shm_order shm_domains bench \
-	tcp tcp_auth tcp_collectives tcp_model tcp_setup worker_rdv store rendezvous \
-	agent_route control_route interfaces netaddr route route_auth route_choice \
-	route_filter routes routes_net \
-	adasum cast neutral \
-	alloc clock log text buf env error strv hostlist plan \
-	frame control control_launch worker segment hostfold findings jobs survey place query \
-	doctor
-UNIT_TESTS += timeline stats worker_stats job_timeline
-UNIT_TESTS += hier hosts_sets subset
-UNIT_TESTS += autotune tuner
-UNIT_TESTS += stall control_stall agent_stall trace_stall
-UNIT_TESTS += ssh_config known_hosts ssh_key ssh_agent
-SYSTEM_PROGS := actor coll evil_agent mpi_fault mpi_plane poke prop pty rdv stall
-FUZZERS := ssh_config known_hosts ssh_key hostfile frame env config env_file query bootstrap rendezvous tcp
+UNIT_TESTS := \
+	adasum \
+	again \
+	agent \
+	agent_beat \
+	agent_image \
+	agent_launch \
+	agent_route \
+	agent_stall \
+	agent_state \
+	alloc \
+	allreduce \
+	arena \
+	autotune \
+	bench \
+	bootstrap \
+	buf \
+	cast \
+	cause \
+	cgroup \
+	check_build \
+	clock \
+	collectives \
+	command \
+	config \
+	control \
+	control_launch \
+	control_route \
+	control_stall \
+	cpus \
+	culprit \
+	detach \
+	doctor \
+	dryrun \
+	endpoint \
+	engine \
+	env \
+	env_file \
+	epoch \
+	error \
+	failure \
+	findings \
+	frame \
+	gpu \
+	hier \
+	host_env \
+	host_log \
+	host_plan \
+	hostfold \
+	hostlist \
+	hosts \
+	hosts_failure \
+	hosts_sets \
+	init \
+	input \
+	interfaces \
+	job \
+	job_hosts \
+	job_same \
+	job_state \
+	job_timeline \
+	jobs \
+	join \
+	launch \
+	launchers \
+	lines \
+	localname \
+	log \
+	map \
+	mismatch \
+	mpi_command \
+	negotiate \
+	netaddr \
+	neutral \
+	offset \
+	openssh \
+	options \
+	options_table \
+	order \
+	outdir \
+	output \
+	place \
+	plan \
+	port \
+	probe \
+	process_sets \
+	program \
+	progress \
+	pump \
+	query \
+	reduce \
+	remote \
+	rendezvous \
+	report \
+	route \
+	route_auth \
+	route_choice \
+	route_filter \
+	routes \
+	routes_net \
+	rsh \
+	segment \
+	shm \
+	shm_domains \
+	shm_order \
+	site \
+	spawn \
+	ssh_config \
+	stall \
+	stall_report \
+	stats \
+	store \
+	strv \
+	subset \
+	survey \
+	tcp \
+	tcp_auth \
+	tcp_changed \
+	tcp_collectives \
+	tcp_mac \
+	tcp_model \
+	tcp_setup \
+	text \
+	timeline \
+	trace_stall \
+	transport_local \
+	tree \
+	trust \
+	tty_text \
+	tuner \
+	worker \
+	worker_env \
+	worker_rdv \
+	worker_stats
+SYSTEM_PROGS := \
+	actor \
+	coll \
+	differ \
+	disagree \
+	evil_agent \
+	mpi_fault \
+	mpi_plane \
+	poke \
+	prop \
+	pty \
+	rdv \
+	secret \
+	stall \
+	storm
+FUZZERS := \
+	agent \
+	agree \
+	bootstrap \
+	config \
+	endpoint \
+	env \
+	env_file \
+	frame \
+	hostfile \
+	job \
+	lines \
+	openssh \
+	plane \
+	query \
+	rendezvous \
+	ssh_config \
+	stall \
+	tcp \
+	tcp_setup \
+	tcp_steps \
+	timeline
 
 comma := ,
 
@@ -140,10 +541,23 @@ WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes \
 ifeq ($(WERROR),1)
 WARN += -Werror
 endif
-HARDEN := -fstack-protector-strong
+# Linked statically, so that libhvd and the agent need no library.
+SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
+	--variable=libdir libsodium 2>/dev/null))
+# The first flag in $(1), if the compiler accepts them all for this processor.
+cc_takes = $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) \
+	-x c -o /dev/null - 2>/dev/null && echo '$(firstword $(1))')
+HARDEN := -fstack-protector-strong \
+	$(call cc_takes,-fstack-clash-protection -c) \
+	$(call cc_takes,-fcf-protection -c)
 ifeq ($(SAN),)
 HARDEN += -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
-AGENT_LINK := -static
+# Static programs are position-independent, and so loaded at another address
+# each time, where libc and the agent's libraries have code for that (PIC).
+STATIC_LINK := $(firstword $(call cc_takes,-static-pie -fPIE \
+	-Wl$(comma)-u$(comma)uv_run$(comma)-u$(comma)json_loads \
+	-Wl$(comma)-u$(comma)sodium_init -l:libuv_a.a -l:libjansson.a \
+	$(SODIUM_A) -ldl) -static)
 else
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
 ifeq ($(SAN),address)
@@ -162,19 +576,19 @@ DEPS_CFLAGS := $(shell $(PKG_CONFIG) --cflags libuv jansson yaml-0.1 \
 UV_LIBS := $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null)
 JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
 YAML_LIBS := $(shell $(PKG_CONFIG) --libs yaml-0.1 2>/dev/null)
-# Linked statically, so that libhvd and the agent need no library.
-SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
-	--variable=libdir libsodium 2>/dev/null))
-SSH2_LIBS := $(shell $(PKG_CONFIG) --libs libssh2 2>/dev/null)
-# A plug-in is built where its library is, unless told: WITH_X=auto|yes|no.
+SSH2_LIBS := $(shell $(PKG_CONFIG) --libs libssh2 libcrypto 2>/dev/null)
+# A plug-in is built if its libraries are there, or by WITH_X=auto|yes|no.
 WITH_SSH2 ?= auto
 ifneq ($(or $(filter yes,$(WITH_SSH2)),$(and $(filter auto,$(WITH_SSH2)),\
 		$(SSH2_LIBS))),)
 PLUGINS += $(BUILD)/lib/hvd/transport-ssh2.so
-SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts
-UNIT_TESTS += $(SSH2_TESTS)
+SSH_TESTS := known_hosts ssh_agent ssh_key
+SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts ssh2_judge
+UNIT_TESTS += $(SSH_TESTS) $(SSH2_TESTS)
+SSH_FUZZERS := known_hosts ssh_decrypt ssh_key
+FUZZERS += $(SSH_FUZZERS)
 endif
-# Or WITH_MPI=/path, for /path/bin/mpicc; or MPICC names it.
+# WITH_MPI=/path uses /path/bin/mpicc; MPICC names another compiler.
 WITH_MPI ?= auto
 MPICC ?= $(if $(filter auto yes,$(WITH_MPI)),mpicc,$(WITH_MPI)/bin/mpicc)
 ifneq ($(WITH_MPI),no)
@@ -185,8 +599,8 @@ mpi_libs = $(filter -L% -l% -Wl$(comma)-rpath%,$(1))
 ifneq ($(MPI_SHOWN),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-mpi.so
 endif
-# Or WITH_NCCL=/path, where CUDA's bin/nvcc and include/cuda.h are; NCCL_HOME
-# if NCCL is elsewhere.
+# WITH_NCCL=/path has CUDA's bin/nvcc and include/cuda.h; NCCL_HOME is where
+# NCCL is, if elsewhere.
 WITH_NCCL ?= auto
 CUDA_HOME ?= /usr/local/cuda
 NCCL_HOME ?= /usr
@@ -212,11 +626,11 @@ NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
 NCCL_LIBDIR := $(firstword $(wildcard $(addprefix \
 	$(NCCL_INCLUDE:%/include=%)/,lib64 lib)))
-# "13.0" of 13000.
+# The version in words: "13.0" of 13000.
 CUDA_TEXT := $(shell sed -n 's/^.define CUDA_VERSION  *\([0-9]*\)0\([0-9]\)0$$/\1.\2/p' \
 	$(CUDA)/include/cuda.h)
-# Code for each device of 7.0 to 9.0 that this nvcc knows, and text of the last
-# for those to come.
+# Machine code for each device of 7.0 to 9.0 that this nvcc knows, and PTX of
+# the last one for later devices.
 GPU_ARCHS := $(patsubst compute_%,%,$(sort $(filter $(addprefix compute_,70 72 \
 	75 80 86 87 88 89 90),$(shell $(NVCC) --list-gpu-arch))))
 GENCODE := $(foreach arch,$(GPU_ARCHS), \
@@ -268,37 +682,44 @@ packages-missing:
 	@echo 'libuv, jansson, libyaml or libsodium is not installed: try' \
 		'"make quickstart" or "sh .ci/packages build"' >&2; exit 1
 
-# Changing flags rebuilds: the stamp is rewritten only when they differ.  A
-# plug-in of the flags before would still be found and loaded.
-FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(MPI_SHOWN) \
-	$(CUDA_TEXT) $(NCCL_CFLAGS) $(GENCODE) $(notdir $(PLUGINS))
+# Other flags rebuild all: a stamp is rewritten only if they differ.  The
+# choice of plug-ins has its own stamp, as nothing else is compiled for it; a
+# plug-in that is no longer chosen is removed, or it would still be loaded.
+FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) \
+	$(CUDA_TEXT) $(NCCL_CFLAGS) $(GENCODE)
+PLUGINS_NOW := $(MPI_SHOWN) $(notdir $(PLUGINS))
 NO_MPI_NOTE := $(if $(filter no,$(WITH_MPI))$(MPI_SHOWN),,there is no \
 	$(MPICC): building without libhvd-mpi.so)
 NO_NCCL_NOTE := $(if $(filter auto,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,no \
 	CUDA toolkit with NCCL in $(CUDA): building without libhvd-nccl.so))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || { \
+	@echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(FLAGS_NOW))' >$@
+$(BUILD)/plugins: FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(PLUGINS_NOW))' | cmp -s - $@ || { \
 		rm -f $(LIB)/hvd/*.so $(BUILD)/tests/*/libhvd-mpi.so && \
-		echo '$(subst ','\'',$(FLAGS_NOW))' >$@; \
+		echo '$(subst ','\'',$(PLUGINS_NOW))' >$@; \
 		$(if $(NO_MPI_NOTE),echo '$(NO_MPI_NOTE)';) \
 		$(if $(NO_NCCL_NOTE),echo '$(NO_NCCL_NOTE)';) }
+$(PLUGINS) $(call obj,$(MPI_PLUGIN_SRC)): $(BUILD)/plugins
 .PHONY: FORCE
 FORCE:
 
-# A small operation is all calls of small functions.
+# Inline more: a small operation consists of calls of small functions.
 $(BUILD)/obj/runtime/%.o: OPT := $(OPT:-O2=-O3)
 
-# No fused multiply-add: every tier gives the same bits.
-$(BUILD)/obj/runtime/plane/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
-$(BUILD)/obj/runtime/core/adasum.o: FILE_CFLAGS = -ffp-contract=off
-$(BUILD)/obj/runtime/plane/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
+# No fused multiply-add, so that every kernel gives the same bits.
+$(BUILD)/obj/runtime/plane/kernels/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
+$(BUILD)/obj/runtime/core/sched/adasum.o: FILE_CFLAGS = -ffp-contract=off
+$(BUILD)/obj/runtime/plane/kernels/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
 	-mavx2 -mf16c
-$(BUILD)/obj/runtime/plane/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \
+$(BUILD)/obj/runtime/plane/kernels/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \
 	-mavx2 -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 
-# Holds the script.
-$(BUILD)/obj/lib/transport/bootstrap.o: lib/transport/bootstrap.sh
+# This object contains the script.
+$(BUILD)/obj/lib/remote/bootstrap.o: lib/remote/bootstrap.sh
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -314,6 +735,7 @@ $(eval $(call archive,hosts,HOSTS))
 $(eval $(call archive,protocol,PROTOCOL))
 $(eval $(call archive,rendezvous,RENDEZVOUS))
 $(eval $(call archive,transport,TRANSPORT))
+$(eval $(call archive,ssh,SSH))
 $(eval $(call archive,agent,AGENT))
 $(eval $(call archive,job,JOB))
 $(eval $(call archive,runtime,RUNTIME))
@@ -323,23 +745,23 @@ ar = $(patsubst %,$(BUILD)/obj/lib%.a,$(1))
 
 HVDRUN_PARTS := $(call ar,hvdrun job transport rendezvous agent hosts \
 	protocol base)
-link_hvdrun = $(CC) $(ALL_LDFLAGS) -o $@ -Wl,--start-group $(filter %.a,$^) \
+link_hvdrun = $(CC) $(ALL_LDFLAGS) -pie -o $@ -Wl,--start-group $(filter %.a,$^) \
 	-Wl,--end-group $(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) \
 	-ldl -lm
 
 # Static programs.  The linker warns about look-ups of users, which libuv has
-# and the agent does not use; of hvdrun see linkage_static.c.
+# and the agent does not use; for hvdrun see linkage_static.c.
 NO_WARNINGS := $(shell ld --no-warnings --version >/dev/null 2>&1 && \
 	echo -Wl,--no-warnings)
 check_static = @! nm $@ | grep ' U ' || { rm $@; exit 1; } # silenced, too
-LINKAGE := $(call obj,lib/base/linkage_static.c)
+LINKAGE := $(call obj,lib/base/sys/linkage_static.c)
 define link_static_hvdrun
-	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ \
+	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) $(STATIC_LINK) -o $@ \
 	$(LINKAGE) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
 	-l:libuv_a.a -l:libjansson.a -l:libyaml.a $(SODIUM_A) -ldl -lm
 	$(check_static)
 endef
-# Another STATIC links again.
+# Another value of STATIC links hvdrun again.
 $(BIN)/hvdrun: $(HVDRUN_PARTS) $(LINKAGE) $(BUILD)/static
 	@mkdir -p $(@D)
 	$(if $(filter 1,$(STATIC)),$(link_static_hvdrun),$(link_hvdrun))
@@ -348,15 +770,15 @@ $(BUILD)/static: FORCE
 	@echo '$(filter 1,$(STATIC))' | cmp -s - $@ || \
 		echo '$(filter 1,$(STATIC))' >$@
 
-# Has its own copy of what it needs, and exports one function.
+# The plug-in has its own copy of what it needs, and exports one function.
 $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
-		$(call ar,transport base)
+		$(call ar,ssh transport base)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ $^ \
-		$(UV_LIBS) $(SSH2_LIBS) -Wl,--exclude-libs,libsodium.a \
-		$(SODIUM_A)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ \
+		$(filter %.o %.a,$^) $(UV_LIBS) $(SSH2_LIBS) \
+		-Wl,--exclude-libs,libsodium.a $(SODIUM_A)
 
-# The same; MPI cannot be unloaded.
+# Like the ssh2 plug-in.  MPI cannot be unloaded.
 $(BUILD)/obj/runtime/plugins/mpi/%.o: FILE_CFLAGS = \
 	$(call mpi_cflags,$(MPI_SHOWN))
 link_mpi = $(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
@@ -366,8 +788,8 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
-# The same; it opens CUDA and NCCL itself when it runs.  The path is where it
-# finds NCCL if the system's linker does not.
+# Like the ssh2 plug-in.  It loads CUDA and NCCL itself at run time; the rpath
+# helps it to find NCCL if the system's linker does not.
 $(BUILD)/obj/runtime/plugins/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) \
 	-DHVD__CUDA_TEXT='"$(CUDA_TEXT)"'
 $(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin: \
@@ -393,8 +815,8 @@ $(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
 $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
 		$(call ar,agent protocol base)
 	@mkdir -p $(@D)
-ifeq ($(AGENT_LINK),-static)
-	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) -static -o $@ $^ \
+ifneq ($(STATIC_LINK),)
+	$(CC) $(ALL_LDFLAGS) $(NO_WARNINGS) $(STATIC_LINK) -o $@ $^ \
 		-l:libuv_a.a -ljansson -ldl $(SODIUM_A)
 	$(check_static)
 else
@@ -418,7 +840,7 @@ $(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
 		$(filter %.o %.a,$^) -L$(LIB) -lhvd -ldl -lm
 
-# Examples are compiled as a user would: from the installed headers only.
+# Examples are compiled as by a user, with only the installed headers.
 $(BUILD)/include/hvd.h: runtime/hvd.h
 $(BUILD)/include/hvd_status.h: lib/base/hvd_status.h
 $(BUILD)/include/%.h:
@@ -435,7 +857,7 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 		-I$(BUILD)/include -o $@ $< examples/common.c \
 		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
 
-# The same on a GPU; the driver compiles the kernels for the one it finds.
+# GPU examples.  The driver compiles the kernels for the GPU that it finds.
 $(BUILD)/obj/examples/common.o: FILE_CFLAGS = -Iexamples -I$(BUILD)/include
 $(BUILD)/obj/examples/common.o: $(BUILD)/include/hvd.h \
 		$(BUILD)/include/hvd_status.h
@@ -453,7 +875,7 @@ $(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
 
 # ---- Tests ------------------------------------------------------------
 
-# Shared by tests: a world of forked ranks, and what they compute.
+# Shared by unit tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
 	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
@@ -467,18 +889,18 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 	$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
 		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm \
-		$(SODIUM_A)
+		$(SODIUM_A) $(TESTED_LIBS)
 
 $(BUILD)/tests/test_job $(BUILD)/tests/test_job_hosts: \
 		$(call obj,tests/unit/job_util.c)
 
-# They drive the real one.
+# The real agent, which these tests start.
 $(BUILD)/tests/test_query $(BUILD)/tests/test_agent \
 		$(BUILD)/tests/test_agent_launch \
 		$(BUILD)/tests/test_agent_stall \
 		$(BUILD)/tests/test_agent_route: | $(BIN)/hvd-agent
 
-# It looks at the programs and libraries beside it.
+# This test examines the programs and libraries beside it.
 $(BUILD)/tests/test_check_build: | $(BIN)/hvd-agent $(LIB)/libhvd.so
 STAND_INS := $(addprefix $(BUILD)/tests/,stand_in.so beside/beside.so)
 $(STAND_INS): $(call obj,tests/unit/stand_in.c)
@@ -487,12 +909,17 @@ $(STAND_INS): $(call obj,tests/unit/stand_in.c)
 $(BUILD)/tests/test_check_build $(BUILD)/tests/test_probe: | $(STAND_INS)
 
 $(SSH2_TESTS:%=$(BUILD)/tests/test_%): | $(PLUGINS)
+# These tests contain parts of the plug-in.
+SSH_TESTED := $(patsubst %,$(BUILD)/tests/test_%,$(SSH_TESTS) $(SSH2_TESTS)) \
+	$(SSH_FUZZERS:%=$(BUILD)/tests/fuzz_%)
+$(SSH_TESTED): $(call ar,ssh)
+$(SSH_TESTED): TESTED_LIBS = $(SSH2_LIBS)
 
-# With parts of the plug-in.
+# These tests contain parts of the plug-in.
 $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
-	$(addprefix runtime/plugins/nccl/,cuda.c fuse.c nccl.c))
+	$(addprefix runtime/plugins/nccl/,nccl_cuda.c fuse.c nccl.c))
 $(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
-# With all of it, over the doubles.
+# These tests use the whole plug-in, with the test doubles.
 NCCL_WORLD := tests/unit/nccl_world.c $(addprefix tests/system/prog/, \
 	nccl_cuda.c nccl_values.c)
 $(call obj,$(NCCL_WORLD) $(NCCL_PLANE_TESTS:%=tests/unit/test_%.c)): \
@@ -501,7 +928,9 @@ $(NCCL_PLANE_TESTS:%=$(BUILD)/tests/test_%): $(call obj,$(NCCL_WORLD)) \
 	| $(PLUGINS) nccl-doubles
 
 # What the system tests run as ranks, and the tools that drive them.
-$(BUILD)/tests/prog/rdv: $(call obj,runtime/core/agent_client.c)
+$(BUILD)/tests/prog/rdv: $(call obj,runtime/core/world/agent_client.c)
+$(BUILD)/tests/prog/differ: $(call obj,$(addprefix tests/system/prog/, \
+	differ_script.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
 	prop_job.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/mpi_plane: $(call obj,tests/unit/values.c \
@@ -517,8 +946,8 @@ $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
 .PHONY: system-progs
 system-progs: $(SYSTEM_PROGS:%=$(BUILD)/tests/prog/%)
 
-# What STATIC=1 makes; a sanitizer has no static form.
-ifeq ($(AGENT_LINK),-static)
+# What STATIC=1 makes.  A sanitizer cannot be linked statically.
+ifneq ($(STATIC_LINK),)
 system-progs: $(BUILD)/tests/static/hvdrun
 $(BUILD)/tests/static/hvdrun: $(HVDRUN_PARTS) $(LINKAGE)
 	@mkdir -p $(@D)
@@ -530,21 +959,23 @@ $(BUILD)/tests/static/actor: $(call obj,tests/system/prog/actor.c) \
 	$(CC) $(ALL_LDFLAGS) -static -o $@ $^
 endif
 
-# The plug-in for each MPI, whichever the build's is.
+# The plug-in for each MPI, whichever of them the build uses.
 MPI_TESTS := $(if $(MPI_SHOWN),$(foreach mpi,openmpi mpich,$(if \
 	$(shell command -v mpicc.$(mpi)),$(BUILD)/tests/$(mpi)/libhvd-mpi.so)))
 $(BUILD)/tests/%/libhvd-mpi.so: $(MPI_PLUGIN_SRC) \
 		$(call obj,$(MPI_PLUGIN_OWN)) $(call ar,base) \
 		runtime/plugins/mpi/libhvd-mpi.map $(BUILD)/flags \
-		runtime/plugins/mpi/mpi_impl.h $(wildcard runtime/plane/*.h) \
-		runtime/plugins/plugin.h
+		$(BUILD)/plugins runtime/plugins/mpi/mpi_impl.h \
+		$(wildcard runtime/plane/*.h runtime/plane/*/*.h) \
+		runtime/plugins/mpi_plugin.h runtime/plugins/plugin.h \
+		lib/protocol/collectives.h
 	@mkdir -p $(@D)
 	$(link_mpi) $(ALL_CFLAGS) -O3 \
 		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ \
 		$(filter %.c %.o %.a,$^) $(call mpi_libs,$(shell mpicc.$* -show))
 $(BUILD)/tests/prog/mpi_plane: | $(MPI_TESTS)
 
-# A user's program, by the compiler of each MPI.
+# A user's program, with the headers and libraries of each MPI.
 MPI_USERS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_user)
 $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 		$(BUILD)/flags
@@ -552,7 +983,7 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 	$(CC) $(ALL_CFLAGS) $(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
 		$(call mpi_libs,$(shell mpicc.$* -show))
-# Calls of MPI and for memory that fail; for LD_PRELOAD.
+# For LD_PRELOAD: makes calls of MPI and of malloc fail.
 MPI_FAILS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_fail.so)
 $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -561,8 +992,8 @@ $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 		$(call mpi_libs,$(shell mpicc.$* -show))
 system-progs: $(MPI_USERS) $(MPI_FAILS)
 
-# Doubles of the CUDA driver and of NCCL over host memory, for tests without a
-# GPU, and one of an NCCL that lacks the newer functions.
+# Test doubles of the CUDA driver, of NCCL and of an NCCL without newer
+# functions, in host memory, for tests without a GPU.
 NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \
 	libcuda.so.1 libnccl.so.2 libnccl-old.so.2)
 .PHONY: nccl-doubles
@@ -579,14 +1010,14 @@ $(BUILD)/tests/nccl/lib%.so.2: $(call obj,$(addprefix tests/nccl/, \
 	$(link_double) -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' \
 		-Wl,--version-script=$(filter %.map,$^) -o $@ \
 		$(filter-out %.map,$^) -lm
-# What tests/gpu/run runs, on a GPU or on the doubles.
+# The programs that tests/gpu/run runs, on a GPU or on the test doubles.
 GPU_PROGS := $(if $(WITH_NCCL_NOW),$(addprefix $(BUILD)/tests/gpu/,checks kernels))
 $(BUILD)/obj/tests/gpu/%.o: FILE_CFLAGS = $(NCCL_CFLAGS)
 $(BUILD)/tests/gpu/kernels: $(NCCL_IMAGE) $(call obj,$(addprefix \
 		runtime/plugins/nccl/,fuse.c nccl.c) cmd/hvd-bench/resnet50.c) \
 		$(call ar,runtime)
 $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
-		runtime/plugins/nccl/cuda.c) $(LIB)/libhvd.so $(call ar,base) \
+		runtime/plugins/nccl/nccl_cuda.c) $(LIB)/libhvd.so $(call ar,base) \
 		| $(NCCL_DOUBLES)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ \
@@ -603,7 +1034,7 @@ $(BUILD)/tests/prog/nccl_double: $(BUILD)/obj/tests/system/prog/nccl_double.o \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../nccl' -o $@ $^
 
-# A fuzzer replays files; with SAN=fuzzer it is libFuzzer's.
+# A fuzzer replays files; with SAN=fuzzer it is linked with libFuzzer.
 FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
 	$(call obj,tests/fuzz/replay.c))
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
@@ -613,7 +1044,8 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
-		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -lm
+		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -lm \
+		$(TESTED_LIBS)
 
 .PHONY: fuzzers
 fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
@@ -640,13 +1072,13 @@ check:
 	sh .ci/packages test
 	+@$(RUN_TESTS) all
 
-# What is quick, needs no other build and no package that is not there.
+# The quick tests, which need no other build and no more packages.
 .PHONY: check-fast
 check-fast:
 	+@$(RUN_TESTS) build unit fuzz
 
-# What tests/bench measures beside: whichever peers are installed, and a probe
-# of the machine.  Only `make bench` builds them.
+# What tests/bench compares with: the peers that are installed, and a probe of
+# the machine.  Only `make bench` builds them.
 BENCH_PEERS := $(BUILD)/bench/probe $(foreach mpi,openmpi mpich,\
 	$(if $(shell command -v mpicc.$(mpi)),$(BUILD)/bench/mpi_peer.$(mpi))) \
 	$(if $(wildcard /usr/include/gloo/allreduce.h),$(BUILD)/bench/gloo_peer)
@@ -667,7 +1099,7 @@ $(BUILD)/bench/gloo_peer: tests/bench/gloo_peer.cc $(PEER_SRC) \
 	$(CXX) -std=c++17 -I. -O3 -g -Wall -Wextra -o $@ $< \
 		$(patsubst %.c,$(@D)/%.o,$(notdir $(PEER_SRC))) -lgloo -pthread
 
-# On a machine with a GPU, or for one; see tests/gpu/run.
+# For a machine with a GPU; see tests/gpu/run.
 .PHONY: gpu-check gpu-pack
 gpu-check:
 	BUILD='$(BUILD)' tests/gpu/run
@@ -675,7 +1107,7 @@ gpu-pack: all system-progs
 	rm -rf '$(BUILD)/gpu'
 	BUILD='$(BUILD)' tests/gpu/run pack '$(BUILD)/gpu'
 
-# BENCH=--quick for fewer and shorter jobs of the speed table.
+# BENCH=--quick makes fewer and shorter jobs for the speed table.
 .PHONY: bench bench-speed
 bench-speed: all $(BENCH_PEERS)
 	BUILD='$(BUILD)' tests/bench/speed $(BENCH)
@@ -688,23 +1120,35 @@ bench: bench-speed $(BUILD)/tests/prog/rdv
 asan ubsan tsan valgrind lint:
 	+@$(RUN_TESTS) $@
 
-# Inputs that reach new code collect in $(BUILD)/fuzz/corpus.
+# Inputs that reach new code collect in $(BUILD)/fuzz/corpus.  FUZZ names the
+# fuzzers; each runs for FUZZ_SECONDS, or until FUZZ_RUNS inputs are done (-1:
+# no limit).  Inputs grow up to FUZZ_LEN_<name> bytes: a little more than the
+# parser's largest limit, so that both sides of it are reached.
+FUZZ ?= $(FUZZERS)
 FUZZ_SECONDS ?= 60
-.PHONY: fuzz
-fuzz:
-	+$(MAKE) BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer fuzzers
-	for name in $(FUZZERS); do \
-		mkdir -p $(BUILD)/fuzz/corpus/$$name && \
-		$(BUILD)/fuzz/tests/fuzz_$$name -close_fd_mask=1 \
-			-max_total_time=$(FUZZ_SECONDS) -verbosity=0 \
-			-artifact_prefix=$(BUILD)/fuzz/$$name- \
-			$(BUILD)/fuzz/corpus/$$name tests/fuzz/corpus/$$name || \
-		exit 1; done
+FUZZ_RUNS ?= -1
+FUZZ_LEN_bootstrap = 200000
+FUZZ_LEN_frame = 1100000
+FUZZ_LEN_plane = 400
+FUZZ_LEN_stall = 4096
+FUZZ_LEN_tcp = 17000
+FUZZ_LEN_tcp_setup = 512
+fuzz_len = $(or $(FUZZ_LEN_$(1)),70000)
+.PHONY: fuzz $(FUZZERS:%=fuzz-%)
+fuzz: $(FUZZ:%=fuzz-%)
+$(FUZZERS:%=fuzz-%): fuzz-%: fuzz-build
+	@mkdir -p $(BUILD)/fuzz/corpus/$*
+	$(BUILD)/fuzz/tests/fuzz_$* -close_fd_mask=1 \
+		-max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) \
+		-max_len=$(call fuzz_len,$*) -verbosity=0 -print_final_stats=1 \
+		-artifact_prefix=$(BUILD)/fuzz/$*- \
+		$(BUILD)/fuzz/corpus/$* tests/fuzz/corpus/$*
+.PHONY: fuzz-build
+fuzz-build:
+	+@$(MAKE) BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer fuzzers
 
-C_FILES = $(sort $(wildcard cmd/*/*.[ch] lib/*/*.[ch] runtime/*.h \
-	runtime/*/*.[ch] runtime/plugins/*/*.[ch] runtime/plugins/*/*.cu \
-	examples/*.[ch] examples/*.cu \
-	tests/*/*.[ch] tests/*/*/*.[ch]))
+C_FILES = $(shell find cmd lib runtime examples tests -name '*.[ch]' -o \
+	-name '*.cu')
 CLANG_FORMAT ?= $(shell command -v clang-format-14 || echo clang-format)
 
 .PHONY: format format-check
@@ -734,7 +1178,7 @@ SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
-# Whatever WITH_X they were built with.
+# All that were built, whatever WITH_X is now.
 BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
 
 .PHONY: install install-files
@@ -756,7 +1200,7 @@ install-files:
 	$(INSTALL) -m 644 examples/*.[ch] examples/*.cu $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
-	$(INSTALL) -m 644 LICENSE $(DOCDIR)
+	$(INSTALL) -m 644 LICENSE docs/*.md $(DOCDIR)
 	sh man/install $(MANDIR) $(INSTALL)
 
 # Removes what an install of this version would put there.
@@ -780,7 +1224,7 @@ help:
 	'make ubsan        unit tests under UBSan alone' \
 	'make tsan         unit and libhvd system tests under ThreadSanitizer' \
 	'make valgrind     unit tests under memcheck' \
-	'make fuzz         fuzz every parser for a minute each' \
+	'make fuzz         fuzz every parser for a minute each; FUZZ="a b" some' \
 	'make lint         layers, symbols, man pages, format, analysers' \
 	'make format       clang-format 14, in place' \
 	'make bench        the tables of README.md' \

@@ -70,14 +70,15 @@ static struct settings read_settings(int argc, char **argv)
     return s;
 }
 
-/* This rank's part of a list of rows: [*first, *end). */
+/* Sets [*first, *end) to this rank's part of a list of `count` rows. */
 static void my_part(int count, int *first, int *end)
 {
     *first = (int)((long)count * hvd_rank() / hvd_size());
     *end = (int)((long)count * (hvd_rank() + 1) / hvd_size());
 }
 
-/* Benign rows for training, shuffled alike on all ranks; the rest. */
+/* Splits the rows into benign ones for training, shuffled alike on all ranks,
+ * and the rest, to be scored. */
 static void split_rows(struct detector *d)
 {
     int rows = d->table.rows, benign = 0;
@@ -98,8 +99,8 @@ static void split_rows(struct detector *d)
 }
 
 /*
- * Mean and deviation of each feature over the training rows.  Every rank
- * sums its own rows; two allreduces make the sums of all.
+ * Computes mean and deviation of each feature over the training rows.  Every
+ * rank sums its own rows; two allreduces make the sums of all.
  */
 static void standardise(struct detector *d)
 {
@@ -161,7 +162,7 @@ static void load_rows(struct detector *d, const int *rows, int count)
     }
 }
 
-/* The mean squared error of row r; fills its delta. */
+/* Returns the mean squared error of row r; fills its delta. */
 static float row_error(struct detector *d, const float *out, int r)
 {
     float *delta = mlp_delta(&d->net) + r * FEATURES;
@@ -173,7 +174,7 @@ static float row_error(struct detector *d, const float *out, int r)
     return sum / FEATURES;
 }
 
-/* One step on rows[0..count); returns this rank's summed error. */
+/* Takes one step on rows[0..count); returns this rank's summed error. */
 static double train_batch(struct detector *d, const int *rows, int count)
 {
     double error = 0;
@@ -221,9 +222,9 @@ static void train(struct detector *d)
 }
 
 /*
- * The errors of the listed rows.  Each rank scores its part; the parts
- * differ in length, and hvd_allgather puts them together in rank order,
- * which is the order of the list.  The caller frees the result.
+ * Returns the errors of the listed rows, which the caller frees.  Each rank
+ * scores its part; the parts differ in length, and hvd_allgather puts them
+ * together in rank order, which is the order of the list.
  */
 static float *score_rows(struct detector *d, const int *rows, int count)
 {
@@ -248,7 +249,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The error that the given share of the training rows stay below. */
+/* Returns the error that the given share of the training rows stay below. */
 static float choose_threshold(struct detector *d)
 {
     float *errors = score_rows(d, d->train, d->trains);
@@ -259,7 +260,7 @@ static float choose_threshold(struct detector *d)
 }
 
 /*
- * The area under the ROC curve is the chance that a malignant row has a
+ * Returns the area under the ROC curve: the chance that a malignant row has a
  * larger error than a benign one (Hanley and McNeil 1982).
  */
 static double roc_auc(const struct detector *d, const float *errors)

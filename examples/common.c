@@ -25,8 +25,8 @@ void must(int status, const char *what)
     exit(1);
 }
 
-/* Nobody leaves before rank 0 has spoken: hvdrun ends a job at its first
- * failure. */
+/* Ends all ranks together, after rank 0 has written its line: hvdrun ends a job
+ * at its first failure. */
 static _Noreturn void leave_together(void)
 {
     must(hvd_barrier(NULL), "hvd_barrier");
@@ -119,7 +119,7 @@ void parse_flags(int argc, char **argv, const char *usage,
 
 /* ---- Tables --------------------------------------------------------- */
 
-/* One line of `cols` comma-separated numbers; 0 if it is not that. */
+/* Parses one line of `cols` comma-separated numbers; 0 if it is not that. */
 static int parse_row(const char *line, float *row, int cols)
 {
     for (int c = 0; c < cols; c++) {
@@ -134,7 +134,8 @@ static int parse_row(const char *line, float *row, int cols)
     return line[strspn(line, " \r\n")] == '\0';
 }
 
-/* Rank 0 only.  0 with a line on stderr when the file is no good. */
+/* Reads the file, on rank 0 only.  0, with a line on stderr, if it is no
+ * good. */
 static int table_read(struct table *t, const char *path, int header_lines)
 {
     FILE *f = fopen(path, "r");
@@ -169,7 +170,7 @@ static int table_read(struct table *t, const char *path, int header_lines)
     return good;
 }
 
-/* data/<name> in the folder of the running program. */
+/* Sets path to data/<name> in the folder of the running program. */
 static void default_path(char *path, size_t size, const char *name)
 {
     char exe[PATH_MAX];
@@ -349,7 +350,8 @@ float *mlp_delta(struct mlp *m)
     return m->layer[m->layers - 1].delta;
 }
 
-/* delta of the layer below: through the weights, then through its relu */
+/* Computes row r of the delta of the layer below: through the weights, then
+ * through its relu. */
 static void delta_below(const struct layer *y, struct layer *below, int r)
 {
     const float *delta = y->delta + r * y->out;

@@ -17,8 +17,8 @@ extern const char *program; /* set by main; in front of every message */
 /* Ends this rank with exit code 1 and one line if an hvd call failed. */
 void must(int status, const char *what);
 
-/* A mistake that every rank sees alike: rank 0 says it in one line, then
- * all ranks leave together with exit code 2. */
+/* Ends the program for an error that all ranks find, such as a wrong option:
+ * rank 0 prints it in one line, then all ranks leave with exit code 2. */
 void refuse(const char *fmt, ...)
     __attribute__((noreturn, format(printf, 1, 2)));
 
@@ -36,7 +36,7 @@ struct flag {
     const char **text;
 };
 
-/* What the command line has of n flags; refuse() on rubbish.  --help prints
+/* Reads n flags from the command line; refuse() on rubbish.  --help prints
  * usage and ends the program. */
 void parse_flags(int argc, char **argv, const char *usage,
                  const struct flag *flags, int n);
@@ -49,9 +49,9 @@ struct table {
 };
 
 /*
- * Rank 0 reads the file and broadcasts it, so only its host needs one.
- * path NULL means the file `name` in the folder data/ beside the program.
- * The first header_lines lines are skipped.
+ * Loads the file: rank 0 reads and broadcasts it, so only its host needs one.
+ * path NULL means the file `name` in the folder data/ beside the program. The
+ * first header_lines lines are skipped.
  */
 void table_load(struct table *t, const char *path, const char *name,
                 int header_lines, int cols);
@@ -69,7 +69,7 @@ struct digits {
     int *test, tests;   /* every fifth */
 };
 
-/* path as of table_load. */
+/* Loads the digits; path as of table_load. */
 void digits_load(struct digits *d, const char *path);
 void digits_free(struct digits *d);
 
@@ -100,18 +100,20 @@ struct mlp {
     float *param, *grad, *velocity; /* of all layers, one after another */
 };
 
-/* widths: layers + 1 numbers, from the input's to the output's. */
+/* Makes the layers; widths: layers + 1 numbers, from the input's to the
+ * output's. */
 void mlp_init(struct mlp *m, const int *widths, int layers, int rows_max,
               uint64_t seed);
 void mlp_free(struct mlp *m);
 
-/* The last layer's output, [rows][out]. */
+/* Returns the last layer's output, [rows][out]. */
 float *mlp_forward(struct mlp *m, const float *x, int rows);
-/* The last layer's delta, for the caller to fill before going backward. */
+/* Returns the last layer's delta, for the caller to fill before going
+ * backward. */
 float *mlp_delta(struct mlp *m);
-/* From layer l's delta: its grad, and the delta of the layer below. */
+/* Computes from layer l's delta its grad, and the delta of the layer below. */
 void mlp_backward(struct mlp *m, int l, const float *x, int rows);
-/* One step of gradient descent with momentum. */
+/* Takes one step of gradient descent with momentum. */
 void layer_step(struct layer *y, float rate, float momentum);
 
 #endif

@@ -91,7 +91,7 @@ static void trainer_free(struct trainer *t)
     free(t->label);
 }
 
-/* (3) This rank's part of rows[0..count).  Returns how many rows. */
+/* (3) Loads this rank's part of rows[0..count).  Returns how many rows. */
 static int load_slice(struct trainer *t, const int *rows, int count)
 {
     int first = (int)((long)count * hvd_rank() / hvd_size());
@@ -106,8 +106,8 @@ static int load_slice(struct trainer *t, const int *rows, int count)
 }
 
 /*
- * Softmax and cross-entropy of one row of outputs.  Returns the loss and
- * stores d loss / d output; *hit tells whether the best class is right.
+ * Computes softmax and cross-entropy of one row of outputs.  Returns the loss
+ * and stores d loss / d output; *hit tells whether the best class is right.
  */
 static double row_loss(const float *out, int label, float *delta, int *hit)
 {
@@ -161,8 +161,8 @@ static void train_batch(struct trainer *t, const int *rows, int count,
 }
 
 /*
- * The learning rate grows with the batch, and so with the number of ranks
- * (Goyal et al. 2017): a batch of k times the rows, k times the step,
+ * Returns the learning rate.  It grows with the batch, and so with the number
+ * of ranks (Goyal et al. 2017): a batch of k times the rows, k times the step,
  * reached gradually over the first epochs.
  */
 static double scaled_rate(const struct settings *s, double epoch)
@@ -172,7 +172,7 @@ static double scaled_rate(const struct settings *s, double epoch)
     return s->rate * (1 + (scale - 1) * warm);
 }
 
-/* (6) The totals of all ranks. */
+/* (6) Sums the totals of all ranks. */
 static void sum_over_ranks(double *totals)
 {
     must(hvd_allreduce(totals, totals, 3, HVD_FLOAT64, HVD_SUM, NULL),

@@ -79,7 +79,7 @@ static void must_cuda(cudaError_t status, const char *what)
     exit(1);
 }
 
-/* Zeroed, for what the stream does from now on. */
+/* Allocates memory that is zero for what the stream does from now on. */
 static void *gpu_alloc(const struct trainer *t, size_t count, size_t size)
 {
     void *p = NULL;
@@ -109,7 +109,7 @@ __device__ static int thread(void)
     return (int)(blockIdx.x * blockDim.x + threadIdx.x);
 }
 
-/* x and labels from rows of the table. */
+/* Takes x and labels from rows of the table. */
 __global__ void take_rows(const float *cells, const int *rows, int count,
                           float *x, int *label)
 {
@@ -122,7 +122,7 @@ __global__ void take_rows(const float *cells, const int *rows, int count,
         label[r] = (int)row[PIXELS];
 }
 
-/* x w + b, and relu if asked for */
+/* Computes x w + b, and its relu if asked to. */
 __global__ void forward(struct gpu_layer y, const float *x, int rows, int relu)
 {
     int r = thread() / y.out, o = thread() % y.out;
@@ -134,8 +134,8 @@ __global__ void forward(struct gpu_layer y, const float *x, int rows, int relu)
     y.value[r * y.out + o] = relu && sum < 0 ? 0 : sum;
 }
 
-/* Softmax and cross-entropy: the loss of each row, d loss / d output, and
- * whether the best class is right. */
+/* Computes softmax and cross-entropy: the loss of each row, d loss / d output,
+ * and whether the best class is right. */
 __global__ void losses(struct gpu_layer y, const int *label, int rows,
                        double *loss, int *hit)
 {
@@ -156,7 +156,8 @@ __global__ void losses(struct gpu_layer y, const int *label, int rows,
     loss[r] = logf(sum) - (out[label[r]] - out[best]);
 }
 
-/* One thread, so that the sums have one order. */
+/* Adds up the losses and hits, in one thread, so that the sums have one
+ * order. */
 __global__ void add_up(const double *loss, const int *hit, int rows,
                        double *totals)
 {
@@ -167,7 +168,8 @@ __global__ void add_up(const double *loss, const int *hit, int rows,
     totals[ROWS] += rows;
 }
 
-/* The gradient of a weight or, below the last row of weights, of a bias. */
+/* Computes the gradient of a weight or, below the last row of weights, of a
+ * bias. */
 __global__ void gradient(struct gpu_layer y, const float *x, int rows)
 {
     int i = thread() / y.out, o = thread() % y.out;
@@ -179,7 +181,8 @@ __global__ void gradient(struct gpu_layer y, const float *x, int rows)
     y.grad[i * y.out + o] = sum;
 }
 
-/* delta of the layer below: through the weights, then through its relu */
+/* Computes the delta of the layer below: through the weights, then through its
+ * relu. */
 __global__ void delta_below(struct gpu_layer y, struct gpu_layer below,
                             int rows)
 {
@@ -192,7 +195,7 @@ __global__ void delta_below(struct gpu_layer y, struct gpu_layer below,
     below.delta[r * y.in + i] = below.value[r * y.in + i] > 0 ? sum : 0;
 }
 
-/* One step of gradient descent with momentum. */
+/* Takes one step of gradient descent with momentum. */
 __global__ void step(struct gpu_layer y, float rate, float momentum)
 {
     int i = thread();
@@ -224,15 +227,15 @@ static struct settings read_settings(int argc, char **argv)
     return s;
 }
 
-/* (1) hvdrun gives each rank of a host a GPU; started alone, it is the
- * first one. */
+/* (1) Chooses the GPU that hvdrun gave this rank; started alone, the first
+ * one. */
 static void choose_gpu(void)
 {
     int gpu = hvd_local_gpu();
     must_cuda(cudaSetDevice(gpu < 0 ? 0 : gpu), "no GPU");
 }
 
-/* (2) Each rank draws other parameters; rank 0's win. */
+/* (2) Makes the layers.  Each rank draws other parameters; rank 0's win. */
 static void make_layers(struct trainer *t, size_t slice_max)
 {
     int widths[LAYERS + 1] = {PIXELS, HIDDEN, CLASSES};
@@ -308,7 +311,7 @@ static void trainer_free(struct trainer *t)
     digits_free(&t->data);
 }
 
-/* The order in which rows are used; and no totals yet. */
+/* Copies the order in which rows are used to the GPU, and zeroes the totals. */
 static void begin_pass(struct trainer *t, const int *rows, int count)
 {
     copy_to_gpu(t, t->rows, rows, (size_t)count * sizeof *rows);
@@ -317,8 +320,8 @@ static void begin_pass(struct trainer *t, const int *rows, int count)
         "cudaMemsetAsync");
 }
 
-/* (3) This rank's part of the rows [at, at + count) of the pass, through
- * all layers.  Returns how many rows. */
+/* (3) Passes this rank's part of the rows [at, at + count) through all layers.
+ * Returns how many rows. */
 static int forward_slice(struct trainer *t, int at, int count)
 {
     int first = (int)((long)count * hvd_rank() / hvd_size());
@@ -341,7 +344,8 @@ static int forward_slice(struct trainer *t, int at, int count)
     return rows;
 }
 
-/* From layer l's delta: its gradient, and the delta of the layer below. */
+/* Computes from layer l's delta its gradient, and the delta of the layer
+ * below. */
 static void backward(struct trainer *t, int l, int rows)
 {
     struct gpu_layer y = t->layer[l];
@@ -379,8 +383,8 @@ static void train_batch(struct trainer *t, int at, int count, double rate)
 }
 
 /*
- * The learning rate grows with the batch, and so with the number of ranks
- * (Goyal et al. 2017): a batch of k times the rows, k times the step,
+ * Returns the learning rate.  It grows with the batch, and so with the number
+ * of ranks (Goyal et al. 2017): a batch of k times the rows, k times the step,
  * reached gradually over the first epochs.
  */
 static double scaled_rate(const struct settings *s, double epoch)
@@ -390,7 +394,7 @@ static double scaled_rate(const struct settings *s, double epoch)
     return s->rate * (1 + (scale - 1) * warm);
 }
 
-/* (6) The totals of all ranks, for the host. */
+/* (6) Sums the totals of all ranks, for the host. */
 static void end_pass(struct trainer *t, double *totals)
 {
     must(hvd_allreduce(t->totals, t->totals, TOTALS, HVD_FLOAT64, HVD_SUM,

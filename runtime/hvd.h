@@ -15,33 +15,44 @@
  * the last failure in the calling thread, with the rank and host that
  * caused it, is hvd_error_message().
  *
- * Buffers: contiguous arrays of `count` elements of `dtype`, aligned to
- * the element size, owned by the caller.  A buffer given to an _async call
- * is lent to the library until the request is done (hvd_wait returned, or
- * hvd_test said so): meanwhile the caller neither writes the send buffer
- * nor reads or writes the receive buffer.  sendbuf == recvbuf is in place;
- * buffers that overlap otherwise are HVD_EINVAL, except where a function
- * says more.  A NULL buffer is allowed with count 0, and where a function
- * says so.  Counts are in elements and 64-bit throughout; 0 is a count.
+ * Buffers: contiguous arrays of `count` elements of `dtype`, aligned to the
+ * element size, owned by the caller.  A buffer given to an _async call is lent
+ * to the library until the request is done (hvd_wait has returned, or hvd_test
+ * said so): meanwhile the caller neither writes the send buffer nor reads or
+ * writes the receive buffer.  sendbuf == recvbuf is in place; buffers that
+ * overlap otherwise are HVD_EINVAL, except where a function says more.  A NULL
+ * buffer is allowed with count 0, and where a function says so.  Counts are in
+ * elements, 64-bit throughout, and may be 0.
  *
- * Order: each rank of a process set issues the same operations.  Those
- * with a name may come in any order, and from any thread: what is carried
- * out next is agreed on when it is not foreseen from what happened before,
- * and a foreseen one costs no message.  The others, blocking calls among
- * them, are matched by their order: the n-th without a name on one rank with
- * the n-th on all.  Operations that match and differ in kind, count, dtype,
- * op, root, scale, live_average or wire fail with HVD_EMISMATCH on every rank;
- * the message names two ranks and both values, and later operations work.
+ * Order: each rank of a process set issues the same operations.  Operations
+ * with a name may be issued in any order, and from any thread.  The library
+ * predicts which one comes next from what came before, which costs no message;
+ * if the prediction fails, the ranks exchange messages to agree.  Operations
+ * without a name, blocking calls among them, are matched by their order: the
+ * n-th such operation of one rank with the n-th of all others.  Matched
+ * operations that differ in kind, count, dtype, op, root, scale, live_average
+ * or wire fail with HVD_EMISMATCH on every rank; the message names two ranks
+ * and both values, and later operations work.
  *
- * Failures that last: once a peer has died (HVD_EPEER) or has left
- * (HVD_ESHUTDOWN), the agent is gone (HVD_ECLOSED), or hvdrun gives up a job
- * in which ranks wait too long (HVD_ETIMEOUT), every operation fails so until
- * hvd_shutdown.  An operation that a peer had joined before
- * it left still completes.  HVD_EMISMATCH and HVD_EINVAL do not last.
- * HVD_ENOMEM lasts when this rank had no memory for its part of an HVD_ADASUM
- * or of a join, or to agree on what comes next; the others then get
- * HVD_ESHUTDOWN.  A connection between hosts that breaks, without the agents
- * knowing of a death, is HVD_EPEER too, after 2 s.
+ * A rank that leaves out an operation without a name, or issues one too many,
+ * is not detected where the next one has the same arguments, or is an allgather
+ * or alltoall, whose counts may differ: the ranks then take the data of one
+ * operation for that of another.  With HVD_CHECK=1 (hvd-env(7)) operations
+ * without a name must also be called from the same place of the program; else
+ * they fail with HVD_EMISMATCH, and the message names both places.
+ *
+ * Failures that last: after one of these, every operation fails with the same
+ * status until hvd_shutdown.
+ *   HVD_EPEER      a peer has died; or a connection between hosts broke, and
+ *                  for 2 s no agent told of a death
+ *   HVD_ESHUTDOWN  a peer has left
+ *   HVD_ECLOSED    the agent is gone
+ *   HVD_ETIMEOUT   hvdrun gives up a job in which ranks wait too long
+ *   HVD_ENOMEM     this rank had no memory for its part of an HVD_ADASUM or of
+ *                  a join, or to agree on what comes next; the others then get
+ *                  HVD_ESHUTDOWN
+ * An operation that a peer had taken part in before it left still completes.
+ * HVD_EMISMATCH and HVD_EINVAL do not last.
  *
  * Threads: every function may be called from any thread.  Collectives
  * belong between the return of hvd_init and the call of hvd_shutdown:
@@ -58,35 +69,34 @@
  * hvd_shutdown, and no thread before the first call that is _async, of a
  * group, or hvd_join, except a timeline's.
  *
- * Fork: a child of an initialised process cannot use the library: it
- * looks uninitialised there, and hvd_init is HVD_EUNSUPPORTED.  The parent
- * is not disturbed.  A child that executes another program is not
- * concerned.
+ * Fork: a child of an initialised process cannot use the library: there it
+ * looks uninitialised, and hvd_init is HVD_EUNSUPPORTED.  The parent is not
+ * disturbed.  A child that executes another program is not affected.
  *
  * The same bits: the result of a reduction is bitwise the same on every
  * rank.
  *
- * Device memory: where the NCCL plug-in, NCCL and a CUDA driver are there,
- * buffers may lie in the memory of a GPU, all of a call's on the same one, and
- * on all ranks or on none (HVD_EMISMATCH).  Managed memory counts as device
- * memory, pinned memory as host memory.  The collective comes after what the
- * caller's stream (options.stream; NULL: CUDA's default stream) held when the
- * call was made.
+ * Device memory: where the NCCL plug-in, NCCL and a CUDA driver are available,
+ * buffers may lie in the memory of a GPU: all buffers of a call on the same
+ * one, and on all ranks or on none (HVD_EMISMATCH).  Managed memory counts as
+ * device memory, pinned memory as host memory.  The collective starts after all
+ * work that the caller's stream (options.stream; NULL: CUDA's default stream)
+ * held when the call was made.
  *   stream NULL      as with host memory: done means that the result is there
  *   stream not NULL  the host does not wait for the GPU: the blocking form
  *                    returns when all ranks have issued the operation and it
- *                    was launched; what is put on the stream afterwards comes
- *                    after it.  A failure from then on is the status of the
- *                    next operation, and the stream goes on with undefined
+ *                    was launched; work put on the stream afterwards comes
+ *                    after it.  A later failure is the status of the next
+ *                    operation, and the stream goes on with undefined
  *                    contents.  hvd_wait waits for the result in any case;
  *                    hvd_wait_on_stream does not.
  * A stream that is being captured into a CUDA graph, and HVD_ADASUM, are
- * HVD_EUNSUPPORTED.  Statuses beside those of the calls: HVD_ESYSTEM (CUDA or
- * NCCL failed, in their words), and HVD_ETIMEOUT after HVD_NCCL_TIMEOUT; both
- * last.  Sums of floats are rounded as NCCL does it, which differs from host
- * memory.  A rank that gives no buffer at all, as one without data in an
- * allgather, says by a stream (cudaStreamLegacy is the default one's handle)
- * that it is in device memory.
+ * HVD_EUNSUPPORTED.  Further statuses: HVD_ESYSTEM (CUDA or NCCL failed; the
+ * message has their text), and HVD_ETIMEOUT after HVD_NCCL_TIMEOUT; both last.
+ * NCCL rounds sums of floats differently from host memory.  A rank that passes
+ * no buffer at all, for example one without data in an allgather, passes a
+ * stream to tell that it is in device memory; cudaStreamLegacy is the handle of
+ * the default stream.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -114,11 +124,11 @@ enum hvd_dtype {
     HVD_FLOAT64 = 8,
     HVD_BOOL = 9, /* one byte; 0 is false, anything else true */
     HVD_BFLOAT16 = 10,
-    HVD_FLOAT8_E4M3 = 11, /* reduced in device memory only, and not scaled, */
-    HVD_FLOAT8_E5M2 = 12  /* by GPUs and NCCL that can */
+    HVD_FLOAT8_E4M3 = 11, /* reduced in device memory only, unscaled, */
+    HVD_FLOAT8_E5M2 = 12  /* where GPU and NCCL support it */
 };
 
-/* Numbers as Horovod's. */
+/* The same numbers as Horovod's. */
 enum hvd_op {
     HVD_AVERAGE = 0, /* the sum divided by the number of ranks */
     HVD_SUM = 1,
@@ -146,8 +156,8 @@ struct hvd_options {
                          travels; ignored for other dtypes and HVD_ADASUM */
     int live_average; /* 1: HVD_AVERAGE divides by the number of ranks that
                          have not joined */
-    int priority;     /* of operations that are first seen together, those
-                         with a higher one are carried out first; -2^31 ..
+    int priority;     /* operations that are first seen together are carried out
+                         in the order of priority, the highest first; -2^31 ..
                          2^31-1 */
     void *stream;     /* device memory: a cudaStream_t; see below */
 };
@@ -168,80 +178,97 @@ typedef struct hvd_request hvd_request;
 /* ---- Life ---------------------------------------------------------- */
 
 /*
- * Joins the world that hvdrun started this process in, or that an MPI
- * launcher did; or makes a world of one.
+ * Joins the world in which hvdrun or an MPI launcher started this process; or
+ * makes a world of one.
  *
  * Returns 0, also when already initialised (and then does nothing); or the
- * negative of HVD_EINVAL (the HVD_ variables contradict each other or
- * hvdrun, or one has no valid value), HVD_ENOENT, HVD_ESYSTEM (no agent, no
- * shared memory, no way to a rank on another host, a file that a variable names
- * cannot be opened), HVD_EPERM (that too; the agent is another user's, or
- * refuses this rank), HVD_ETIMEOUT (the other ranks did not come within
- * HVD_START_TIMEOUT, 30 s by default), HVD_EPEER (a rank died meanwhile),
- * HVD_ECLOSED, HVD_EPROTO (the agent, or another release of libhvd on
- * another host), HVD_EUNSUPPORTED (more than 64 ranks on one host, hosts of
- * different byte order, a forked child, or an MPI that cannot be used: no
- * plug-in, finalised, its thread level below MPI_THREAD_SERIALIZED),
- * HVD_EMISMATCH (HVD_CPU_PLANE is not the same on all ranks, or under an MPI
- * launcher HVD_ALLOC_BYTES on those of one host), HVD_ENOMEM.  On failure
- * nothing is held and it may be called again, except that under an MPI launcher
- * a call of MPI that failed, or did not return in time, fails again. Order:
- * every rank calls it, the n-th call of one with the n-th of all. Threads: any;
- * blocks until all ranks have called. Between hosts it opens TCP connections,
- * at most one per other host; the ranks prove to each other with the job's
- * secret that they belong to it. Under an MPI launcher it initialises MPI,
- * unless the program has done so, with MPI_THREAD_SERIALIZED; MPI is finalised
- * when the process exits with status 0, unless the program does that. After
- * hvd_shutdown it may be called again, any number of times. Source: Horovod's
- * init; unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
+ * negative of
+ *   HVD_EINVAL        the HVD_ variables contradict each other or hvdrun, one
+ *                     has no valid value, or HVD_TCP_MAC differs
+ *   HVD_ENOENT, HVD_ESYSTEM
+ *                     no agent, no shared memory, no way to a rank on another
+ *                     host, or a file that a variable names cannot be opened
+ *   HVD_EPERM         a file that a variable names cannot be opened; or the
+ *                     agent is another user's, or refuses this rank
+ *   HVD_ETIMEOUT      the other ranks did not come within HVD_START_TIMEOUT,
+ *                     30 s by default
+ *   HVD_EPEER         a rank has died, now or earlier
+ *   HVD_ECLOSED       the agent is gone
+ *   HVD_EPROTO        a malformed message of the agent, or another release of
+ *                     libhvd on another host
+ *   HVD_EUNSUPPORTED  more than 64 ranks on one host, hosts of different byte
+ *                     order, a forked child, or an MPI that cannot be used: no
+ *                     plug-in, finalised, or its thread level is below
+ *                     MPI_THREAD_SERIALIZED
+ *   HVD_EMISMATCH     HVD_CPU_PLANE is not the same on all ranks, or under an
+ *                     MPI launcher HVD_ALLOC_BYTES on those of one host
+ *   HVD_ENOMEM
+ * On failure nothing is held and it may be called again, except that hvdrun
+ * ends the job after HVD_ETIMEOUT, and that under an MPI launcher an MPI call
+ * that failed, or did not return in time, fails again.
+ * Order: every rank calls it, the n-th call of one with the n-th of all.
+ * Threads: any; blocks until all ranks have called.
+ *
+ * Ranks of different hosts are connected by TCP: a rank opens at most one
+ * connection to each other host.  Both
+ * ranks first prove with the job's secret that they belong to it.  What they
+ * tell each other later about operations is authenticated; tensor data is not,
+ * and nothing is encrypted.
+ *
+ * Under an MPI launcher it initialises MPI with MPI_THREAD_SERIALIZED, unless
+ * the program has done so.  MPI is finalised when the process exits with status
+ * 0, unless the program does that.
+ *
+ * After hvd_shutdown it may be called again, any number of times, as long as no
+ * rank has ended: a job's ranks are started once.  Source: Horovod's init;
+ * unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
  */
 HVD_API int hvd_init(void);
 
 /*
  * Leaves the world and gives back everything that hvd_init took.
  *
- * Operations in flight, blocking ones of other threads included, complete
- * with HVD_ESHUTDOWN; requests stay the caller's, and each must still be
- * given to hvd_wait, before or after this call.  Peers that wait for this
- * rank get HVD_ESHUTDOWN naming it.
+ * Operations in flight, blocking ones of other threads included, complete with
+ * HVD_ESHUTDOWN.  Requests remain the caller's, and each must still be given to
+ * hvd_wait, before or after this call.  Peers that wait for this rank get
+ * HVD_ESHUTDOWN naming it.
  * Returns 0, also when not initialised (and then does nothing).
  * Order: none; usually after the last operation on every rank.
- * Threads: any; no collective may begin while it runs.  Does not wait
- * for peers.
- * A process that exits without it leaves in order too.
+ * Threads: any; no collective may begin while it runs.  Does not wait for
+ * peers.  A process that exits without calling it leaves in order too.
  * Source: Horovod's shutdown.
  */
 HVD_API int hvd_shutdown(void);
 
 /*
- * 1 between a successful hvd_init and hvd_shutdown, else 0.
+ * Returns 1 between a successful hvd_init and hvd_shutdown, else 0.
  *
- * Order: none.  Threads: any; never blocks; so for the next three too.
+ * Order: none.  Threads: any; never blocks.  The same holds for the next three
+ * functions.
  */
 HVD_API int hvd_is_initialized(void);
 
-/* The library's version, "0.1.0"; a constant string. */
+/* Returns the library's version, "0.1.0"; a constant string. */
 HVD_API const char *hvd_version(void);
 
 /*
- * The text of the calling thread's last failure: one line without a
- * newline, "" if nothing failed yet.  Success does not clear it.
+ * Returns the text of the calling thread's last failure: one line without a
+ * newline, "" if nothing has failed yet.  Success does not clear it.
  *
  * Owned by the library; valid until the next failure in this thread, or
  * its end.
  */
 HVD_API const char *hvd_error_message(void);
 
-/* A short phrase for a status of either sign; a constant string. */
+/* Returns a short phrase for a status of either sign; a constant string. */
 HVD_API const char *hvd_status_text(int status);
 
 /* ---- Topology ------------------------------------------------------ */
 
 /*
- * This process's place: rank and number of ranks in the world, on its host
- * (local), and among the ranks of its local rank on all hosts (cross).
- *
- * Each returns the value, or -HVD_ENOTINIT.
+ * Returns this process's place: rank and number of ranks in the world, on its
+ * host (local), or among the ranks with its local rank on all hosts (cross);
+ * or -HVD_ENOTINIT.
  * Order: none.  Threads: any; never blocks.
  * Source: Horovod's rank, size, local_rank, local_size, cross_rank,
  * cross_size.
@@ -254,14 +281,14 @@ HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 
 /*
- * The GPU that hvdrun gave this rank, as a CUDA device ordinal, for
- * cudaSetDevice: the first of its --gpus-per-rank among those that the
- * process may see; ranks share when there are fewer GPUs than ranks.  It is
- * HVD_GPU at the time of hvd_init.
+ * Returns the GPU that hvdrun gave this rank, as a CUDA device ordinal for
+ * cudaSetDevice: the first of its --gpus-per-rank among those that the process
+ * may see; ranks share when there are fewer GPUs than ranks.  It is the value
+ * of HVD_GPU at the time of hvd_init.
  *
  * Returns the ordinal, or the negative of HVD_ENOTINIT, HVD_ENOENT (this host
- * has no NVIDIA GPU, or something else than hvdrun started this process: there,
- * hvd_local_rank() modulo the number of devices is what most launchers mean).
+ * has no NVIDIA GPU, or hvdrun did not start this process: most launchers then
+ * mean hvd_local_rank() modulo the number of devices).
  * Order: none.  Threads: any; never blocks.
  */
 HVD_API int hvd_local_gpu(void);
@@ -271,8 +298,8 @@ HVD_API int hvd_local_gpu(void);
 /*
  * What the calls below have in common.
  *
- * Blocking form: returns when this rank's part is done and its buffers are
- * its own again; that the other ranks are done is not implied.
+ * Blocking form: returns when this rank's part is done and its buffers belong
+ * to the caller again.  That other ranks are done is not implied.
  *
  * Asynchronous form (_async): queues the operation and returns.
  *   name  in; at most 255 bytes, copied; NULL or "": none.  A name must
@@ -289,17 +316,19 @@ HVD_API int hvd_local_gpu(void);
  *   0; or the negative of HVD_ENOTINIT; HVD_EINVAL (an argument, named in
  *   the message); HVD_EUNSUPPORTED (an option); HVD_ENOSET; HVD_ENOTMEMBER;
  *   HVD_EMISMATCH (the buffers are as they were); HVD_EPEER, HVD_ESHUTDOWN,
- *   HVD_ECLOSED, HVD_ETIMEOUT (the receive buffer's contents are
- *   undefined); HVD_ENOMEM.
+ *   HVD_ECLOSED, HVD_ETIMEOUT, HVD_EPROTO (a message from another host was
+ *   changed on its way) (the receive buffer's contents are undefined);
+ *   HVD_ENOMEM.
  * Statuses of the asynchronous form itself:
  *   0; or the negative of HVD_ENOTINIT, HVD_EINVAL, HVD_EUNSUPPORTED,
  *   HVD_ENOSET, HVD_ENOTMEMBER, HVD_EDUPNAME, HVD_ESHUTDOWN, HVD_ENOMEM,
  *   HVD_ESYSTEM (no thread).  Then nothing was queued.
  *
  * Order: at the top of this file.
- * Threads: any.  The blocking form allocates nothing once what it does was
- * done before, but of a group, a join, or an alltoall without sendcounts in a
- * set of more than 64 ranks; it spins briefly, then yields, then sleeps.
+ * Threads: any.  The blocking form spins briefly, then yields, then sleeps.  A
+ * blocking call that repeats an earlier one allocates nothing, except for a
+ * group, a join, or an alltoall without sendcounts in a set of more than 64
+ * ranks.
  */
 
 /*
@@ -313,22 +342,26 @@ HVD_API int hvd_local_gpu(void);
  *            for floats, HVD_AVERAGE not for HVD_BOOL (HVD_EINVAL)
  *   opts     prescale and postscale, the same on all ranks
  *
- * result = reduce(input * prescale) * postscale, and divided by the number
- * of ranks for HVD_AVERAGE.  float16 and bfloat16 are accumulated in
- * float32 and rounded to nearest even, once on one host; on several, the
- * sum of each host and what goes on to the next is.  Integers wrap; inputs and
- * results that are scaled go through double, truncate toward zero and saturate;
- * an average of integers truncates toward zero.  Bool: sum and max are or,
- * product and min are and; results are 0 or 1; nothing is scaled.  A NaN in any
- * input of a float min or max gives NaN.  Operands are taken in rank order on
- * each host, and in an order of the hosts that depends on count and dtype only:
- * all ranks get the same bits.  The same ranks on other hosts may get others.
+ * result = reduce(input * prescale) * postscale, divided by the number of ranks
+ * for HVD_AVERAGE.
+ *   float16, bfloat16  are accumulated in float32 and rounded to nearest even:
+ *                      once on one host; on several, each host's sum and each
+ *                      partial result that is passed on
+ *   integers           wrap; scaled inputs and results go through double,
+ *                      truncate toward zero and saturate; an average truncates
+ *                      toward zero
+ *   bool               sum and max are or, product and min are and; results
+ *                      are 0 or 1; nothing is scaled
+ *   float min and max  give NaN if any input is NaN
+ * Operands are taken in rank order on each host, and in an order of the hosts
+ * that depends on count and dtype only: all ranks get the same bits.  The same
+ * ranks on other hosts may get others.
  *
- * HVD_ADASUM (float16, bfloat16, float32, float64) combines the vectors a
- * and b of two ranks to (1 - a.b / 2a.a) a + (1 - a.b / 2b.b) b, those
- * results again by two, and so on; a rank left over in a level goes to the
- * next as it is.  Dot products are over a tensor, of a group over each of
- * its tensors, and in double.
+ * HVD_ADASUM (float16, bfloat16, float32, float64) combines the vectors a and b
+ * of two ranks to (1 - a.b / 2a.a) a + (1 - a.b / 2b.b) b, those results again
+ * in pairs, and so on; a vector left over in a level enters the next level
+ * unchanged.  Dot products are taken over a tensor, in a group over each of its
+ * tensors, and in double.
  *
  * Statuses, order, threads: above.
  * Source: MPI_Allreduce (MPI 4.0, 6.9.6); scales as in Horovod; Maleki et
@@ -395,8 +428,8 @@ HVD_API int hvd_allgather_async(const char *name, const void *sendbuf,
                                 hvd_request **req);
 
 /*
- * Completes on a rank when every rank has issued it (and so everything
- * before it).
+ * Completes on a rank when every rank has issued it (and thus everything before
+ * it).
  *
  * Statuses, order, threads: above.
  * Source: MPI_Barrier (MPI 4.0, 6.3).
@@ -461,22 +494,22 @@ HVD_API int hvd_reducescatter_async(const char *name, const void *sendbuf,
                                     enum hvd_op op,
                                     const struct hvd_options *opts,
                                     hvd_request **req);
-/* The rows that this rank gets; 0 if it is not in the set.
+/* Returns the number of rows that this rank gets; 0 if it is not in the set.
  * Order: none.  Threads: any; never blocks. */
 HVD_API size_t hvd_reducescatter_rows(size_t rows, int process_set);
 
 /*
- * Groups: n operations of one kind that start together and complete as one.
- * Each array has n entries, read during the call; the rest is as in the
- * call for one.  A group is never split and never merged with others, so
- * the same calls give the same bits from run to run.
+ * Carries out a group: n operations of one kind that start together and
+ * complete as one.  Each array has n entries, read during the call; the rest is
+ * as in the call for one.  A group is never split and never merged with others,
+ * so the same calls give the same bits from run to run.
  *
  *   n            at least 1, the same on all ranks, as is each count that has
  *                to be the same in the call for one
  *   recvcounts   n times size entries, or NULL
  *
- * Statuses: those of the call for one; the first failure of a member is the
- * group's.
+ * Statuses: those of the call for one; the first failure of a member is that of
+ * the group.
  * Order, threads: above.
  * Source: Horovod's grouped_allreduce, grouped_allgather,
  * grouped_reducescatter.
@@ -514,18 +547,17 @@ HVD_API int hvd_grouped_reducescatter_async(
  * Says that this rank has no more data, and helps the others until all ranks
  * of the set have said so.
  *
- *   last_rank  out; the rank (of the world) that joined last, the highest of
- *              those that did together; may be NULL; lent to the library
+ *   last_rank  out; the world rank that joined last, of several at once the
+ *              highest; may be NULL; lent to the library
  *   opts       process_set
  *
- * Meanwhile the other ranks' operations go on without this one: it gives
- * nothing to an allgather or alltoall, and what changes nothing to a
- * reduction (a Min, Max or Product of the others is theirs alone;
- * HVD_AVERAGE divides by the size of the set, or see live_average).  It must
- * have nothing in flight in that set (HVD_EINVAL), and issues nothing there
- * until the join is done.  A broadcast from a joined root is HVD_EINVAL for
- * the others, and so is making or removing a process set while a rank has
- * joined in the world.
+ * Meanwhile the other ranks' operations go on without this one: it contributes
+ * nothing to an allgather or alltoall, and the identity element to a reduction
+ * (a Min, Max or Product is that of the others; HVD_AVERAGE divides by the size
+ * of the set, or see live_average).  It must have nothing in flight in that set
+ * (HVD_EINVAL), and issues nothing there until the join is done.  While a rank
+ * has joined, a broadcast from it is HVD_EINVAL for the others, and so is
+ * making or removing a process set if it has joined in the world.
  *
  * Statuses, order, threads: above; HVD_ENOMEM: no memory for a contribution,
  * on this rank; the others then get HVD_ESHUTDOWN.
@@ -552,11 +584,10 @@ HVD_API int hvd_join_async(int *last_rank, const struct hvd_options *opts,
 HVD_API int hvd_wait(hvd_request *req);
 
 /*
- * Waits until an operation in device memory was launched, makes what is put
- * on a stream from now on come after it, frees its request, and returns its
- * status so far.
+ * Waits until an operation in device memory was launched, makes all later work
+ * on a stream wait for it, frees its request, and returns its status so far.
  *
- *   req     in; as in hvd_wait.  In host memory it is hvd_wait.
+ *   req     in; as in hvd_wait.  For host memory, the call equals hvd_wait.
  *   stream  in; a cudaStream_t of any context of the device, or NULL: CUDA's
  *           default stream
  *
@@ -588,11 +619,11 @@ HVD_API int hvd_test(hvd_request *req, int *done);
 /* ---- Process sets --------------------------------------------------- */
 
 /*
- * A process set is some of the world's ranks; operations with its number in
+ * A process set is a subset of the world's ranks; operations with its number in
  * their options concern its members only.  Number 0 is the world.  Sets may
  * overlap; operations of different sets are not ordered with each other, and
- * those of disjoint sets run at the same time.  A rank's place in a set is
- * the place of its world rank among the members'.
+ * those of disjoint sets run at the same time.  Ranks in a set are numbered in
+ * the order of their world ranks.
  */
 
 enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 32 }; /* the world included */
@@ -623,12 +654,14 @@ HVD_API int hvd_process_set_add(const int *ranks, size_t count, int *set);
  *   comm  points to an MPI_Comm; to MPI_COMM_NULL on ranks that are not in it
  *   set   out: the number of the set
  *
- * The communicator only says who the members are: nothing is sent on it, and
+ * The communicator only tells who the members are: nothing is sent on it, and
  * it may be freed afterwards.
- * Returns as hvd_process_set_add, or the negative of HVD_EUNSUPPORTED (no MPI
- * launcher started the job), HVD_EINVAL (no rank gave a communicator, or it
- * has ranks that are not in the world), HVD_EMISMATCH (communicators of
- * different ranks, or a member gave MPI_COMM_NULL).
+ * Returns as hvd_process_set_add, or the negative of
+ *   HVD_EUNSUPPORTED  no MPI launcher started the job
+ *   HVD_EINVAL        no rank gave a communicator, or it has ranks that are not
+ *                     in the world
+ *   HVD_EMISMATCH     the communicators have different ranks, or a member gave
+ *                     MPI_COMM_NULL
  * Order, threads: as hvd_process_set_add.
  * Source: Horovod's ProcessSet(MPI.Comm).
  */
@@ -639,32 +672,31 @@ HVD_API int hvd_process_set_add_mpi(const void *comm, int *set);
  * HVD_ENOSET, and so do later ones.  The world cannot be removed
  * (HVD_EINVAL).
  *
- * Returns 0, HVD_ENOSET, or as hvd_process_set_add.  Order and threads too.
+ * Returns 0, -HVD_ENOSET, or as hvd_process_set_add.  Order, threads: as there.
  * Source: Horovod's remove_process_set.
  */
 HVD_API int hvd_process_set_remove(int set);
 
 /*
- * This rank's place in a set, the number of its members, and their world
- * ranks in ascending order (as many as fit into cap entries).
+ * Returns this rank's place in a set, or the number of its members; _ranks also
+ * writes their world ranks, ascending, as many as fit into cap entries.
  *
- * Each returns the value (ranks: the number of members), or the negative of
- * HVD_ENOTINIT, HVD_ENOSET, and HVD_ENOTMEMBER for the place of a rank that
- * is none.
+ * Each returns its value, or the negative of HVD_ENOTINIT, HVD_ENOSET, and, for
+ * the place, HVD_ENOTMEMBER.
  * Order: none.  Threads: any; never blocks.
  */
 HVD_API int hvd_process_set_rank(int set);
 HVD_API int hvd_process_set_size(int set);
 HVD_API int hvd_process_set_ranks(int set, int *ranks, size_t cap);
 
-/* The numbers of all sets, ascending, as many as fit into cap entries:
- * returns how many sets there are, or -HVD_ENOTINIT.
+/* Writes the numbers of all sets, ascending, as many as fit into cap entries.
+ * Returns how many sets there are, or -HVD_ENOTINIT.
  * Order: none.  Threads: any; never blocks. */
 HVD_API int hvd_process_sets(int *sets, size_t cap);
 
 /*
- * hvd_init, and then hvd_process_set_add for each of n sets of ranks, which
- * get the numbers 1 .. n.
+ * Calls hvd_init, and then hvd_process_set_add for each of n sets of ranks,
+ * which get the numbers 1 .. n.
  *
  *   ranks   in; n arrays of world ranks, the same on all ranks
  *   counts  in; n entries; n is the same on all ranks
@@ -680,22 +712,23 @@ HVD_API int hvd_init_sets(const int *const *ranks, const size_t *counts,
 /* ---- Memory --------------------------------------------------------- */
 
 /*
- * Memory that operations inside one host use without copying it.
+ * Allocates and frees memory that operations inside one host use without
+ * copying it.
  *
  *   bytes  at least 1; aligned to 4096
  *   p      out; zeroed memory
  *
  * Any buffer of any call may lie in it; that is faster and otherwise changes
  * nothing.  It belongs to the caller until hvd_free or hvd_shutdown, after
- * which it must not be touched; hvd_free while an operation uses it is a
- * mistake that is not detected.  Where ranks share no memory it is ordinary
- * memory.  Where they do, a buffer in it of an operation that failed with an
- * error that lasts may still change until hvd_shutdown, and a forked child
- * writes to the same memory, not to a copy.
+ * which it must not be touched; hvd_free while an operation uses it is an error
+ * that is not detected.  Where ranks share no memory it is ordinary memory.
+ * Where they do, two rules apply: after a failure that lasts, the operation's
+ * buffers in it may still change until hvd_shutdown; and a forked child writes
+ * to the same memory, not to a copy.
  *
- * hvd_alloc returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL,
- * HVD_ENOMEM (also: more than HVD_ALLOC_BYTES in all).  hvd_free takes NULL,
- * and is HVD_EINVAL for what hvd_alloc did not return; HVD_ENOTINIT too.
+ * hvd_alloc returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL, HVD_ENOMEM
+ * (also: more than HVD_ALLOC_BYTES in all).  hvd_free takes NULL, and returns
+ * 0, -HVD_EINVAL for a pointer that hvd_alloc did not return, or -HVD_ENOTINIT.
  * Order: none, ranks need not do the same.  Threads: any.
  * Source: ncclMemAlloc; MPI_Alloc_mem (MPI 4.0, 9.2).
  */
@@ -724,12 +757,12 @@ enum { HVD_TIMELINE_CYCLES = 1 };
 HVD_API int hvd_timeline_start(const char *path, unsigned flags);
 HVD_API int hvd_timeline_stop(void);
 
-/* What hvd_stats counts of a kind and size class. */
+/* The counters of one kind and size class. */
 struct hvd_stats_row {
     uint64_t count;   /* requests */
     uint64_t bytes;   /* of their inputs */
     uint64_t time_ns; /* from issue to completion */
-    uint64_t wait_ns; /* of that, until all ranks had issued it */
+    uint64_t wait_ns; /* part of it until all ranks had issued */
 };
 
 enum {
@@ -744,20 +777,21 @@ struct hvd_stats {
     struct hvd_stats_row rows[HVD_STATS_KINDS][HVD_STATS_CLASSES];
     uint64_t operations;   /* carried out by planes */
     uint64_t fused;        /* requests that were fused with others */
-    uint64_t learned;      /* operations that began as foreseen, without any
+    uint64_t learned;      /* operations that began as predicted, without any
                               message to agree on them */
-    uint64_t guessed;      /* that began in the order of issue */
-    uint64_t cuts;         /* begun again with fewer requests */
-    uint64_t negotiations; /* ranks exchanged what they wait for */
+    uint64_t guessed;      /* operations that began without a prediction */
+    uint64_t cuts;         /* operations begun again with fewer requests */
+    uint64_t negotiations; /* exchanges of what all ranks wait for */
     uint64_t errors;       /* requests that failed */
-    uint64_t device_timed; /* operations of which the device's own time was
-                              taken: all of 16 KiB and more, asynchronous, or
-                              in a timeline, and some of the others */
-    uint64_t device_ns;    /* that time: how long the device worked on them */
+    uint64_t device_timed; /* operations timed by the device: all of 16 KiB and
+                              more, asynchronous, or in a timeline, and some of
+                              the others */
+    uint64_t device_ns;    /* how long the device worked on these */
 };
 
 /*
- * What this rank has done since hvd_init, in all process sets.
+ * Copies the counters of what this rank has done since hvd_init, in all process
+ * sets.
  *
  *   stats  out; size is set by the caller; fields of later versions beyond
  *          it are not written
@@ -771,12 +805,13 @@ HVD_API int hvd_stats(struct hvd_stats *stats);
 /* ---- Types --------------------------------------------------------- */
 
 /*
- * Bytes of one element; 0 for what is no enum hvd_dtype.
+ * Returns the bytes of one element; 0 if dtype is not an enum hvd_dtype.
  *
- * Order: none.  Threads: any; never blocks; so for the next two too.
+ * Order: none.  Threads: any; never blocks.  The same holds for the next two
+ * functions.
  */
 HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
-/* "float32", "sum"; "?" for what is none; constant strings. */
+/* Returns "float32", "sum"; "?" for an invalid value; constant strings. */
 HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);
 HVD_API const char *hvd_op_name(enum hvd_op op);
 

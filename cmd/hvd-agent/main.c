@@ -2,12 +2,13 @@
 /*
  * hvd-agent: runs the ranks of a job on this host.
  *
- * hvdrun starts it, here or over ssh, and speaks the control protocol with
- * it on its stdin and stdout; nobody calls it by hand.  It forks once: the
- * parent is the guardian, which sleeps and cleans up whatever happens to
- * the agent (lib/agent/guardian.h), the child the agent.
+ * hvdrun starts it, here or over ssh, and speaks the control protocol with it
+ * on its stdin and stdout; nobody calls it by hand.  It forks once: the parent
+ * is the guardian, which sleeps and cleans up even if the agent is killed
+ * (lib/agent/guardian.h); the child is the agent.
  */
 #include "lib/agent/agent.h"
+#include "lib/agent/detach.h"
 #include "lib/agent/guardian.h"
 #include "lib/base/alloc.h"
 #include "lib/protocol/agent_hash.h"
@@ -33,7 +34,8 @@ static int trouble(const char *what)
     return EXIT_TROUBLE;
 }
 
-/* 0, 1 and 2 must be open, or pipes of workers would land there. */
+/* Opens descriptors 0, 1 and 2 if closed, or pipes to workers would get these
+ * numbers. */
 static void fill_stdio(void)
 {
     int fd;
@@ -43,11 +45,12 @@ static void fill_stdio(void)
     while (fd >= 0 && fd <= 2);
     if (fd > 2)
         close(fd);
-    /* Whatever else was inherited is none of ours, nor the workers'. */
+    /* Close what else was inherited: neither we nor the workers need it. */
     syscall(SYS_close_range, 3u, ~0u, 0u);
 }
 
-/* Default dispositions, and everything blocked but what a fault raises. */
+/* Resets signals to their defaults and blocks all but those that faults
+ * raise. */
 static void set_signals(void)
 {
     static const int faults[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
@@ -71,6 +74,7 @@ static int run_agent(uv_loop_t *loop, struct guardian_shared *shared)
         .out_fd = 1,
         .grace_ms = &shared->grace_ms,
         .silence_ms = &shared->silence_ms,
+        .trace_dir = shared->trace_dir,
     };
     struct hb_error err = HB_ERROR_INIT;
     struct rlimit more;
@@ -88,8 +92,7 @@ static int run_agent(uv_loop_t *loop, struct guardian_shared *shared)
     return agent_finish(agent);
 }
 
-/* SIGTERM, not SIGKILL, when the guardian dies: the agent then ends the
- * job itself. */
+/* Asks for SIGTERM when the guardian dies: the agent then ends the job. */
 static int agent_main(pid_t guardian, struct guardian_shared *shared)
 {
     uv_loop_t loop;
@@ -110,10 +113,12 @@ static int agent_main(pid_t guardian, struct guardian_shared *shared)
     return rc;
 }
 
-/* ---- Sent by hvdrun (lib/transport/bootstrap.sh) ---- */
+/* ---- Sent by hvdrun (lib/remote/bootstrap.sh) ---- */
 
-/* Has it arrived as it was sent? */
-static int check_self(const char *hash)
+/* Checks that this file is as it was sent.  If it has just arrived, syncs it,
+ * too: it was renamed first, so a power cut might otherwise leave its name
+ * without its bytes. */
+static int check_self(const char *hash, int sync)
 {
     char ours[AGENT_HASH_HEX];
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -121,15 +126,21 @@ static int check_self(const char *hash)
     errno = fd < 0 ? errno : agent_hash_fd(fd, ours);
     if (errno)
         return trouble("/proc/self/exe");
-    if (strcmp(hash, ours) == 0)
-        return 0;
-    dprintf(2, "hvd-agent: it arrived altered\n");
-    return 1;
+    if (strcmp(hash, ours) != 0) {
+        dprintf(2, "hvd-agent: it arrived altered\n");
+        return 1;
+    }
+    /* Some file systems cannot sync, or not a file that is open for reading
+     * only. */
+    if (sync && fsync(fd) < 0 && errno != EINVAL && errno != EBADF &&
+        errno != EROFS)
+        return trouble("fsync");
+    return 0;
 }
 
-/* One that is kept is marked as used, so that the newest stay; the other
- * leaves nothing behind.  Nothing depends on whether that works. */
-static void settle(int remove_self, const char *dir)
+/* Marks this file as used, so that the newest files are kept; or removes it
+ * and its directory.  Failures do not matter. */
+static void mark_used_or_remove(int remove_self, const char *dir)
 {
     char path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -156,25 +167,27 @@ int main(int argc, char **argv)
         printf("hvd-agent %s\n", HVD_VERSION);
         return 0;
     }
-    if (argc == 3 && strcmp(argv[1], "--check") == 0)
-        return check_self(argv[2]);
+    if ((argc == 3 || argc == 4) && strcmp(argv[1], "--check") == 0)
+        return check_self(argv[2], argc == 4);
     if (argc == 3 && (strcmp(argv[1], "--pushed") == 0 ||
                       strcmp(argv[1], "--remove-self") == 0)) {
-        settle(argv[1][2] == 'r', argv[2]);
+        mark_used_or_remove(argv[1][2] == 'r', argv[2]);
     } else if (argc > 1) {
         dprintf(2, "hvd-agent: takes no arguments but --version; hvdrun "
                    "starts it\n");
         return EXIT_USAGE;
     }
-    json_set_alloc_funcs(hb_xmalloc, hb_free);
+    json_set_alloc_funcs(hb_xmalloc, hb_free_wiped);
     fill_stdio();
     set_signals();
-    prctl(PR_SET_NAME, "hvd-agent"); /* whatever its file is called */
-    (void)setsid();                  /* fails when it leads a group: as good */
+    (void)detach_from_file(0);
+    prctl(PR_SET_NAME, "hvd-agent"); /* regardless of the file's name */
+    (void)setsid();                  /* fails for a group leader, which is
+                                        just as good */
     shared = guardian_share();
     if (!shared)
         return trouble("shared memory");
-    /* SIGCONT, so that a stopped guardian sees hvdrun die. */
+    /* SIGCONT: even a stopped guardian then notices that hvdrun died. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGCONT) < 0)
         return trouble("prctl");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an iteration does: the calls of the library. */
+/* The calls of the library that an iteration makes. */
 #include "cmd/hvd-bench/work.h"
 
 static int call(const struct bench_work *w, const struct bench_tensor *t)
@@ -73,7 +73,7 @@ static int call_group(const struct bench_work *w)
     }
 }
 
-/* What was started is waited for even after a failure. */
+/* Starts all tensors, and waits for what was started even after a failure. */
 static int call_burst(struct bench_work *w)
 {
     int rc = 0, started = 0, waited;

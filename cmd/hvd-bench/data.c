@@ -6,7 +6,7 @@
 
 enum { NCLASSES = 256 };
 
-/* The finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014). */
+/* Finalizes as splitmix64 (Steele, Lea, Flood, OOPSLA 2014). */
 static uint64_t mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -20,8 +20,9 @@ static unsigned class_of(uint64_t seed, size_t i)
     return (unsigned)((i * UINT64_C(0x9e3779b97f4a7c15) + seed) >> 56);
 }
 
-/* bfloat16 holds integers up to 256: so far may a sum go, also that of the
- * inputs of an average, which it divides evenly. */
+/* Returns the value of a class. bfloat16 holds integers up to 256, so a sum
+ * must not exceed that; the sum of an average's inputs is also divisible by
+ * the number of ranks. */
 static int64_t value_of(const struct bench_data *d, int rank, unsigned class)
 {
     uint64_t shared = mix(d->seed + class);
@@ -94,7 +95,7 @@ static int64_t reduced(const struct bench_data *d, unsigned class)
     return d->op == HVD_AVERAGE ? v / d->size : v;
 }
 
-/* The bits of an integer that the dtype holds exactly. */
+/* Returns the bits of an integer that the dtype holds exactly. */
 static uint64_t encode(enum hvd_dtype dtype, int64_t v)
 {
     double f64 = (double)v;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data of which every rank knows the result without communication.
+ * Test data whose reduction every rank knows without communication.
  *
- * Element i of rank r is a random small integer that depends on r and on
- * one of 256 classes of i.  The integers are such that every dtype holds
- * them and their reduction over all ranks exactly (integers may wrap), so
- * results are compared bit by bit.  For Adasum all ranks have the same
- * vector, which is then the result.
+ * Element i of rank r is a pseudo-random small integer that depends on r and
+ * on one of 256 classes of i.  Every dtype holds these integers, and their
+ * reduction over all ranks, exactly (integers may wrap), so results are
+ * compared bit by bit.  For Adasum all ranks have the same vector, which is
+ * then the result.
  */
 #ifndef HVD_BENCH_DATA_H
 #define HVD_BENCH_DATA_H
@@ -20,12 +20,12 @@ struct bench_data {
     enum hvd_dtype dtype;
     enum hvd_op op;
     int size;      /* ranks */
-    uint64_t seed; /* the same on every rank, another for each buffer */
+    uint64_t seed; /* the same on every rank, different for each buffer */
 };
 
-/* An element that is not as it should be. */
+/* A wrong element. */
 struct bench_wrong {
-    size_t at;          /* in the buffer */
+    size_t at;          /* index in the buffer */
     uint64_t got, want; /* bits */
 };
 
@@ -33,8 +33,9 @@ struct bench_wrong {
 void bench_data_fill(const struct bench_data *d, int rank, void *buf,
                      size_t count);
 
-/* Whether buf holds the elements from `first` on of what `rank` contributes,
- * or of the reduction when rank is BENCH_REDUCED: 1, or 0 and *wrong. */
+/* Checks that buf holds the elements from `first` on of what `rank`
+ * contributes, or of the reduction if rank is BENCH_REDUCED: 1, or 0 with
+ * *wrong set. */
 enum { BENCH_REDUCED = -1 };
 int bench_data_equal(const struct bench_data *d, int rank, size_t first,
                      const void *buf, size_t count, struct bench_wrong *wrong);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hvd-bench: times libhvd's collectives and checks their results.  Run by
- * hvdrun as any program, or alone as a world of one.  Only the first rank
- * of a set prints; a wrong result is told by the rank that has it.
+ * hvdrun like any program, or alone as a world of one.  Only the first rank of
+ * a set prints; a wrong result is reported by the rank that has it.
  */
+#include "cmd/hvd-bench/bench_options.h"
+#include "cmd/hvd-bench/bench_world.h"
 #include "cmd/hvd-bench/measure.h"
-#include "cmd/hvd-bench/options.h"
-#include "cmd/hvd-bench/world.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -134,7 +134,8 @@ static int run_sizes(const struct bench_options *o, const struct bench_set *set,
     return rc;
 }
 
-/* Ranks of no set, and of sets that are done, wait for the others. */
+/* Measures in this rank's set.  Ranks in no set, and of sets that are done,
+ * wait for the others. */
 static int run_sets(const struct bench_options *o, struct hb_error *err)
 {
     struct bench_set set;
@@ -151,7 +152,7 @@ static int run_sets(const struct bench_options *o, struct hb_error *err)
 
 /* ---- Idle ------------------------------------------------------------ */
 
-/* Of all threads of this process. */
+/* Usage of all threads of this process. */
 struct usage {
     double cpu_s, wakeups;
 };
@@ -175,7 +176,7 @@ static void sleep_ms(int64_t ms)
         ;
 }
 
-/* So that the library has begun whatever it ever begins. */
+/* Uses the library once, so that it has started all its threads. */
 static int wake_everything(struct hb_error *err)
 {
     hvd_request *req;
@@ -186,8 +187,8 @@ static int wake_everything(struct hb_error *err)
     return rc < 0 ? bench_library_error(err, "idle", rc) : 0;
 }
 
-/* What a process costs that only has the library open: CPU time of all
- * its threads while this one sleeps, and how often one of them woke up. */
+/* Measures what a process costs that only has the library open: CPU time of
+ * all its threads, and their wake-ups, while this thread sleeps. */
 static int run_idle(const struct bench_options *o, struct hb_error *err)
 {
     struct usage before, after;
@@ -239,7 +240,7 @@ static int run(const struct bench_options *o, struct hb_error *err)
     if (rc == 0)
         rc = o->what == BENCH_IDLE ? run_idle(o, err) : run_sets(o, err);
     if (rc < 0)
-        return rc; /* no shutdown: peers may not be there to agree */
+        return rc; /* no shutdown: peers may be gone */
     rc = hvd_shutdown();
     return rc < 0 ? bench_library_error(err, "shutdown", rc) : 0;
 }

@@ -4,21 +4,21 @@
 
 #include "cmd/hvd-bench/raw.h"
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdlib.h>
 
 enum {
     BLOCK_NS = 1000000,    /* a block lasts at least this long */
-    ESTIMATE_NS = 2000000, /* what the estimate of its length is based on */
-    SETTLE_NS = 20000000,  /* as long as something may be slow at first */
+    ESTIMATE_NS = 2000000, /* length of the blocks that the estimate uses */
+    SETTLE_NS = 20000000,  /* the first iterations may be slow for so long */
     BLOCKS_MIN = 7,
     BLOCKS_MAX = 10000
 };
 
 struct plan {
     int64_t block;   /* iterations in a block */
-    int64_t nblocks; /* timed */
+    int64_t nblocks; /* timed blocks */
     int64_t warmup;  /* iterations */
 };
 
@@ -46,7 +46,7 @@ static int run_block(struct bench_work *w, enum calls calls, int64_t n,
     return rc < 0 || !w->o->stream ? rc : bench_cuda_wait(w->gpu.cuda, err);
 }
 
-/* n iterations in *ns, from when every rank is there. */
+/* Sets *ns to the time of n iterations, after a barrier. */
 static int time_block(struct bench_work *w, enum calls calls, int64_t n,
                       double *ns, struct hb_error *err)
 {
@@ -82,9 +82,8 @@ static int slowest(struct bench_work *w, double *v, size_t count,
     return rc < 0 ? bench_work_failed(w, rc, err) : 0;
 }
 
-/* How long one iteration takes when nothing disturbs it: the quickest of
- * longer and longer blocks, of which two are long enough.  The same on every
- * rank. */
+/* Estimates the undisturbed time of an iteration: the fastest of longer and
+ * longer blocks, until two are long enough.  The same on every rank. */
 static int estimate(struct bench_work *w, double *once, struct hb_error *err)
 {
     int64_t n = 1, most = w->o->iters ? w->o->iters : INT64_C(1) << 24;
@@ -158,7 +157,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* Returns the median; sorts v. */
 static double median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), by_value);
@@ -190,7 +189,7 @@ static void summarize(const struct bench_work *w, const struct plan *plan,
     r->busbw = r->algbw * bench_bus_factor(w->o->what, w->set.size);
 }
 
-/* One block of each kind of calls. */
+/* Times one block of each kind of calls. */
 static int time_pair(struct bench_work *w, const struct plan *plan, int64_t i,
                      double *blocks, struct hb_error *err)
 {

@@ -8,8 +8,8 @@
  * median, minimum and maximum are over blocks, per operation or burst.
  * The peers in tests/bench measure with the same loop.
  *
- * With --raw every block has one of NCCL's own calls beside it, before it or
- * after it in turns, so that both see the same machine.
+ * With --raw every block is paired with a block of NCCL's own calls,
+ * alternately before and after it, so that both see the same conditions.
  */
 #ifndef HVD_BENCH_MEASURE_H
 #define HVD_BENCH_MEASURE_H
@@ -20,20 +20,19 @@ struct bench_result {
     size_t bytes, count; /* as nccl-tests counts them */
     double median_us, min_us, max_us;
     double algbw, busbw; /* GB/s; 0 for barrier */
-    int64_t iters;       /* timed */
+    int64_t iters;       /* timed iterations */
     double raw_us;       /* --raw: median of NCCL's own calls, else 0 */
     double over_us;      /* median of the differences of neighbouring blocks */
-    double of_raw;       /* bandwidth over NCCL's own */
+    double of_raw;       /* bandwidth relative to NCCL's own calls */
 };
 
-/* Collective in the set; gpu NULL: in host memory.  Returns 0, or a negative
- * status with a line that says what failed, a wrong result included
- * (HVD_EPROTO). */
+/* Measures one size; collective in the set. gpu NULL: host memory.  Returns 0,
+ * or negative with err set; -HVD_EPROTO for a wrong result. */
 int bench_measure(const struct bench_options *o, const struct bench_set *set,
                   const struct bench_gpu *gpu, size_t bytes,
                   struct bench_result *result, struct hb_error *err);
 
-/* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
+/* Returns bus bandwidth / algorithm bandwidth, as nccl-tests defines them. */
 double bench_bus_factor(enum bench_what what, int ranks);
 
 #endif

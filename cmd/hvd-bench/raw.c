@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives by NCCL alone; the numbers and types are those of nccl.h. */
+/* Collectives by NCCL alone; numbers and types equal those of nccl.h. */
 #include "cmd/hvd-bench/raw.h"
 
-#include "cmd/hvd-bench/cuda.h"
-#include "cmd/hvd-bench/world.h"
+#include "cmd/hvd-bench/bench_cuda.h"
+#include "cmd/hvd-bench/bench_world.h"
 #include "lib/base/alloc.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static int check(const struct bench_raw *r, int result, const char *call,
 
 /* ---- Opening ----------------------------------------------------------- */
 
-/* The first member's id, which every member learns, or that there is none. */
+/* Broadcasts the first member's id, or that it could not make one. */
 static int share_id(const struct bench_raw *r, const struct bench_set *set,
                     struct unique_id *id, struct hb_error *err)
 {

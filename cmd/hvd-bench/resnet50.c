@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of ResNet-50, from its shape. */
+/* Computes the sizes of ResNet-50's gradients from its structure. */
 #include "cmd/hvd-bench/resnet50.h"
 
-/* Filled from the end. */
+/* A list that is filled from the end. */
 struct list {
     size_t *counts;
     int left;
@@ -13,7 +13,7 @@ static void add(struct list *list, size_t count)
     list->counts[--list->left] = count;
 }
 
-/* A convolution of k x k without bias, and its normalisation. */
+/* Adds a k x k convolution without bias, and its normalisation. */
 static void add_conv(struct list *list, size_t in, size_t out, size_t k)
 {
     add(list, in * out * k * k);

@@ -5,7 +5,8 @@
  * its 161 parameter tensors has, in the order in which back propagation
  * finishes them, the last layer first.  Together 25 557 032.
  *
- * Needs no other header of the project: the peers of tests/bench use it too.
+ * Needs no other header of the project, as the peers in tests/bench use it,
+ * too.
  */
 #ifndef HVD_BENCH_RESNET50_H
 #define HVD_BENCH_RESNET50_H

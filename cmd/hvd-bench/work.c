@@ -19,7 +19,8 @@ int bench_work_failed(const struct bench_work *w, int rc, struct hb_error *err)
 
 /* ---- Buffers --------------------------------------------------------- */
 
-/* Whole elements; the same number for every rank where ranks have parts. */
+/* Sets whole counts; the same for every rank if the tensor is cut into
+ * parts. */
 static void set_counts(const struct bench_work *w, struct bench_tensor *t,
                        size_t count)
 {
@@ -68,7 +69,7 @@ static int open_tensor(struct bench_work *w, struct bench_tensor *t, int i,
     return 0;
 }
 
-/* The larger of what a rank sends and receives, as nccl-tests counts. */
+/* Returns the larger of send and receive count, as nccl-tests counts. */
 static size_t larger(const struct bench_tensor *t)
 {
     return t->send_count > t->recv_count ? t->send_count : t->recv_count;
@@ -85,7 +86,7 @@ static void sum_up(struct bench_work *w)
     w->bytes = w->count * elem;
 }
 
-/* All tensors of a group in the form that the calls want. */
+/* Prepares the arguments of a grouped call. */
 static int open_group(struct bench_work *w, struct hb_error *err)
 {
     struct bench_group *g = &w->group;
@@ -134,7 +135,7 @@ static int fill(struct bench_work *w, struct hb_error *err)
     return rc;
 }
 
-/* What the calls are told. */
+/* Sets the options of the library's calls. */
 static void set_options(struct bench_work *w)
 {
     struct hvd_options plain = HVD_OPTIONS_INIT;
@@ -195,7 +196,7 @@ void bench_work_close(struct bench_work *w)
 /* ---- Results --------------------------------------------------------- */
 
 struct range {
-    size_t begin, end; /* elements of a receive buffer */
+    size_t begin, end; /* elements in a receive buffer */
 };
 
 static int equal(struct bench_work *w, const struct bench_tensor *t, int source,
@@ -221,8 +222,8 @@ static int equal(struct bench_work *w, const struct bench_tensor *t, int source,
                         (unsigned long long)wrong.want);
 }
 
-/* What lies where: rank r's part is at r * part, and begins with element
- * `first` of what r sent. */
+/* Compares a buffer of parts: rank r's part is at r * part, and begins with
+ * element `first` of what r sent. */
 static int equal_parts(struct bench_work *w, const struct bench_tensor *t,
                        size_t first, struct range all, struct hb_error *err)
 {
@@ -273,7 +274,8 @@ int bench_work_verify(struct bench_work *w, struct hb_error *err)
     return rc;
 }
 
-/* Each turn has another tensor, and each round another place in it. */
+/* Returns the tensor and window of a turn: each turn another tensor, each
+ * round over the tensors another place. */
 static struct bench_tensor *window(const struct bench_work *w, int64_t turn,
                                    struct range *r)
 {
@@ -289,7 +291,8 @@ static struct bench_tensor *window(const struct bench_work *w, int64_t turn,
     return t;
 }
 
-/* What the next iterations read must stay. */
+/* Returns whether the receive buffer is also input, which the next iterations
+ * read. */
 static int is_input(const struct bench_work *w)
 {
     return w->o->in_place &&

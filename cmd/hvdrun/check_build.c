@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts are found first, as a list; then they are printed, in the bracket
- * style of horovodrun --check-build or as JSON.  A static hvdrun loads
- * nothing: it tells of the files that are there.
+ * style of horovodrun --check-build or as JSON.  A static hvdrun loads nothing
+ * and only reports which files exist.
  */
 #include "cmd/hvdrun/check_build.h"
 
-#include "cmd/hvdrun/mpi_find.h"
+#include "cmd/hvdrun/mpi/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
-#include "lib/agent/progcheck.h"
+#include "lib/agent/query/progcheck.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
-#include "lib/base/linkage.h"
+#include "lib/base/sys/linkage.h"
 #include "lib/base/text.h"
-#include "lib/transport/ssh2.h"
+#include "lib/protocol/collectives.h"
+#include "lib/ssh/ssh2.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ struct fact {
     const char *name;
     int there;
     char *version, *path; /* or NULL */
-    char *why;            /* not there */
+    char *why;            /* why it is absent */
 };
 
 struct build {
@@ -52,17 +53,18 @@ struct build {
 static const char no_libhvd[] = "there is no libhvd";
 static const char line_end[] = "\r\n", package[] = ",\r\n";
 
-/* In the order of hvd.h. */
+#define OPERATION(symbol, name, nccl) \
+    {                                 \
+        name, nccl                    \
+    }
 static const struct {
     const char *name;
-    int nccl; /* by NCCL, of device memory */
-} operations[] = {{"allreduce", 1}, {"broadcast", 1},   {"allgather", 1},
-                  {"barrier", 0},   {"alltoall", 1},    {"reducescatter", 1},
-                  {"join", 1},      {"process sets", 1}};
+    int nccl; /* NCCL can do it in device memory */
+} operations[] = {COLLECTIVES_AND_JOIN(OPERATION), {"process sets", 1}};
 
 /* ---- Finding ---- */
 
-/* The first of the places that holds a readable file, as a clean path. */
+/* Returns the first of `places` that is a readable file, as a clean path. */
 static char *find(const char *dir, const char *const *places)
 {
     for (; *places; places++) {
@@ -96,7 +98,7 @@ static void absent(struct fact *f, const char *why)
     hb_text_sanitize(f->why);
 }
 
-/* The path is kept also of what cannot be used. */
+/* Sets a fact's path; it is reported even if the file cannot be used. */
 static void set_path(struct fact *f, char *path, const char *why_not)
 {
     f->path = path;
@@ -104,8 +106,8 @@ static void set_path(struct fact *f, char *path, const char *why_not)
         absent(f, why_not);
 }
 
-/* The first line, or what of it is before `end`:
- * "MPICH Version:\t4.0.2", "Open MPI v4.1.4, package: ...". */
+/* Sets the version to the text up to a byte of `end`: "MPICH Version:\t4.0.2",
+ * "Open MPI v4.1.4, package: ...". */
 static void set_version(struct fact *f, const struct hb_buf *text,
                         const char *end)
 {
@@ -119,7 +121,7 @@ static void set_version(struct fact *f, const struct hb_buf *text,
     hb_text_sanitize(f->version);
 }
 
-/* A library has to be loadable, too. */
+/* Checks that a library can be loaded, and asks for its version. */
 static void check_library(struct fact *f, const char *symbol, const char *end)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -175,14 +177,15 @@ static void check_plugin(struct build *b, struct fact *f, const char *file,
 
 /* ---- What the NCCL plane finds at run time ---- */
 
-/* One that a program opens by its name; the loader may not look where it
- * is. */
+/* A library that is opened by name at run time; the loader may not look where
+ * it is. */
 struct wanted {
     const char *title, *knob, *name, *symbol;
-    const char *label; /* of progcheck_libraries */
+    const char *label; /* its name in progcheck_libraries */
 };
 
-/* What the files say, where the loader does not know or was not asked. */
+/* Reports what the files show, if the loader did not find the library or was
+ * not asked. */
 static void look_for(struct fact *f, const struct wanted *w, int asked)
 {
     json_t *all = progcheck_libraries("", hb_variable("LD_LIBRARY_PATH"));
@@ -208,7 +211,8 @@ static void look_for(struct fact *f, const struct wanted *w, int asked)
     json_decref(all);
 }
 
-/* As the plug-in would, if there is one; returns whether it is there. */
+/* Searches for the library w in the places where the plug-in searches when it
+ * runs, and adds what was found to b.  Returns whether the library is there. */
 static int find_at_run_time(struct build *b, const struct wanted *w,
                             const char *plugin)
 {
@@ -291,7 +295,7 @@ static void find_planes(struct build *b)
     b->mpi = f->there;
 }
 
-/* The plug-in, and what it opens when a rank starts. */
+/* Checks the NCCL plug-in and the libraries that it opens. */
 static void find_nccl(struct build *b)
 {
     static const struct wanted driver = {"CUDA driver", "CUDA_LIBRARY",
@@ -352,7 +356,7 @@ static void put_fact(struct hb_buf *out, const struct fact *f)
     hb_buf_printf(out, "    [%c] %s", f->there ? 'X' : ' ', f->name);
     if (!f->there)
         hb_buf_printf(out, ": %s", f->why);
-    if (!f->there && f->version) /* it can be loaded; something else lacks */
+    if (!f->there && f->version) /* loads, but something else is missing */
         hb_buf_printf(out, " (built with %s, %s)", f->version, f->path);
     if (f->there && (f->version || f->path))
         hb_buf_printf(out, ": %s%s%s", f->version ? f->version : "",

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cells are made first and printed when the widths are known.  CPUs and
- * GPUs come from the functions that the agent uses, so the table shows
- * what a run would do.
+ * Formats the plan; cells are printed when all widths are known.  CPUs and
+ * GPUs come from the functions that the agent uses, so the table shows what a
+ * run would do.
  */
 #include "cmd/hvdrun/dryrun.h"
 
-#include "cmd/hvdrun/quote.h"
-#include "lib/agent/program.h"
+#include "lib/agent/rank/program.h"
 #include "lib/base/alloc.h"
+#include "lib/base/quote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,24 +48,26 @@ static int put_cpus(struct table *t, const struct cpus_set *set)
     return rc;
 }
 
-/* Why the ranks of a host cannot be bound; 0 if they can, or need not. */
+/* Checks whether a host's ranks can be bound to GPUs: 0 if so or if they need
+ * not be, else negative with err set. */
 static int gpus_lack(const struct dryrun *d, const struct plan_host *host,
                      struct hb_error *err)
 {
     const struct options *o = d->options;
 
-    return o->bind_gpu ? gpu_check(d->gpus, host->count, o->gpus_per_rank,
-                                   o->oversubscribe_gpu, err)
-                       : 0;
+    return o->spec.bind_gpu
+               ? gpu_check(d->gpus, host->count, o->spec.gpus_per_rank,
+                           o->spec.share_gpus, err)
+               : 0;
 }
 
-/* Device numbers, /dev/nvidia<N>, or names of MIG instances.  Ranks that are
- * not bound share, as HVD_GPU tells them. */
+/* Puts the GPUs of a rank: numbers N of /dev/nvidia<N>, or names of MIG
+ * instances.  Ranks that are not bound share GPUs as HVD_GPU says. */
 static int put_gpus(struct table *t, const struct dryrun *d, int local_rank,
                     int none)
 {
     struct hb_buf text = HB_BUF_INIT;
-    int each = d->options->gpus_per_rank, rc = 0;
+    int each = d->options->spec.gpus_per_rank, rc = 0;
 
     for (int i = 0; !rc && !none && i < each; i++) {
         const struct gpu *g =
@@ -89,7 +91,7 @@ static int put_host(struct table *t, const struct dryrun *d,
     struct cpus_set *sets = hb_xcalloc((size_t)host->count, sizeof(*sets));
     int rc = 0, no_gpu = !d->gpus->count || gpus_lack(d, host, NULL) < 0;
 
-    cpus_plan(d->cpus, d->options->bind, host->count, sets);
+    cpus_plan(d->cpus, d->options->spec.bind, host->count, sets);
     for (int i = 0; !rc && i < host->count; i++) {
         rc = put_number(t, host->ranks[i]);
         if (!rc)
@@ -147,7 +149,7 @@ static int format_command(const struct dryrun *d, struct hb_buf *out)
     for (size_t i = 0; !rc && i < command->count; i++) {
         rc = hb_buf_putc(out, ' ');
         if (!rc)
-            rc = quote_word(command->items[i], out);
+            rc = hb_quote_word(command->items[i], out);
     }
     return rc < 0 ? rc : hb_buf_printf(out, "\ndirectory: %s\n", d->cwd);
 }
@@ -158,7 +160,7 @@ static int format_remarks(const struct dryrun *d, struct hb_buf *out)
 
     for (int i = 0; !rc && i < d->plan->host_count; i++) {
         const struct plan_host *host = &d->plan->hosts[i];
-        char *remark = cpus_remark(d->cpus, d->options->bind, host->count);
+        char *remark = cpus_remark(d->cpus, d->options->spec.bind, host->count);
 
         if (remark)
             rc = hb_buf_printf(out, "warning: host %s: %s\n", host->entry->name,

@@ -6,25 +6,25 @@
 #ifndef HVDRUN_DRYRUN_H
 #define HVDRUN_DRYRUN_H
 
-#include "cmd/hvdrun/options.h"
-#include "lib/agent/cpus.h"
-#include "lib/agent/gpu.h"
+#include "cmd/hvdrun/options/options.h"
+#include "lib/agent/machine/cpus.h"
+#include "lib/agent/machine/gpu_list.h"
 #include "lib/base/buf.h"
-#include "lib/hosts/plan.h"
+#include "lib/hosts/slot_plan.h"
 
 struct dryrun {
     const struct options *options;
     const struct plan *plan;
     const struct hb_strv *env; /* the ranks' common environment: PATH */
-    const char *cwd;           /* the ranks' */
-    const struct cpus *cpus;   /* of this machine */
+    const char *cwd;           /* the ranks' working directory */
+    const struct cpus *cpus;   /* this machine's */
     const struct gpu_list *gpus;
 };
 
-/* Appends the text.  0 or -HVD_ENOMEM. */
+/* Appends the report.  0 or -HVD_ENOMEM. */
 int dryrun_format(const struct dryrun *d, struct hb_buf *out);
 
-/* The same for the machine that this runs on; fills in cpus and gpus. */
+/* Formats as dryrun_format, with the cpus and gpus of this machine. */
 int dryrun_here(const struct options *options, const struct plan *plan,
                 const struct hb_strv *env, const char *cwd, struct hb_buf *out,
                 struct hb_error *err);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hvdrun: starts the ranks of a distributed program and ends them.
- *
- * Here: descriptors 0 to 2, the options, and what they ask for.  Exit
- * codes: the job's (lib/job/job.h), 2 for wrong use, 125 when hvdrun
- * itself failed.
+ * hvdrun: starts the ranks of a distributed program and ends them.  This file:
+ * descriptors 0 to 2, the options, and the choice of what to do.  Exit codes:
+ * the job's (lib/job/job.h), 2 for wrong use, 125 if hvdrun itself failed.
  */
 #include "cmd/hvdrun/check_build.h"
-#include "cmd/hvdrun/doctor.h"
-#include "cmd/hvdrun/jobs.h"
-#include "cmd/hvdrun/mpi.h"
-#include "cmd/hvdrun/run.h"
+#include "cmd/hvdrun/mpi/mpirun.h"
+#include "cmd/hvdrun/reach.h"
+#include "cmd/hvdrun/run_job.h"
+#include "cmd/hvdrun/tools/doctor.h"
+#include "cmd/hvdrun/tools/jobs.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
 
@@ -22,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A descriptor that was closed by the caller must not become a socket. */
+/* Opens descriptors 0 to 2 if closed, or a socket would get such a number. */
 static int open_missing(void)
 {
     int fd;
@@ -36,8 +35,8 @@ static int open_missing(void)
     return 0;
 }
 
-/* A caller may have left signals blocked, and SIGCHLD ignored, which would
- * hide how the agent ended. */
+/* Undoes what a caller may have left: blocked signals, and an ignored SIGCHLD,
+ * which would hide how the agent ended. */
 static void set_signals(void)
 {
     sigset_t none;
@@ -110,14 +109,15 @@ int main(int argc, char *argv[])
     struct options o;
     int rc;
 
-    json_set_alloc_funcs(hb_xmalloc, hb_free);
+    json_set_alloc_funcs(hb_xmalloc, hb_free_wiped);
     set_signals();
     if (open_missing() < 0) {
         hb_log(&log, HB_LOG_ERROR, "open /dev/null: %s", strerror(errno));
         return JOB_EXIT_LAUNCHER;
     }
     options_init(&o);
-    if (options_parse(&o, argc, argv, &err) < 0) {
+    if (options_parse(&o, argc, argv, &err) < 0 ||
+        reach_check_files(&o, &err) < 0) {
         hb_log(&log, HB_LOG_ERROR, "%s", err.text);
         options_fini(&o);
         return EXIT_USAGE;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See probe.h.  hvdrun has one thread, and no event loop yet, when it
- * probes: a child may do anything, and waiting blocks nobody.
+ * See probe.h. hvdrun probes while it has one thread and no event loop: a
+ * child may run any code after fork, and waiting blocks nothing else.
  */
 #include "cmd/hvdrun/probe.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "lib/base/linkage.h"
+#include "lib/base/sys/clock.h"
+#include "lib/base/sys/linkage.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,10 +32,10 @@ enum {
 
 struct child {
     pid_t pid;
-    int fd; /* what it writes */
+    int fd; /* read end of its output */
 };
 
-/* 1 in the child, whose 1 and 2 are the pipe then; 0 here. */
+/* Forks.  1 in the child, whose stdout and stderr are the pipe; 0 in hvdrun. */
 static int fork_child(struct child *c, struct hb_error *err)
 {
     int fds[2];
@@ -55,7 +55,7 @@ static int fork_child(struct child *c, struct hb_error *err)
         c->fd = fds[0];
         return 0;
     }
-    /* What it starts, too, ends with its group. */
+    /* A group of its own, so that its children can be killed, too. */
     setpgid(0, 0);
     close(STDIN_FILENO);
     open("/dev/null", O_RDONLY);
@@ -64,8 +64,8 @@ static int fork_child(struct child *c, struct hb_error *err)
     return 1;
 }
 
-/* Until the child closes its end.  0, or negative when it should be killed
- * first. */
+/* Reads until the child closes its end: 0, or negative if the child should be
+ * killed first. */
 static int read_all(const struct child *c, struct hb_buf *out,
                     struct hb_error *err)
 {
@@ -98,7 +98,7 @@ static int finish(const struct child *c, struct hb_buf *out, int *wstatus,
     close(c->fd);
     if (rc < 0) {
         kill(-c->pid, SIGKILL);
-        kill(c->pid, SIGKILL); /* it may not lead its group yet */
+        kill(c->pid, SIGKILL); /* the child may not lead its group yet */
     }
     while (waitpid(c->pid, wstatus, 0) < 0 && errno == EINTR)
         ;
@@ -136,20 +136,20 @@ static void say_bytes(const char *bytes, size_t len)
     }
 }
 
-/* Its first line. */
+/* Prints the first line of text. */
 static void say(const char *text)
 {
     say_bytes(text, strcspn(text, "\n"));
 }
 
-/* MPI may be asked for its version before MPI_Init. */
+/* Prints MPI's version; MPI may be asked for it before MPI_Init. */
 static void say_mpi(void *symbol)
 {
     static char text[VERSION_BYTES_MAX + 1];
     int (*get)(char *version, int *len);
     int len = 0;
 
-    memcpy(&get, &symbol, sizeof(get)); /* as POSIX has it */
+    memcpy(&get, &symbol, sizeof(get)); /* the way POSIX shows */
     if (get(text, &len) == 0)
         say(text);
 }
@@ -179,7 +179,7 @@ static void say_number(int major, int minor)
     say(text);
 }
 
-/* 12040 for 12.4 */
+/* Prints CUDA's version: 12.4 for 12040. */
 static void say_cuda(void *symbol)
 {
     int (*get)(int *version), version = 0;
@@ -189,7 +189,7 @@ static void say_cuda(void *symbol)
         say_number(version / 1000, version % 1000 / 10);
 }
 
-/* 22809 for 2.28.9; 2803 for 2.8.3 */
+/* Prints NCCL's version: 2.28.9 for 22809; 2.8.3 for 2803. */
 static void say_nccl(void *symbol)
 {
     int (*get)(int *version), version = 0, unit;
@@ -204,13 +204,14 @@ static void say_nccl(void *symbol)
     say(patch);
 }
 
-/* What it was built with, a constant string. */
+/* Prints what the library was built with, a constant string. */
 static void say_text(void *symbol)
 {
     say(symbol);
 }
 
-/* By what was asked for, if that says one; else by what came with it. */
+/* Prints the version that the function `asked` tells, if the library has it;
+ * else what another version function tells. */
 static void say_version(void *so, const char *asked)
 {
     static const struct {
@@ -243,7 +244,8 @@ static void say_file(void *symbol)
         say(info.dli_fname);
 }
 
-/* In the folders that are searched for what `by` opens; NULL: in none. */
+/* Opens a library in the folders that the loader searches on behalf of `by`;
+ * NULL: in none. */
 static void *open_as(const char *name, const char *by)
 {
     void *caller = by ? dlopen(by, RTLD_NOW | RTLD_LOCAL) : NULL, *so = NULL;

@@ -2,10 +2,12 @@
 /* See reach.h. */
 #include "cmd/hvdrun/reach.h"
 
-#include "cmd/hvdrun/run.h"
+#include "cmd/hvdrun/run_job.h"
 #include "lib/base/alloc.h"
+#include "lib/base/sys/trust.h"
 #include "lib/transport/localname.h"
 
+#include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <pwd.h>
@@ -27,25 +29,31 @@ char *run_program_dir(void)
     return hb_xstrdup(dirname(path));
 }
 
-/* Beside hvdrun, as in the build tree; else where make install puts it.
- * A program that is nowhere is reported when it is started. */
-char *reach_agent_path(const struct options *o)
+/* Looks beside hvdrun, as in the build tree, then where make install puts it.
+ * A missing agent is reported when it is started. */
+char *reach_agent_path(const struct options *o, struct hb_error *err)
 {
     static const char *const places[] = {"hvd-agent", "../libexec/hvd-agent",
                                          "../libexec/hvd/hvd-agent"};
-    char *dir, *path = NULL;
+    struct hb_error why = HB_ERROR_INIT;
+    char *dir, *path = NULL, real[PATH_MAX];
 
     if (o->agent_path)
         return hb_xstrdup(o->agent_path);
     dir = run_program_dir();
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        path = hb_xasprintf("%s/%s", dir, places[i]);
-        if (access(path, X_OK) == 0)
-            break;
-        hb_free(path);
-        path = NULL;
+    for (size_t i = 0; !path && i < sizeof(places) / sizeof(places[0]); i++) {
+        char *name = hb_xasprintf("%s/%s", dir, places[i]);
+
+        if (access(name, X_OK) == 0 &&
+            hb_check_trust(name, "/proc/self/exe", real, &why) == 0)
+            path = hb_xstrdup(real);
+        hb_free(name);
     }
-    if (!path)
+    if (!path && why.status)
+        hb_error_set(err, HVD_EPERM,
+                     "the agent is not used: %s, or name one with --agent",
+                     why.text);
+    else if (!path)
         path = hb_xasprintf("%s/%s", dir, places[0]);
     hb_free(dir);
     return path;
@@ -60,7 +68,28 @@ char *reach_plugin_dir(void)
     return path;
 }
 
-/* A port or another user means a server, even on this machine. */
+int reach_check_files(const struct options *o, struct hb_error *err)
+{
+    const struct {
+        const char *option, *path, *advice;
+    } files[] = {
+        {"-i", o->ssh_identity, "give the private key to log in with"},
+        {"--ssh-config", o->ssh_config,
+         "give one in the form of ~/.ssh/config"},
+        {"--ssh-known-hosts", o->ssh_known_hosts,
+         "make an empty one with touch, if no host is known yet"},
+    };
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (files[i].path && access(files[i].path, R_OK) < 0)
+            return hb_error_set(err, HVD_EINVAL, "%s '%s': %s; %s",
+                                files[i].option, files[i].path, strerror(errno),
+                                files[i].advice);
+    return 0;
+}
+
+/* Returns whether the host needs no connection.  A port or another user means a
+ * server, even on this machine. */
 int reach_is_local(const struct host_entry *e, const char *hostname)
 {
     const struct passwd *me = e->user ? getpwuid(geteuid()) : NULL;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's control: orders in, the state machine, the end of the job.
+ * The agent's control: hvdrun's orders, the state machine, the end of the job.
  * See agent.h; launch.c starts ranks, death.c sees them end.
  */
 #include "lib/agent/agent_impl.h"
 
-#include "lib/agent/interfaces.h"
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
+#include "lib/agent/route/interfaces.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -27,8 +27,8 @@ static void start_timer(struct agent *a, uint64_t ms)
     uv_timer_start(&a->timer, on_timer, ms, 0);
 }
 
-/* The groups of live ranks get TERM as groups; what left them, or lost its
- * rank, is found by walking.  CONT, so that stopped ones can act on it. */
+/* Sends SIGTERM to the process groups of live ranks, and to each descendant
+ * outside them, found by walking.  SIGCONT lets stopped ones act on it. */
 static void do_term(struct agent *a)
 {
     pid_t *groups = hb_xcalloc((size_t)a->job.rank_count, sizeof(*groups));
@@ -47,10 +47,11 @@ static void do_term(struct agent *a)
     }
     tree_free(&tree);
     hb_free(groups);
-    start_timer(a, (uint64_t)a->job.grace_ms);
+    start_timer(a, (uint64_t)a->job.spec.grace_ms);
 }
 
-/* Names what is left; the report must not wait for it for ever. */
+/* Names the processes that SIGKILL did not end, and stops waiting for them: the
+ * report must not be delayed for ever. */
 static void give_up(struct agent *a)
 {
     struct tree tree = TREE_INIT;
@@ -70,7 +71,8 @@ static void give_up(struct agent *a)
     agent_post(a, AGENT_STUCK);
 }
 
-/* The first round spares the walk: mostly the ranks are all there is. */
+/* Kills the ranks and, from the second round on, all that the process tree
+ * holds: mostly the ranks are all there is. */
 static void do_kill(struct agent *a)
 {
     uint64_t now = hb_now_ns(), limit_ms;
@@ -141,6 +143,7 @@ static void do_exit(struct agent *a)
     uv_close((uv_handle_t *)&a->timer, NULL);
     uv_close((uv_handle_t *)&a->beat, NULL);
     agent_stall_close(a);
+    agent_trace_close(a);
 }
 
 static void act(struct agent *a, enum agent_action action)
@@ -188,9 +191,9 @@ static void step(struct agent *a, enum agent_event event)
     act(a, action);
 }
 
-/* Actions cause events: they are handled one after the other, never inside
- * each other.  A full queue holds events that are being acted on already;
- * one more of them changes nothing. */
+/* Queues `event` and handles all queued ones one after the other: actions post
+ * events, which are never handled inside each other.  When the queue is full,
+ * the new event is dropped: one of its kind is queued already. */
 void agent_post(struct agent *a, enum agent_event event)
 {
     if (a->event_count < AGENT_EVENTS_MAX)
@@ -223,45 +226,6 @@ static void on_timer(uv_timer_t *timer)
     agent_post(timer->data, AGENT_TIMEOUT);
 }
 
-/* ---- Output ---- */
-
-static void on_output(void *arg, int slot, int stream, const void *bytes,
-                      size_t len)
-{
-    struct agent *a = arg;
-
-    if (a->gone)
-        return;
-    control_encode_output(&a->link.out, a->job.ranks[slot].rank, stream, bytes,
-                          len);
-    if (link_full(&a->link))
-        link_flush(&a->link);
-    if (link_full(&a->link))
-        pump_hold(&a->pump, 1);
-}
-
-static void on_stdin_taken(void *arg, int slot, uint32_t bytes)
-{
-    struct agent *a = arg;
-
-    if (!a->gone)
-        control_encode_stdin_ack(&a->link.out, a->job.ranks[slot].rank, bytes);
-}
-
-static void on_all_ended(void *arg)
-{
-    struct agent *a = arg;
-
-    if (a->state == AGENT_DRAINING)
-        agent_post(a, AGENT_DRAINED);
-}
-
-const struct pump_events agent_pump_events = {
-    .on_output = on_output,
-    .on_stdin_taken = on_stdin_taken,
-    .on_all_ended = on_all_ended,
-};
-
 /* ---- Rendezvous ---- */
 
 void agent_ask_rendezvous(void *arg, const struct rdv_request *m)
@@ -291,15 +255,13 @@ static int on_launch(struct agent *a, const struct frame *f,
 {
     int rc;
 
-    if (a->state != AGENT_WAITING || a->job_held)
-        return hb_error_set(err, HVD_EPROTO, "a second LAUNCH");
     rc = control_decode_launch(f->payload, f->len, &a->job, err);
     if (rc < 0)
         return rc;
     a->job_held = 1;
     route_close(a->route);
     if (a->config.grace_ms)
-        atomic_store(a->config.grace_ms, (uint32_t)a->job.grace_ms);
+        atomic_store(a->config.grace_ms, (uint32_t)a->job.spec.grace_ms);
     if (agent_launch(a) < 0) {
         agent_post(a, AGENT_LAUNCH_FAILED);
         return 0;
@@ -308,27 +270,8 @@ static int on_launch(struct agent *a, const struct frame *f,
     return 0;
 }
 
-static int on_stdin(struct agent *a, const struct frame *f,
-                    struct hb_error *err)
-{
-    struct control_bytes m;
-    int rc = control_decode_stdin(f->payload, f->len, &m, err);
-
-    if (rc < 0)
-        return rc;
-    for (int i = 0; a->pump_open && i < a->job.rank_count; i++)
-        if (a->job.ranks[i].rank == m.rank) {
-            rc = pump_stdin(&a->pump, i, m.bytes, m.len);
-            return rc < 0 ? hb_error_set(err, HVD_EPROTO,
-                                         "more stdin than the window")
-                          : 0;
-        }
-    return a->pump_open ? hb_error_set(err, HVD_EPROTO,
-                                       "stdin for rank %d, not here", m.rank)
-                        : 0;
-}
-
-/* Who asks twice does not wait for timelines. */
+/* Reports at once, without waiting for timelines: a KILL with grace 0 came
+ * during the report. */
 static void stop_sending(struct agent *a)
 {
     if (a->state != AGENT_REPORTING || a->reported)
@@ -337,42 +280,51 @@ static void stop_sending(struct agent *a)
     do_report(a);
 }
 
-static int on_trace_taken(struct agent *a, uint32_t all, struct hb_error *err)
+static int on_trace_taken(struct agent *a, const struct frame *f,
+                          struct hb_error *err)
 {
-    int rc = agent_trace_taken(a, all, err);
+    uint32_t all;
+    int rc = control_decode_u32(f->payload, f->len, &all, err);
 
+    if (rc == 0)
+        rc = agent_trace_taken(a, all, err);
     if (rc == 0 && a->state == AGENT_REPORTING && !a->reported)
         do_report(a);
     return rc;
 }
 
-static int on_u32(struct agent *a, const struct frame *f, struct hb_error *err)
+static int on_signal(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
 {
-    uint32_t v;
-    int rc = control_decode_u32(f->payload, f->len, &v, err);
+    uint32_t signo;
+    int rc = control_decode_u32(f->payload, f->len, &signo, err);
+
+    if (rc == 0 && (signo < 1 || signo >= 64))
+        rc = hb_error_set(err, HVD_EPROTO, "signal %u", signo);
+    if (rc == 0)
+        agent_signal_ranks(a, (int)signo);
+    return rc;
+}
+
+static int on_kill(struct agent *a, const struct frame *f, struct hb_error *err)
+{
+    uint32_t grace_ms;
+    int rc = control_decode_u32(f->payload, f->len, &grace_ms, err);
 
     if (rc < 0)
         return rc;
-    if (f->type == CONTROL_OUTPUT_ACK) {
-        if (a->pump_open)
-            pump_ack(&a->pump, v);
-    } else if (f->type == CONTROL_SIGNAL) {
-        if (v < 1 || v >= 64)
-            return hb_error_set(err, HVD_EPROTO, "signal %u", v);
-        agent_signal_ranks(a, (int)v);
-    } else if (f->type == CONTROL_TRACE_TAKEN) {
-        return on_trace_taken(a, v, err);
-    } else if (v == 0) {
+    if (grace_ms == 0) {
         stop_sending(a);
         agent_post(a, AGENT_KILL_NOW);
-    } else {
-        if (a->state < AGENT_TERMINATING)
-            a->job.grace_ms = (int)(v < INT32_MAX ? v : INT32_MAX);
-        agent_post(a, AGENT_KILL);
+        return 0;
     }
+    if (a->state < AGENT_TERMINATING)
+        a->job.spec.grace_ms = grace_ms;
+    agent_post(a, AGENT_KILL);
     return 0;
 }
 
+/* Handles ABORT, STALL_BLAME and STALL_END, whose payloads are alike. */
 static int on_abort(struct agent *a, const struct frame *f,
                     struct hb_error *err)
 {
@@ -407,46 +359,60 @@ static void on_answer(void *arg, const struct hb_buf *frame)
 static int on_query(struct agent *a, const struct frame *f,
                     struct hb_error *err)
 {
-    if (a->state != AGENT_WAITING || a->job_held)
-        return hb_error_set(err, HVD_EPROTO, "a query during a job");
     return query_ask(&a->query, a->config.loop, f->payload, f->len, on_answer,
                      a, err);
 }
 
+/* When a message may come. */
+enum {
+    BEFORE_LAUNCH = 1u << 0,
+    AFTER_LAUNCH = 1u << 1,
+    WITHOUT_JOB = 1u << 2, /* ended before LAUNCH */
+    ANY_TIME = BEFORE_LAUNCH | AFTER_LAUNCH | WITHOUT_JOB,
+};
+
+static unsigned time_of(const struct agent *a)
+{
+    if (a->job_held)
+        return AFTER_LAUNCH;
+    return a->state == AGENT_WAITING ? BEFORE_LAUNCH : WITHOUT_JOB;
+}
+
+static const struct order {
+    unsigned when;
+    int (*handle)(struct agent *a, const struct frame *f, struct hb_error *err);
+} orders[] = {
+    [CONTROL_LAUNCH] = {BEFORE_LAUNCH, on_launch},
+    [CONTROL_STDIN] = {ANY_TIME, agent_on_stdin},
+    [CONTROL_OUTPUT_ACK] = {ANY_TIME, agent_on_output_ack},
+    [CONTROL_SIGNAL] = {ANY_TIME, on_signal},
+    [CONTROL_KILL] = {ANY_TIME, on_kill},
+    [CONTROL_ABORT] = {ANY_TIME, on_abort},
+    [CONTROL_PING] = {ANY_TIME, agent_on_ping},
+    [CONTROL_ROUTE_LISTEN] = {BEFORE_LAUNCH, agent_on_route_listen},
+    [CONTROL_ROUTE_PROBE] = {BEFORE_LAUNCH, agent_on_route_probe},
+    [CONTROL_RENDEZVOUS_REPLY] = {ANY_TIME, on_rendezvous_reply},
+    [CONTROL_QUERY] = {BEFORE_LAUNCH, on_query},
+    [CONTROL_STALL_ASK] = {AFTER_LAUNCH, agent_on_stall_ask},
+    [CONTROL_STALL_END] = {ANY_TIME, on_abort},
+    [CONTROL_TRACE_TAKEN] = {ANY_TIME, on_trace_taken},
+    [CONTROL_STALL_BLAME] = {ANY_TIME, on_abort},
+};
+enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
+
 static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
+    const struct order *order = &orders[f->type < ORDERS ? f->type : 0];
     struct agent *a = arg;
 
     a->beats_missed = 0;
-    switch (f->type) {
-    case CONTROL_PING:
-        return agent_on_ping(a, f, err);
-    case CONTROL_LAUNCH:
-        return on_launch(a, f, err);
-    case CONTROL_STDIN:
-        return on_stdin(a, f, err);
-    case CONTROL_OUTPUT_ACK:
-    case CONTROL_SIGNAL:
-    case CONTROL_KILL:
-    case CONTROL_TRACE_TAKEN:
-        return on_u32(a, f, err);
-    case CONTROL_ABORT:
-    case CONTROL_STALL_BLAME:
-    case CONTROL_STALL_END:
-        return on_abort(a, f, err);
-    case CONTROL_STALL_ASK:
-        return agent_on_stall_ask(a, f, err);
-    case CONTROL_RENDEZVOUS_REPLY:
-        return on_rendezvous_reply(a, f, err);
-    case CONTROL_QUERY:
-        return on_query(a, f, err);
-    case CONTROL_ROUTE_LISTEN:
-    case CONTROL_ROUTE_PROBE:
-        return agent_on_route(a, f, err);
-    default:
+    if (!order->handle)
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);
-    }
+    if (!(order->when & time_of(a)))
+        return hb_error_set(err, HVD_EPROTO, "message %d out of order",
+                            f->type);
+    return order->handle(a, f, err);
 }
 
 /* ---- The connection ---- */
@@ -463,14 +429,15 @@ void agent_hang_up(struct agent *a)
 
 static void on_link_end(void *arg, const struct hb_error *err)
 {
-    /* Nobody hears a log line any more; stderr may still be somebody's. */
+    /* Log lines reach nobody any more, but stderr may. */
     if (err)
         dprintf(2, "hvd-agent: control connection: %s\n", err->text);
     agent_hang_up(arg);
 }
 
-/* What the pump reads now may be its last, and the report follows: both are
- * queued again, and the next call tells that they have been written. */
+/* Continues what waited until everything queued was written: stall messages,
+ * timelines, output of the ranks.  Doing so may queue more; then this function
+ * is called again when that is written. */
 static void on_link_flushed(void *arg)
 {
     struct agent *a = arg;
@@ -505,10 +472,12 @@ static void say_hello(struct agent *a)
     m.pid = getpid();
     m.cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
     m.machine = interfaces_machine("");
+    m.namespaces = interfaces_namespaces("");
     interfaces_read("", &m.interfaces);
     control_encode_hello(&a->link.out, &m);
     link_flush(&a->link);
     hb_free(m.machine);
+    hb_free(m.namespaces);
     control_interfaces_fini(&m.interfaces);
 }
 
@@ -542,6 +511,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
     uv_timer_init(config->loop, &a->timer);
     uv_timer_init(config->loop, &a->beat);
     agent_stall_init(a);
+    agent_trace_init(a);
     a->timer.data = a->beat.data = a;
     rc = agent_watch_signals(a, err);
     if (rc == 0)

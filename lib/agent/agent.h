@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The agent: runs the ranks of one job on one host, for the hvdrun at the
- * other end of a control connection (lib/protocol/control.h).
+ * other end of a control connection (lib/protocol/control/control.h).
  *
  * It must be a child subreaper, have SIGCHLD, SIGPIPE and the signals that
  * end it blocked (it reads SIGCHLD, SIGTERM, SIGINT and SIGHUP from a
@@ -22,20 +22,24 @@ struct agent;
 struct agent_config {
     uv_loop_t *loop;
     int in_fd, out_fd;
-    /* The workers' limit on descriptors; the agent's own may be higher. */
+    /* RLIMIT_NOFILE of the workers; the agent's own limit may be higher. */
     struct rlimit nofile;
-    /* Where the job's grace time is published for the guardian, or NULL. */
+    /* Memory shared with the guardian: the agent stores the job's grace time
+     * there. May be NULL. */
     _Atomic uint32_t *grace_ms;
-    /* The same for the silence that PING allows. */
+    /* The same, for the silence that the last PING allows; may be NULL. */
     _Atomic uint32_t *silence_ms;
+    /* The same, for the path of the directory of the ranks' timelines
+     * (guardian.h); may be NULL. */
+    char *trace_dir;
 };
 
-/* Sends HELLO and waits for orders.  The loop runs empty when the agent has
- * ended. */
+/* Creates the agent, queues HELLO and waits for orders.  0, or negative with
+ * err set.  The loop runs empty when the agent has ended. */
 int agent_start(const struct agent_config *config, struct agent **out,
                 struct hb_error *err);
-/* After the loop has run empty.  Returns the exit status for the process:
- * 0 after an orderly end, 1 when hvdrun went away first. */
+/* Frees the agent after the loop has run empty.  Returns the exit status for
+ * the process: 0 after an orderly end, 1 if hvdrun went away first. */
 int agent_finish(struct agent *a);
 
 #endif

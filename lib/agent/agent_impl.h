@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's insides, shared by agent.c, launch.c and death.c only. */
+/* The agent's internals, shared by its own .c files only. */
 #ifndef HVD_AGENT_AGENT_IMPL_H
 #define HVD_AGENT_AGENT_IMPL_H
 
 #include "lib/agent/agent.h"
-#include "lib/agent/cause.h"
+#include "lib/agent/agent_state.h"
 #include "lib/agent/endpoint.h"
 #include "lib/agent/link.h"
-#include "lib/agent/pump.h"
-#include "lib/agent/query.h"
-#include "lib/agent/route.h"
-#include "lib/agent/stack.h"
-#include "lib/agent/state.h"
+#include "lib/agent/query/agent_query.h"
+#include "lib/agent/rank/cause.h"
+#include "lib/agent/rank/pump.h"
+#include "lib/agent/route/route.h"
+#include "lib/agent/stall/stack.h"
 
 #include "lib/base/log.h"
-#include "lib/protocol/control.h"
+#include "lib/protocol/control/control.h"
 
 enum {
-    AGENT_LINGER_MS = 250,    /* for what outlives ranks that ended well */
-    AGENT_KILL_FIRST_MS = 4,  /* from one round of SIGKILL to the next, */
-    AGENT_KILL_MOST_MS = 128, /* doubled each time up to this */
+    /* grace for descendants after all ranks exited 0 */
+    AGENT_LINGER_MS = 250,
+    AGENT_KILL_FIRST_MS = 4,  /* delay before the second round of SIGKILL, */
+    AGENT_KILL_MOST_MS = 128, /* doubled after each round up to this */
     AGENT_KILL_GIVE_UP_MS = 5000,
-    AGENT_KILL_BLIND_MS = 200, /* the same where /proc cannot be read */
+    AGENT_KILL_BLIND_MS = 200, /* give-up time where /proc cannot be read */
     AGENT_EVENTS_MAX = 16,
 };
 
@@ -30,38 +31,43 @@ struct agent_rank {
     int pidfd;     /* -1 once it has ended */
     uint64_t sent; /* bit n: we sent signal n */
     siginfo_t info;
-    struct rlimit cpu; /* RLIMIT_CPU when it died, and the time used */
+    struct rlimit cpu; /* RLIMIT_CPU at its death */
     int64_t cpu_ms;
     uint64_t when_ns;
 };
 
-/* What a rank has told about its waiting. */
+/* The last STALLED of a rank. */
 struct agent_told {
     struct worker_stalled m;
     int unsent;
 };
 
-/* The answers to hvdrun's questions about ranks that wait. */
+/* What this host knows of waiting ranks, and hvdrun's questions about them
+ * (STALL_ASK). */
 struct agent_stall {
-    struct agent_told *told; /* by slot; NULL: nobody has */
-    int unsent;              /* of these */
+    struct agent_told *told; /* by slot; NULL before the first STALLED */
+    int unsent;              /* how many told[] have unsent set */
     uv_timer_t timer;
-    int id;           /* of the question about all ranks under way; 0: none */
-    uint64_t *cpu_ns; /* that each rank had used when it came, by slot */
+    int id;           /* of the question in progress about all ranks; 0: none */
+    uint64_t *cpu_ns; /* by slot: CPU time used when that question came */
     uint64_t since_ns;
-    struct control_stall_ask ask; /* whose stacks are wanted */
-    int at;                       /* of these, the next */
-    struct stack *stack;          /* being taken, or NULL */
+    struct control_stall_ask ask; /* the ranks whose stacks are wanted */
+    int at;                       /* index into ask of the next rank */
+    struct stack *stack;          /* the one being taken, or NULL */
     char *path;                   /* the job's PATH, or NULL */
 };
 
-/* Timelines, and what the ranks counted; see trace.c. */
+/* Timelines and statistics of the ranks; see trace.c. */
 struct agent_trace {
-    char *dir;                   /* of the ranks' files; NULL: none */
-    int begun;                   /* to send */
-    int slot;                    /* whose is sent; rank_count: all were */
-    int fd;                      /* of it, or -1 */
-    struct worker_stats **stats; /* by slot; NULL: none came */
+    char *dir;   /* where the ranks write their files; NULL: none */
+    int lock;    /* descriptor that holds the lock on dir, or -1 */
+    int begun;   /* sending has begun */
+    int slot;    /* whose file is being sent; rank_count: all are sent */
+    int fd;      /* that file, or -1 */
+    off_t *sent; /* by slot: bytes sent while the ranks run */
+    int turn;    /* the slot to begin with next time */
+    uv_timer_t timer;
+    struct worker_stats **stats; /* by slot; NULL: none received */
 };
 
 struct agent {
@@ -80,7 +86,7 @@ struct agent {
     int job_held;
     char *tmpdir;
     struct agent_rank *ranks;
-    int live, failed; /* ranks */
+    int live, failed; /* numbers of ranks */
     int port_fd;
 
     int death_fd; /* epoll of the ranks' pidfds, in order of death */
@@ -89,8 +95,9 @@ struct agent {
     uv_timer_t timer;
 
     uv_timer_t beat;
-    int beats_missed;    /* turns in a row in which hvdrun was silent */
-    uint32_t silence_ms; /* of hvdrun that ends the job; 0: none does */
+    /* consecutive turns of the timer without a message from hvdrun */
+    int beats_missed;
+    uint32_t silence_ms; /* silence of hvdrun that ends the job; 0: no limit */
 
     struct agent_stall stall;
     struct agent_trace trace;
@@ -100,66 +107,90 @@ struct agent {
     int event_count, stepping;
     uint64_t since_ns, kill_since_ns;
     uint64_t kill_wait_ms;
-    int gone; /* hvdrun */
+    int gone; /* hvdrun is gone */
     int closed, rc;
     int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */
 };
 
-/* Handles the event now, or right after the one being handled. */
+/* Handles `event` now, or right after the one in progress. */
 void agent_post(struct agent *a, enum agent_event event);
-/* Posts AGENT_EMPTY or how the ranks ended, if either is the case now. */
+/* Posts AGENT_EMPTY if there are no descendants left, or AGENT_RANKS_OK or
+ * AGENT_RANKS_BAD if the last rank has just ended. */
 void agent_check_empty(struct agent *a);
 
-/* A request of a worker, for hvdrun. */
+/* Passes a worker's rendezvous request on to hvdrun. */
 void agent_ask_rendezvous(void *arg, const struct rdv_request *m);
 
-/* signals.c */
+/* ---- signals.c ---- */
 int agent_watch_signals(struct agent *a, struct hb_error *err);
 
-/* beat.c: PING. */
+/* ---- beat.c ---- */
+
+/* Handles PING. */
 int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err);
 
-/* agent.c: hvdrun is gone, or taken for that. */
+/* ---- agent.c ---- */
+
+/* Ends the job, because hvdrun is gone or was silent for too long. */
 void agent_hang_up(struct agent *a);
 
-/* stall.c */
+/* ---- stall.c ---- */
 void agent_stall_init(struct agent *a);
 void agent_stall_close(struct agent *a); /* its handles */
 void agent_stall_fini(struct agent *a);  /* its memory */
 int agent_on_stall_ask(struct agent *a, const struct frame *f,
                        struct hb_error *err);
-/* The link has room again. */
+/* Sends what could not be sent while the link was full. */
 void agent_stall_flush(struct agent *a);
-/* For the endpoint: a rank waits too long, or does no more. */
+/* Handles what the endpoint reports of a rank: that it waits or has stopped
+ * waiting; that it gives up waiting in hvd_init. */
 void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m);
+void agent_on_late(void *arg, int slot, uint32_t ms);
 
-/* trace.c.  Before the ranks; 0 or negative with err set. */
+/* ---- trace.c ---- */
+
+/* Creates the timelines' directory, before any rank starts.  0, or negative
+ * with err set. */
 int agent_trace_open(struct agent *a, struct hb_error *err);
-char *agent_trace_variable(const struct agent *a); /* heap, or NULL */
-/* For the endpoint. */
+void agent_trace_init(struct agent *a);
+void agent_trace_close(struct agent *a); /* its handle */
+/* Returns NAME=VALUE for the ranks' environment as a heap string, or NULL. */
+char *agent_trace_variable(const struct agent *a);
+/* Keeps a rank's statistics; called by the endpoint. */
 void agent_on_stats(void *arg, int slot, const struct worker_stats *m);
-/* Sends what is to be sent, until the link is full; 1 when nothing is, or
- * hvdrun has answered. */
+/* Sends statistics and timelines until the link is full.  1 if there is no
+ * timeline, or hvdrun has confirmed it; else 0: call again. */
 int agent_trace_send(struct agent *a);
-/* hvdrun's answer. */
+/* Handles TRACE_TAKEN. */
 int agent_trace_taken(struct agent *a, uint32_t all, struct hb_error *err);
-/* Nobody waits for them. */
+/* Gives up sending: the timelines stay where they are. */
 void agent_trace_keep(struct agent *a);
 void agent_trace_fini(struct agent *a);
 
-/* launch.c: 0 (STARTED is queued), or negative with a->failure set. */
+/* ---- launch.c ---- */
+
+/* Starts all ranks.  0 (STARTED is queued), or negative with a->failure set. */
 int agent_launch(struct agent *a);
 
-/* route_orders.c: ROUTE_LISTEN and ROUTE_PROBE. */
-int agent_on_route(struct agent *a, const struct frame *f,
-                   struct hb_error *err);
+/* ---- route_orders.c ---- */
 
-/* death.c */
+int agent_on_route_listen(struct agent *a, const struct frame *f,
+                          struct hb_error *err);
+int agent_on_route_probe(struct agent *a, const struct frame *f,
+                         struct hb_error *err);
+
+/* ---- death.c ---- */
 int agent_watch_deaths(struct agent *a, struct hb_error *err);
 int agent_watch_rank(struct agent *a, int slot, struct hb_error *err);
 void agent_reap_orphans(struct agent *a);
 void agent_signal_ranks(struct agent *a, int signo);
+
+/* ---- rank_io.c ---- */
+int agent_on_stdin(struct agent *a, const struct frame *f,
+                   struct hb_error *err);
+int agent_on_output_ack(struct agent *a, const struct frame *f,
+                        struct hb_error *err);
 
 extern const struct pump_events agent_pump_events;
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The agent's half of the heartbeat: it answers PING, and ends the job when
- * hvdrun is silent for as long as its last PING said.
+ * hvdrun has been silent for as long as its last PING said.
  *
- * hvdrun sends three PINGs in that time.  Silence is counted in turns of
- * this loop, not by the clock: an agent that was stopped, or a machine that
- * slept, misses one turn, however long that was, and then reads what
- * hvdrun has sent meanwhile.  Any message counts as a sign of life.
+ * hvdrun sends three PINGs in that time.  Silence is counted in turns of a
+ * timer, not by the clock: an agent that was stopped, or a machine that slept,
+ * misses one turn, however long it took, and then reads what hvdrun has sent
+ * meanwhile.  Any message counts as a sign of life.
  */
 #include "lib/agent/agent_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@
 
 enum { BEAT_TURNS = 3 };
 
-/* It may only sleep, and shall then hear why its ranks have ended. */
+/* Tells hvdrun why its ranks end: it may only be asleep, and read this
+ * later. */
 static void tell_silence(struct agent *a)
 {
     char *why = hb_xasprintf("its agent heard nothing from hvdrun for %g s",

@@ -3,6 +3,8 @@
  * is in epoch.c. */
 #include "lib/agent/endpoint_impl.h"
 
+#include "lib/agent/rank/tree.h"
+
 #include "lib/protocol/segment_fd.h"
 
 #include "lib/base/alloc.h"
@@ -18,7 +20,9 @@
 enum {
     FRAME_MAX_FROM_WORKER = RDV_REQUEST_MAX,
     SPARE_CONNECTIONS = 8,
+    STRANGERS_MAX = 4, /* kept connected to be told why they are refused */
     BACKLOG = 1024,
+    PAUSE_MS = 5, /* after a refusal */
     READ_BYTES = 16 << 10,
 };
 
@@ -26,7 +30,7 @@ static void conn_close(struct endpoint_conn *c);
 
 /* ---- HELLO ---- */
 
-static int slot_of_rank(const struct endpoint *e, uint32_t rank)
+int endpoint_slot_of(const struct endpoint *e, uint32_t rank)
 {
     for (int i = 0; i < e->job->rank_count; i++)
         if ((uint32_t)e->job->ranks[i].rank == rank)
@@ -68,62 +72,131 @@ static void send_welcome(struct endpoint_conn *c)
     hb_free(m);
 }
 
-static void on_hello(struct endpoint_conn *c, const struct worker_hello *m)
+/* Closes the rank's earlier connection if it has sent LEAVE: its end may be
+ * seen only after the HELLO of the one that replaces it. */
+static void make_way(struct endpoint *e, int slot)
+{
+    epoch_read_all(e, slot);
+    if (e->slots[slot].conn && e->slots[slot].conn->left)
+        conn_close(e->slots[slot].conn);
+    epoch_settle_lost(e, slot);
+}
+
+static int on_hello(struct endpoint_conn *c, const struct frame *f)
 {
     struct endpoint *e = c->endpoint;
-    int slot = slot_of_rank(e, m->rank);
+    struct worker_hello m;
     char text[WORKER_TEXT_MAX];
+    int slot;
 
-    /* The end of the one before may be seen later than this greeting. */
-    if (slot >= 0 && e->slots[slot].conn && e->slots[slot].conn->left)
-        conn_close(e->slots[slot].conn);
-    if (m->abi != WORKER_ABI)
+    if (worker_decode_hello(f->payload, f->len, &m) < 0)
+        return -HVD_EPROTO;
+    slot = endpoint_slot_of(e, m.rank);
+    if (slot >= 0 && !c->stranger)
+        make_way(e, slot);
+    if (c->stranger)
+        snprintf(text, sizeof(text),
+                 "pid %d was not started by a rank of this job; a program "
+                 "that a daemon starts, such as a container, cannot be one",
+                 (int)c->pid);
+    else if (m.abi != WORKER_ABI)
         snprintf(text, sizeof(text),
                  "libhvd speaks version %u, the agent version %d; use the "
                  "same release of both",
-                 m->abi, WORKER_ABI);
+                 m.abi, WORKER_ABI);
     else if (slot < 0)
         snprintf(text, sizeof(text), "rank %u does not belong to host %.100s",
-                 m->rank, e->job->host);
+                 m.rank, e->job->host);
     else if (e->slots[slot].gone)
-        snprintf(text, sizeof(text), "rank %u has ended already", m->rank);
-    else if (e->slots[slot].conn || e->slots[slot].lost)
+        snprintf(text, sizeof(text), "rank %u has ended already", m.rank);
+    else if (e->slots[slot].conn)
         snprintf(text, sizeof(text),
                  "rank %u is taken by pid %d; does its program start "
                  "another one that calls hvd_init?",
-                 m->rank, (int)e->slots[slot].pid);
+                 m.rank, (int)e->slots[slot].pid);
     else {
         c->slot = slot;
         e->slots[slot].conn = c;
         e->slots[slot].pid = c->pid;
         send_welcome(c);
-        return;
+        return 0;
     }
     conn_refuse(c, text);
+    return 0;
 }
 
-static void send_routes(struct endpoint_conn *c)
+static int on_join(struct endpoint_conn *c, const struct frame *f)
+{
+    struct worker_join m;
+    int rc = worker_decode_join(f->payload, f->len, &m);
+
+    if (rc == 0)
+        epoch_join(c, &m);
+    return rc;
+}
+
+static int on_leave(struct endpoint_conn *c, const struct frame *f)
+{
+    uint32_t epoch;
+    int rc = worker_decode_leave(f->payload, f->len, &epoch);
+
+    if (rc == 0)
+        epoch_leave(c, epoch);
+    return rc;
+}
+
+static int on_routes(struct endpoint_conn *c, const struct frame *f)
 {
     const struct hb_strv *peers = &c->endpoint->job->peers;
     struct hb_buf out = HB_BUF_INIT;
 
+    if (f->len != 0)
+        return -HVD_EPROTO;
     if (worker_encode_routes_are(&out, peers->items, peers->count) == 0)
         conn_send(c, &out, -1);
     else
         conn_refuse(c, "the job's addresses are too long");
     hb_buf_free(&out);
+    return 0;
 }
 
-static void tell_stalled(const struct endpoint_conn *c,
-                         const struct worker_stalled *m)
+static int on_stalled(struct endpoint_conn *c, const struct frame *f)
 {
     const struct endpoint *e = c->endpoint;
+    struct worker_stalled m;
+    int rc = worker_decode_stalled(f->payload, f->len, &m);
 
-    if (e->on_stalled)
-        e->on_stalled(e->stalled_arg, c->slot, m);
+    if (rc == 0 && e->on_stalled)
+        e->on_stalled(e->stalled_arg, c->slot, &m);
+    return rc;
 }
 
-static int take_stats(const struct endpoint_conn *c, const struct frame *f)
+static int on_blames(struct endpoint_conn *c, const struct frame *f)
+{
+    const struct endpoint *e = c->endpoint;
+    uint32_t rank;
+
+    if (worker_decode_blames(f->payload, f->len, &rank) < 0 ||
+        rank >= (uint32_t)e->job->size)
+        return -HVD_EPROTO;
+    if (rank != (uint32_t)e->job->ranks[c->slot].rank)
+        e->slots[c->slot].blames = (int)rank + 1;
+    return 0;
+}
+
+static int on_late(struct endpoint_conn *c, const struct frame *f)
+{
+    const struct endpoint *e = c->endpoint;
+    uint32_t ms;
+
+    if (worker_decode_late(f->payload, f->len, &ms) < 0)
+        return -HVD_EPROTO;
+    if (e->on_late)
+        e->on_late(e->stalled_arg, c->slot, ms);
+    return 0;
+}
+
+static int on_stats(struct endpoint_conn *c, const struct frame *f)
 {
     const struct endpoint *e = c->endpoint;
     struct worker_stats m;
@@ -158,6 +231,7 @@ static void conn_close(struct endpoint_conn *c)
     if (c->next)
         c->next->link = c->link;
     e->conn_count--;
+    e->stranger_count -= c->stranger;
     uv_close((uv_handle_t *)&c->poll, on_conn_closed);
     if (c->slot >= 0) {
         relay_slot_gone(&e->relay, c->slot);
@@ -165,8 +239,13 @@ static void conn_close(struct endpoint_conn *c)
     }
 }
 
-/* All or nothing: a few hundred bytes always fit into the socket of a peer
- * that reads. */
+static int peer_closed(int e)
+{
+    return e == EPIPE || e == ECONNRESET;
+}
+
+/* Sends all bytes or drops the peer: a few hundred bytes always fit into the
+ * socket of a peer that reads. */
 void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes, int pass_fd)
 {
     struct iovec iov = {hb_buf_data(bytes), hb_buf_len(bytes)};
@@ -197,7 +276,8 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes, int pass_fd)
     do
         n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)iov.iov_len)
+    /* If the peer has closed, what it sent before is still to be read. */
+    if (n != (ssize_t)iov.iov_len && !(n < 0 && peer_closed(errno)))
         conn_close(c);
 }
 
@@ -223,10 +303,12 @@ static void conn_write(struct endpoint_conn *c)
         n = send(c->fd, hb_buf_data(&c->out), hb_buf_len(&c->out),
                  MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n < 0 && errno != EAGAIN) {
+    if (n < 0 && errno != EAGAIN && !peer_closed(errno)) {
         conn_close(c);
         return;
     }
+    if (n < 0 && peer_closed(errno))
+        hb_buf_clear(&c->out);
     if (n > 0)
         hb_buf_consume(&c->out, (size_t)n);
     if (hb_buf_len(&c->out) == 0)
@@ -245,33 +327,26 @@ void conn_refuse(struct endpoint_conn *c, const char *text)
     conn_close(c);
 }
 
-/* 0, or -HVD_EPROTO for a frame that cannot come now. */
+static const struct message {
+    int named; /* whether it comes after HELLO, from a rank that is known */
+    int (*handle)(struct endpoint_conn *c, const struct frame *f);
+} messages[] = {
+    [WORKER_HELLO] = {0, on_hello},         [WORKER_JOIN] = {1, on_join},
+    [WORKER_LEAVE] = {1, on_leave},         [WORKER_RDV] = {1, rdv_on_request},
+    [WORKER_RDV_FENCE] = {1, rdv_on_fence}, [WORKER_ROUTES] = {1, on_routes},
+    [WORKER_STALLED] = {1, on_stalled},     [WORKER_STATS] = {1, on_stats},
+    [WORKER_BLAMES] = {1, on_blames},       [WORKER_LATE] = {1, on_late},
+};
+enum { MESSAGES = sizeof(messages) / sizeof(messages[0]) };
+
+/* Handles a frame.  0, or negative if it is malformed or out of order. */
 static int conn_frame(struct endpoint_conn *c, const struct frame *f)
 {
-    struct worker_hello hello;
-    struct worker_join join;
-    struct worker_stalled stalled;
-    uint32_t epoch;
+    const struct message *m = &messages[f->type < MESSAGES ? f->type : 0];
 
-    if (f->type == WORKER_HELLO && c->slot < 0 &&
-        worker_decode_hello(f->payload, f->len, &hello) == 0)
-        on_hello(c, &hello);
-    else if (f->type == WORKER_JOIN && c->slot >= 0 &&
-             worker_decode_join(f->payload, f->len, &join) == 0)
-        epoch_join(c, &join);
-    else if (f->type == WORKER_LEAVE && c->slot >= 0 &&
-             worker_decode_leave(f->payload, f->len, &epoch) == 0)
-        epoch_leave(c, epoch);
-    else if (f->type == WORKER_STALLED && c->slot >= 0 &&
-             worker_decode_stalled(f->payload, f->len, &stalled) == 0)
-        tell_stalled(c, &stalled);
-    else if (f->type == WORKER_STATS && c->slot >= 0)
-        return take_stats(c, f);
-    else if (f->type == WORKER_ROUTES && c->slot >= 0 && f->len == 0)
-        send_routes(c);
-    else
-        return c->slot >= 0 ? rdv_frame(c, f) : -HVD_EPROTO;
-    return 0;
+    if (!m->handle || m->named != (c->slot >= 0))
+        return -HVD_EPROTO;
+    return m->handle(c, f);
 }
 
 int conn_read(struct endpoint_conn *c)
@@ -311,7 +386,12 @@ static void on_conn_ready(uv_poll_t *poll, int status, int events)
         conn_read(c);
 }
 
-static int peer_allowed(int fd, pid_t *pid)
+/* Returns whether the peer runs as our user or root.  Sets *stranger if it is
+ * not our descendant: any container that shares this network namespace can
+ * connect, and its user may have our uid, so only the process tree tells.  A
+ * pid of 0 is invisible in this pid namespace.  Without a /proc of our
+ * namespace only the uid can be checked. */
+static int peer_allowed(int fd, pid_t *pid, int *stranger)
 {
     struct ucred cred;
     socklen_t len = sizeof(cred);
@@ -319,10 +399,14 @@ static int peer_allowed(int fd, pid_t *pid)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
         return 0;
     *pid = cred.pid;
-    return cred.uid == geteuid() || cred.uid == 0;
+    if (cred.uid != geteuid() && cred.uid != 0)
+        return 0;
+    *stranger =
+        cred.pid == 0 || (tree_can_read() && !tree_holds(getpid(), cred.pid));
+    return 1;
 }
 
-static void conn_new(struct endpoint *e, int fd, pid_t pid)
+void conn_open(struct endpoint *e, int fd, pid_t pid, int stranger)
 {
     struct endpoint_conn *c = hb_xcalloc(1, sizeof(*c));
 
@@ -335,6 +419,7 @@ static void conn_new(struct endpoint *e, int fd, pid_t pid)
     c->fd = fd;
     c->pid = pid;
     c->slot = -1;
+    c->stranger = stranger;
     c->poll.data = c;
     c->next = e->conns;
     c->link = &e->conns;
@@ -342,24 +427,54 @@ static void conn_new(struct endpoint *e, int fd, pid_t pid)
         c->next->link = &c->next;
     e->conns = c;
     e->conn_count++;
+    e->stranger_count += stranger;
     uv_poll_start(&c->poll, UV_READABLE, on_conn_ready);
 }
 
+/* Adopts the connection fd: 1; or closes it: 0. */
+static int admit(struct endpoint *e, int fd)
+{
+    int most = 2 * e->job->rank_count + SPARE_CONNECTIONS, stranger = 0;
+    pid_t pid = 0;
+
+    if (peer_allowed(fd, &pid, &stranger) &&
+        e->conn_count - e->stranger_count < most &&
+        (!stranger || e->stranger_count < STRANGERS_MAX)) {
+        conn_open(e, fd, pid, stranger);
+        return 1;
+    }
+    close(fd);
+    return 0;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_pause_over(uv_timer_t *timer)
+{
+    struct endpoint *e = timer->data;
+
+    uv_poll_start(&e->poll, UV_READABLE, on_connection);
+}
+
+/* Accepts a bounded number of connections; the poll reports the rest again.  A
+ * refusal delays the next accepts.  Any local user can connect, without end,
+ * and meanwhile the agent must read what hvdrun and its ranks send. */
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct endpoint *e = poll->data;
-    int most = 2 * e->job->rank_count + SPARE_CONNECTIONS, fd;
+    int refused = 0, fd;
 
     (void)status;
     (void)events;
-    while ((fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >=
-           0) {
-        pid_t pid = 0;
-
-        if (peer_allowed(fd, &pid) && e->conn_count < most)
-            conn_new(e, fd, pid);
-        else
-            close(fd);
+    for (int i = 0; i < ENDPOINT_ACCEPTS_PER_TURN; i++) {
+        fd = accept4(e->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            break;
+        refused += !admit(e, fd);
+    }
+    if (refused > 0) {
+        uv_poll_stop(&e->poll);
+        uv_timer_start(&e->pause, on_pause_over, PAUSE_MS, 0);
     }
 }
 
@@ -422,7 +537,8 @@ int endpoint_init(struct endpoint *e, uv_loop_t *loop,
         return hb_error_sys(err, -rc, "worker socket");
     }
     uv_timer_init(loop, &e->lost_timer);
-    e->poll.data = e->lost_timer.data = e;
+    uv_timer_init(loop, &e->pause);
+    e->poll.data = e->lost_timer.data = e->pause.data = e;
     e->slots = hb_xcalloc((size_t)job->rank_count, sizeof(*e->slots));
     rdv_init(e);
     uv_poll_start(&e->poll, UV_READABLE, on_connection);
@@ -446,6 +562,7 @@ void endpoint_close(struct endpoint *e)
     e->fd = -1;
     uv_close((uv_handle_t *)&e->poll, NULL);
     uv_close((uv_handle_t *)&e->lost_timer, NULL);
+    uv_close((uv_handle_t *)&e->pause, NULL);
 }
 
 void endpoint_fini(struct endpoint *e)
@@ -455,7 +572,7 @@ void endpoint_fini(struct endpoint *e)
     if (e->slots)
         relay_fini(&e->relay);
     hb_free(e->slots);
-    hb_free(e->aborted);
+    hb_free(e->failed);
     hb_free(e->domains);
     e->domains = NULL;
     if (e->slots)

@@ -2,25 +2,25 @@
 /*
  * The worker endpoint: where libhvd meets its agent (worker.h).
  *
- * An abstract Unix socket with a random name; only our own uid (or root)
- * is listened to.  When all local ranks have joined the same epoch they
- * get the shared segment; when one of them dies, the others learn it from
- * the segment and from their sockets before anything else happens.
+ * An abstract Unix socket with a random name.  Accepted are only descendants of
+ * this process with our own uid (or root).  When all local ranks have joined
+ * the same epoch they get the shared segment; when one of them dies, the
+ * segment and the sockets tell the others at once.
  *
- * What a worker may do to the agent is bounded: frames have a limit, there
- * are at most two connections per rank (and a few), and a peer that does
- * not read what it is sent is dropped: nothing is queued but the answers of
- * the rendezvous, up to ENDPOINT_QUEUE_MAX.
+ * What a worker may do to the agent is bounded: frames have a limit, there are
+ * at most two connections per rank (and a few), a peer that does not read what
+ * it is sent is dropped, and no number of connections keeps the loop from its
+ * other work.  Only rendezvous replies are queued, up to ENDPOINT_QUEUE_MAX.
  *
  * SIGPIPE must be blocked or ignored by the owner.
  */
 #ifndef HVD_AGENT_ENDPOINT_H
 #define HVD_AGENT_ENDPOINT_H
 
-#include "lib/agent/rendezvous.h"
+#include "lib/agent/rdv_relay.h"
 #include "lib/base/error.h"
 #include "lib/base/log.h"
-#include "lib/protocol/control.h"
+#include "lib/protocol/control/control.h"
 #include "lib/protocol/segment.h"
 #include "lib/protocol/worker.h"
 #include "lib/protocol/worker_stats.h"
@@ -28,22 +28,27 @@
 #include <uv.h>
 
 enum {
-    /* A connection that ends without LEAVE is blamed on the rank's death
-     * if that is seen within this time, else on the connection. */
+    /* When a connection ends without LEAVE, the agent waits this long to see
+     * the process die, which explains more than a lost connection. */
     ENDPOINT_LOST_MS = 50,
-    ENDPOINT_QUEUE_MAX = 32 << 20, /* bytes for one worker */
+    ENDPOINT_QUEUE_MAX = 32 << 20, /* bytes of queued replies per worker */
+    ENDPOINT_ACCEPTS_PER_TURN = 64,
 };
 
 struct endpoint_conn;
 
 struct endpoint_slot {
     struct endpoint_conn *conn; /* NULL: not connected */
-    uint32_t epoch;             /* joined and not left; 0: none */
-    uint64_t bytes;             /* segment wanted */
-    int waiting;                /* joined, no segment yet */
-    int lost;                   /* connection ended without LEAVE */
-    pid_t pid;                  /* the peer's, for messages */
-    char *gone;                 /* why it has ended; NULL while alive */
+    uint32_t epoch;             /* the epoch joined and not yet left; 0: none */
+    uint64_t bytes;             /* size of the segment that it asked for */
+    /* joined, but the segment is not yet handed out */
+    int waiting;
+    int lost;   /* the connection ended without LEAVE */
+    pid_t pid;  /* of the connected process, for messages */
+    char *gone; /* how the rank ended; NULL while it lives */
+    /* 1 + the rank it fails because of, or 0; see struct control_exited */
+    int blames;
+    int late; /* has sent LATE */
 };
 
 struct endpoint {
@@ -51,43 +56,50 @@ struct endpoint {
     const struct hb_log *log;
     const struct control_launch *job;
     int cpus;
-    uint32_t *domains; /* by local rank; NULL: not known */
+    uint32_t *domains; /* by local rank; NULL: one domain */
     int fd;
-    char name[64]; /* unix:@... for HVD_RENDEZVOUS */
+    char name[64]; /* unix:@..., the value of HVD_RENDEZVOUS */
     uv_poll_t poll;
     uv_timer_t lost_timer;
+    uv_timer_t pause;            /* delays the next accept after a refusal */
     struct endpoint_slot *slots; /* by local rank */
     struct endpoint_conn *conns; /* list of all */
     int conn_count;
+    int stranger_count; /* connections of processes that are no descendants */
     struct relay relay;
-    /* Takes requests for hvdrun; NULL: there is none to be asked. */
+    /* Sends a rendezvous request to hvdrun; NULL: there is no rendezvous. */
     void (*ask)(void *arg, const struct rdv_request *m);
     void *ask_arg;
-    /* A rank waits too long, or does no more; NULL: nobody wants to know. */
+    /* A rank reports that it waits, or has stopped waiting; may be NULL. */
     void (*on_stalled)(void *arg, int local_rank,
                        const struct worker_stalled *m);
-    void *stalled_arg;
-    /* What a rank counted; NULL: nobody wants to know. */
+    /* A rank gives up waiting in hvd_init, after `ms`; may be NULL. */
+    void (*on_late)(void *arg, int local_rank, uint32_t ms);
+    void *stalled_arg; /* for on_stalled and on_late */
+    /* A rank's statistics; may be NULL. */
     void (*on_stats)(void *arg, int local_rank, const struct worker_stats *m);
     void *stats_arg;
     struct segment_head *head; /* of the epoch in use, or NULL */
-    char *aborted;             /* the world is over: why */
-    uint32_t abort_rank;
-    enum hvd_status abort_status;
+    int aborted;               /* endpoint_abort was called */
+    int first_gone; /* 1 + the local rank that ended first; 0: all live */
+    char *failed;   /* the job's first failure: no epoch can begin after it */
+    uint32_t failed_rank;
+    enum hvd_status failed_status;
 };
 
-/* Opens the socket.  `job` must outlive the endpoint. */
+/* Opens the socket.  0, or negative with err set.  `job` must outlive the
+ * endpoint. */
 int endpoint_init(struct endpoint *e, uv_loop_t *loop,
                   const struct control_launch *job, int cpus,
                   const struct hb_log *log, struct hb_error *err);
-/* Tells the ranks which of them are near each other (worker.h); takes the
- * array, one number per local rank, over. */
+/* Sets the cache domains that WELCOME tells the ranks (worker.h): one number
+ * per local rank, in a heap array that the endpoint takes over. */
 void endpoint_set_domains(struct endpoint *e, uint32_t *domains);
 /* Closes everything; the loop must run once more before endpoint_fini. */
 void endpoint_close(struct endpoint *e);
 void endpoint_fini(struct endpoint *e);
 
-/* Requests to the rendezvous go to `ask`, and hvdrun's replies come back by
+/* Passes requests to the rendezvous to `ask`; give hvdrun's replies to
  * endpoint_answer. */
 void endpoint_set_rendezvous(struct endpoint *e,
                              void (*ask)(void *arg,
@@ -95,15 +107,19 @@ void endpoint_set_rendezvous(struct endpoint *e,
                              void *arg);
 void endpoint_answer(struct endpoint *e, const struct rdv_reply *m);
 
-/* A rank's process has ended; `why` is the line for its peers.  Aborts the
- * epoch it was in and whoever waits for it. */
-void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why);
-/* The world is over: a rank on another host died (HVD_EPEER), or one was
- * waited for for too long (HVD_ETIMEOUT). */
+/* Notes that a rank's process has ended; `failed` unless with exit code 0,
+ * `why` is the line for its peers.  Aborts the epoch that it was in, and all
+ * ranks that wait for it; the reason they get is the job's first failure if
+ * there is one. */
+void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
+                         const char *why);
+/* Ends the epoch because of `rank`: HVD_EPEER if it died on another host,
+ * HVD_ETIMEOUT if it kept others waiting too long.  Later calls do nothing. */
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
                     const char *why);
-/* For ranks that give up waiting by themselves: whom they wait for, or
- * SEGMENT_NO_RANK; why "": nobody waits any more. */
+/* Writes into the segment whom the ranks wait for, to be named by those that
+ * give up by themselves; `rank` may be SEGMENT_NO_RANK, `why` "" when nobody
+ * waits any more. */
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why);
 
 #endif

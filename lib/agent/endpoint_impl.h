@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint's insides, shared by endpoint.c (sockets) and epoch.c (who
- * shares a segment with whom) only. */
+/* The endpoint's internals, shared by endpoint.c (sockets), endpoint_rdv.c
+ * (rendezvous) and epoch.c (segments) only. */
 #ifndef HVD_AGENT_ENDPOINT_IMPL_H
 #define HVD_AGENT_ENDPOINT_IMPL_H
 
@@ -11,34 +11,54 @@ struct endpoint_conn {
     struct endpoint *endpoint;
     struct endpoint_conn *next, **link;
     int fd;
-    int slot; /* -1 before HELLO */
-    int left; /* sent LEAVE; its end is all that can follow */
+    int slot;     /* local rank; -1 before HELLO */
+    int left;     /* sent LEAVE: only the end of the connection can follow */
+    int stranger; /* not our descendant: its HELLO is refused */
     pid_t pid;
     uv_poll_t poll;
     struct hb_buf in;
-    struct hb_buf out;            /* answers of the rendezvous */
-    char fence[WORKER_SCOPE_MAX]; /* of the RDV_FENCE under way */
+    struct hb_buf out;            /* rendezvous replies not yet written */
+    char fence[WORKER_SCOPE_MAX]; /* scope of the RDV_FENCE in progress */
 };
 
-/* endpoint.c.  Any of these may close the connection. */
-/* All or nothing: a peer that does not read is dropped. */
+/* ---- endpoint.c ---- */
+
+/* Returns the local rank of a world rank, or -1. */
+int endpoint_slot_of(const struct endpoint *e, uint32_t rank);
+/* Adopts the accepted connection fd of process pid; `stranger` if that is not
+ * our descendant. */
+void conn_open(struct endpoint *e, int fd, pid_t pid, int stranger);
+/* Each function below may close the connection. */
+/* Sends all bytes (with pass_fd unless -1) or drops the peer, which does not
+ * read; appends them to the queue if there is one. */
 void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes,
                int pass_fd);
-/* Takes one read's worth; 0 when there was nothing. */
+/* Reads once and handles the frames; 0 if there was nothing to read. */
 int conn_read(struct endpoint_conn *c);
 void conn_refuse(struct endpoint_conn *c, const char *text);
-/* Queues what does not fit now, up to ENDPOINT_QUEUE_MAX. */
+/* Queues bytes to be written when the socket has room; closes the connection
+ * beyond ENDPOINT_QUEUE_MAX. */
 void conn_queue(struct endpoint_conn *c, const struct hb_buf *bytes);
 
-/* endpoint_rdv.c */
+/* ---- endpoint_rdv.c ---- */
 void rdv_init(struct endpoint *e);
-/* A frame of the rendezvous: 0 or -HVD_EPROTO. */
-int rdv_frame(struct endpoint_conn *c, const struct frame *f);
+/* Handles RDV and RDV_FENCE: 0 or negative. */
+int rdv_on_request(struct endpoint_conn *c, const struct frame *f);
+int rdv_on_fence(struct endpoint_conn *c, const struct frame *f);
 
-/* epoch.c */
+/* ---- epoch.c ---- */
 void epoch_join(struct endpoint_conn *c, const struct worker_join *m);
 void epoch_leave(struct endpoint_conn *c, uint32_t epoch);
-/* The connection of this slot has ended. */
+/* Handles what the rank in `slot` has sent so far. */
+void epoch_read_all(struct endpoint *e, int slot);
+/* Blames the rank in `slot` now if its connection was lost, without waiting to
+ * see its process end. */
+void epoch_settle_lost(struct endpoint *e, int slot);
+/* Writes why no epoch can begin after the first: `rank` has died or ended
+ * (`how`), because of `why`. */
+void epoch_again_text(char *text, size_t size, uint32_t rank, const char *how,
+                      const char *why);
+/* Notes that the connection of `slot` has ended. */
 void epoch_conn_ended(struct endpoint *e, int slot);
 
 #endif

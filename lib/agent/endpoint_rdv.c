@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rendezvous at the worker endpoint: frames to requests, replies to
- * frames.  RDV_FENCE is a fence of all ranks, with an answer of its own
- * form; its ids are the connection's own, above those of RDV. */
+/* The rendezvous at the worker endpoint: turns frames into requests and replies
+ * into frames.  WORKER_RDV_FENCE is a fence of all ranks whose reply has a form
+ * of its own; its request id is ID_FENCE, which WORKER_RDV may not use. */
 #include "lib/agent/endpoint_impl.h"
 
 #include "lib/base/alloc.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { ID_FENCE = UINT32_MAX };
 
@@ -18,7 +19,7 @@ static void on_ask(void *arg, const struct rdv_request *m)
         e->ask(e->ask_arg, m);
 }
 
-/* RDV_FENCED from a reply's records. */
+/* Makes RDV_FENCED from a reply's records. */
 static int encode_fenced(struct hb_buf *out, const char *scope,
                          const struct rdv_reply *m)
 {
@@ -53,8 +54,13 @@ static void fenced(struct endpoint_conn *c, const struct rdv_reply *m)
     } else if (m->status == HVD_EPEER) {
         struct worker_abort gone = {.rank = (uint32_t)m->version};
 
-        snprintf(gone.text, sizeof(gone.text), "%.*s", (int)m->len,
+        snprintf(text, sizeof(text), "%.*s", (int)m->len,
                  (const char *)m->value);
+        if (c->endpoint->slots[c->slot].epoch > 1)
+            epoch_again_text(gone.text, sizeof(gone.text), gone.rank, "ended",
+                             text);
+        else
+            memcpy(gone.text, text, sizeof(gone.text));
         if (worker_encode_abort(&out, &gone) == 0)
             conn_queue(c, &out);
     } else {
@@ -90,29 +96,31 @@ void rdv_init(struct endpoint *e)
     relay_init(&e->relay, &config);
 }
 
-int rdv_frame(struct endpoint_conn *c, const struct frame *f)
+int rdv_on_request(struct endpoint_conn *c, const struct frame *f)
 {
-    struct relay *relay = &c->endpoint->relay;
+    struct rdv_request m;
+    int rc = rdv_decode_request(f->payload, f->len, RDV_VALUE_MAX, &m);
+
+    if (rc == 0 && (!c->endpoint->ask || m.id == ID_FENCE))
+        rc = -HVD_EPROTO;
+    return rc < 0 ? rc : relay_request(&c->endpoint->relay, c->slot, &m);
+}
+
+int rdv_on_fence(struct endpoint_conn *c, const struct frame *f)
+{
     struct worker_value value;
     struct rdv_request m;
-    int rc = -HVD_EPROTO;
 
-    if (!c->endpoint->ask)
-        return rc;
-    if (f->type == WORKER_RDV) {
-        rc = rdv_decode_request(f->payload, f->len, RDV_VALUE_MAX, &m);
-        if (rc == 0 && m.id == ID_FENCE)
-            rc = -HVD_EPROTO;
-    } else if (f->type == WORKER_RDV_FENCE) {
-        rc = worker_decode_fence(f->payload, f->len, c->fence, &value);
-        m = (struct rdv_request){.id = ID_FENCE,
-                                 .op = RDV_FENCE,
-                                 .after = c->endpoint->slots[c->slot].epoch,
-                                 .value = value.value,
-                                 .len = value.len};
-        snprintf(m.scope, sizeof(m.scope), "%s", c->fence);
-    }
-    return rc < 0 ? rc : relay_request(relay, c->slot, &m);
+    if (!c->endpoint->ask ||
+        worker_decode_fence(f->payload, f->len, c->fence, &value) < 0)
+        return -HVD_EPROTO;
+    m = (struct rdv_request){.id = ID_FENCE,
+                             .op = RDV_FENCE,
+                             .after = c->endpoint->slots[c->slot].epoch,
+                             .value = value.value,
+                             .len = value.len};
+    snprintf(m.scope, sizeof(m.scope), "%s", c->fence);
+    return relay_request(&c->endpoint->relay, c->slot, &m);
 }
 
 void endpoint_set_rendezvous(struct endpoint *e,

@@ -1,29 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Epochs: which local ranks have joined, who gets the segment when, and
- * who has to be told what when one of them ends.  The sockets are in
- * endpoint.c.
+ * Epochs: which local ranks have joined, when they get the segment, and whom to
+ * tell when one of them ends.  The sockets are in endpoint.c.
  */
 #include "lib/agent/endpoint_impl.h"
 
 #include "lib/protocol/segment_fd.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 enum { READS_MAX = 64 };
 
-static void send_abort(struct endpoint_conn *c, uint32_t rank,
-                       enum hvd_status status, const char *why)
+void epoch_again_text(char *text, size_t size, uint32_t rank, const char *how,
+                      const char *why)
 {
+    snprintf(text, size,
+             "rank %u of this world has %s; a static job cannot start again: "
+             "%s",
+             rank, how, why);
+}
+
+/* Tells c why its epoch ends or cannot begin.  `starts`: the epoch that the
+ * rank is about to begin, or 0. */
+static void send_abort(struct endpoint_conn *c, uint32_t rank,
+                       enum hvd_status status, const char *why, uint32_t starts)
+{
+    const struct endpoint *e = c->endpoint;
     struct worker_abort m = {.rank = rank};
     struct hb_buf out = HB_BUF_INIT;
-    int rc;
+    int rc, died = e->failed && e->failed_rank == rank;
 
-    snprintf(m.text, sizeof(m.text), "%s", why);
+    if (starts > 1 && status == HVD_EPEER && rank != SEGMENT_NO_RANK)
+        epoch_again_text(m.text, sizeof(m.text), rank, died ? "died" : "ended",
+                         why);
+    else
+        snprintf(m.text, sizeof(m.text), "%s", why);
     rc = status == HVD_ETIMEOUT ? worker_encode_timeout(&out, &m)
                                 : worker_encode_abort(&out, &m);
     if (rc == 0)
@@ -31,7 +46,8 @@ static void send_abort(struct endpoint_conn *c, uint32_t rank,
     hb_buf_free(&out);
 }
 
-/* Everybody who waits for the others, or shares a segment with them. */
+/* Ends the epoch for all ranks that have joined it, waiting for the segment or
+ * sharing it. */
 static void end_epoch(struct endpoint *e, uint32_t rank, enum hvd_status status,
                       const char *why)
 {
@@ -41,13 +57,15 @@ static void end_epoch(struct endpoint *e, uint32_t rank, enum hvd_status status,
     for (int i = 0; i < e->job->rank_count; i++) {
         struct endpoint_slot *s = &e->slots[i];
 
+        uint32_t starts = s->waiting ? s->epoch : 0;
+
         if (s->epoch == 0)
             continue;
         if (s->waiting)
             s->epoch = 0;
         s->waiting = 0;
         if (s->conn)
-            send_abort(s->conn, rank, status, why);
+            send_abort(s->conn, rank, status, why, starts);
     }
 }
 
@@ -65,25 +83,75 @@ static int anybody_waits(const struct endpoint *e)
     return waiting;
 }
 
-void endpoint_rank_ended(struct endpoint *e, int local_rank, const char *why)
+/* Keeps the job's first failure that this host hears of, or a better text for
+ * it. */
+static void remember(struct endpoint *e, uint32_t rank, enum hvd_status status,
+                     const char *why)
+{
+    char *copy;
+
+    if (e->failed && e->failed_rank != rank)
+        return;
+    copy = hb_xstrdup(why); /* why may be e->failed */
+    hb_free(e->failed);
+    e->failed = copy;
+    e->failed_rank = rank;
+    e->failed_status = status;
+}
+
+/* Notes the failure of a local rank.  If the rank has said that it fails
+ * because of another rank, that one counts as the first failure. */
+static void remember_rank(struct endpoint *e, int local_rank, const char *why)
+{
+    uint32_t rank = (uint32_t)e->job->ranks[local_rank].rank;
+    int blamed = e->slots[local_rank].blames - 1, slot;
+    char text[WORKER_TEXT_MAX];
+
+    if (blamed < 0) {
+        remember(e, rank, HVD_EPEER, why);
+        return;
+    }
+    if (e->failed)
+        return;
+    slot = endpoint_slot_of(e, (uint32_t)blamed);
+    if (slot < 0)
+        snprintf(text, sizeof(text),
+                 "rank %d on another host: has died or left", blamed);
+    else if (e->slots[slot].gone)
+        snprintf(text, sizeof(text), "%s", e->slots[slot].gone);
+    else
+        snprintf(text, sizeof(text),
+                 "rank %d (pid %d) on host %.100s: has left", blamed,
+                 (int)e->slots[slot].pid, e->job->host);
+    remember(e, (uint32_t)blamed, HVD_EPEER, text);
+}
+
+void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
+                         const char *why)
 {
     struct endpoint_slot *s = &e->slots[local_rank];
     uint32_t rank = (uint32_t)e->job->ranks[local_rank].rank;
     int owed;
 
-    /* It may have said LEAVE just before.  Bounded, because a child of the
-     * rank may hold the connection and go on writing. */
-    for (int i = 0; i < READS_MAX && s->conn && conn_read(s->conn); i++)
-        ;
+    /* Its LEAVE may not have been read yet. */
+    epoch_read_all(e, local_rank);
     owed = s->epoch != 0;
     s->epoch = 0;
     s->waiting = s->lost = 0;
     if (!s->gone)
-        s->gone = hb_xstrdup(why);
-    /* First, so that who waits in a fence is told whose death it is. */
-    if (owed || anybody_waits(e))
-        abort_epoch(e, rank, why);
-    relay_rank_gone(&e->relay, local_rank, RELAY_ALL_EPOCHS, why);
+        s->gone = hb_xasprintf("%s%s", why,
+                               owed && !failed ? " without hvd_shutdown" : "");
+    if (e->first_gone == 0)
+        e->first_gone = local_rank + 1;
+    if (failed)
+        remember_rank(e, local_rank, why);
+    /* Before relay_rank_gone, so that ranks waiting in a fence learn whose
+     * death was first. */
+    if ((owed || anybody_waits(e)) && e->failed)
+        end_epoch(e, e->failed_rank, e->failed_status, e->failed);
+    else if (owed || anybody_waits(e))
+        abort_epoch(e, rank, s->gone);
+    relay_rank_gone(&e->relay, local_rank, RELAY_ALL_EPOCHS, s->gone);
 }
 
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
@@ -91,10 +159,9 @@ void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
 {
     if (e->aborted)
         return;
-    e->aborted = hb_xstrdup(why);
-    e->abort_rank = rank;
-    e->abort_status = status;
-    end_epoch(e, rank, status, why);
+    e->aborted = 1;
+    remember(e, rank, status, why);
+    end_epoch(e, e->failed_rank, e->failed_status, e->failed);
 }
 
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why)
@@ -103,24 +170,25 @@ void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why)
         segment_blame(e->head, rank, why, *why ? hb_now_ns() : 0);
 }
 
-/* A rank that can never join, which makes waiting for it pointless. */
-static int doomed(const struct endpoint *e, uint32_t *rank, const char **why)
+/* Finds a rank that can never join, so that waiting is pointless: 1 with *rank
+ * and *why, or 0. */
+static int find_lost_rank(const struct endpoint *e, uint32_t *rank,
+                          const char **why)
 {
-    if (e->aborted) {
-        *rank = e->abort_rank;
-        *why = e->aborted;
+    if (e->failed) {
+        *rank = e->failed_rank;
+        *why = e->failed;
         return 1;
     }
-    for (int i = 0; i < e->job->rank_count; i++)
-        if (e->slots[i].gone) {
-            *rank = (uint32_t)e->job->ranks[i].rank;
-            *why = e->slots[i].gone;
-            return 1;
-        }
-    return 0;
+    if (e->first_gone == 0)
+        return 0;
+    *rank = (uint32_t)e->job->ranks[e->first_gone - 1].rank;
+    *why = e->slots[e->first_gone - 1].gone;
+    return 1;
 }
 
-/* Those who wait must want the same.  1 when `slot` differs from one. */
+/* Returns 1 with a text if the rank in `slot` asks for another epoch or segment
+ * size than a rank that waits; else 0. */
 static int differs(const struct endpoint *e, int slot, char *text, size_t size)
 {
     const struct endpoint_slot *s = &e->slots[slot];
@@ -158,7 +226,7 @@ static void send_segment(struct endpoint *e, const struct worker_segment *m,
     hb_buf_free(&out);
 }
 
-/* Hands out the segment when every local rank waits for it. */
+/* Hands out the segment if every local rank waits for it. */
 static void assemble(struct endpoint *e, int slot)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -191,8 +259,9 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
         conn_refuse(c, "JOIN out of order");
         return;
     }
-    if (doomed(e, &rank, &why)) {
-        send_abort(c, rank, e->aborted ? e->abort_status : HVD_EPEER, why);
+    if (find_lost_rank(e, &rank, &why)) {
+        send_abort(c, rank, e->failed ? e->failed_status : HVD_EPEER, why,
+                   m->epoch);
         return;
     }
     c->left = 0;
@@ -200,6 +269,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
     s->epoch = m->epoch;
     s->bytes = m->segment_bytes;
     s->waiting = 1;
+    s->blames = 0;
     if (differs(e, c->slot, text, sizeof(text)))
         abort_epoch(e, (uint32_t)e->job->ranks[c->slot].rank, text);
     else
@@ -217,29 +287,42 @@ void epoch_leave(struct endpoint_conn *c, uint32_t epoch)
     }
 }
 
-/* The worker's process may be about to be seen dying, with a better
- * reason; if not, this is the reason. */
+void epoch_settle_lost(struct endpoint *e, int slot)
+{
+    struct endpoint_slot *s = &e->slots[slot];
+    uint32_t rank = (uint32_t)e->job->ranks[slot].rank, epoch = s->epoch;
+    char text[WORKER_TEXT_MAX];
+
+    if (!s->lost)
+        return;
+    s->lost = 0;
+    s->epoch = 0;
+    snprintf(text, sizeof(text),
+             "rank %u (pid %d) on host %.100s: closed its connection "
+             "to the agent without hvd_shutdown",
+             rank, (int)s->pid, e->job->host);
+    abort_epoch(e, rank, text);
+    relay_rank_gone(&e->relay, slot, epoch, text);
+}
+
+/* Blames the lost connections: the processes have not been seen to end in time,
+ * which would have explained more. */
 static void on_lost(uv_timer_t *timer)
 {
     struct endpoint *e = timer->data;
 
-    for (int i = 0; i < e->job->rank_count; i++) {
-        struct endpoint_slot *s = &e->slots[i];
-        char text[WORKER_TEXT_MAX];
-        uint32_t epoch;
+    for (int i = 0; i < e->job->rank_count; i++)
+        epoch_settle_lost(e, i);
+}
 
-        if (!s->lost)
-            continue;
-        epoch = s->epoch;
-        s->lost = 0;
-        s->epoch = 0;
-        snprintf(text, sizeof(text),
-                 "rank %d (pid %d) on host %.100s: closed its connection "
-                 "to the agent without hvd_shutdown",
-                 e->job->ranks[i].rank, (int)s->pid, e->job->host);
-        abort_epoch(e, (uint32_t)e->job->ranks[i].rank, text);
-        relay_rank_gone(&e->relay, i, epoch, text);
-    }
+void epoch_read_all(struct endpoint *e, int slot)
+{
+    /* Bounded, because a child of the rank may hold the connection and keep
+     * writing. */
+    for (int i = 0;
+         i < READS_MAX && e->slots[slot].conn && conn_read(e->slots[slot].conn);
+         i++)
+        ;
 }
 
 void epoch_conn_ended(struct endpoint *e, int slot)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's survivor; see guardian.h. */
+/* The guardian's loop; see guardian.h. */
 #include "lib/agent/guardian.h"
 
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
+#include "lib/agent/trace_dir.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -53,14 +55,16 @@ struct watch {
     pid_t agent;
     int pidfd;
     const struct guardian_shared *shared;
-    struct pollfd fds[3];    /* the agent's end, hvdrun's, SIGCHLD */
-    uint64_t hangup_kill_ns; /* when to kill the agent; 0: not */
+    /* pidfd of the agent, hvdrun's connection, SIGCHLD */
+    struct pollfd fds[3];
+    /* when to kill the agent after a hang-up; 0: never */
+    uint64_t hangup_kill_ns;
     uint64_t stop_kill_ns;
-    uint32_t silence_ms; /* when it was stopped */
+    uint32_t silence_ms; /* the limit in force when it was stopped */
     const char *stop_name;
 };
 
-/* Never waits for a reader. */
+/* Prints to stderr, unless that would block. */
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *fmt, ...)
@@ -75,7 +79,8 @@ static void say(const char *fmt, ...)
     va_end(ap);
 }
 
-/* A stopped agent says nothing; whoever asks why is told here. */
+/* Reports on stderr that the agent was stopped, or runs again: a stopped agent
+ * cannot speak for itself. */
 static void look_at_stop(struct watch *w)
 {
     struct signalfd_siginfo signals;
@@ -141,7 +146,7 @@ static int open_sigchld(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Until the agent is dead, by itself or by our hand. */
+/* Returns when the agent is dead, by itself or killed here. */
 static void watch(struct watch *w)
 {
     for (;;) {
@@ -168,7 +173,8 @@ static int collect(pid_t agent)
     return 128 + info.si_status;
 }
 
-/* SIGCHLD is blocked, so it waits in the queue and none is missed. */
+/* Waits for a child to end and reaps all that have.  SIGCHLD is blocked, so it
+ * stays pending and none is missed. */
 static void wait_for_children(void)
 {
     struct timespec ts = {0, REAP_WAIT_MS * 1000000L};
@@ -196,6 +202,17 @@ static void kill_rest(const struct cgroup *cgroup)
     }
 }
 
+/* Removes the timelines' directory; the processes that wrote there are dead. */
+static void remove_trace(const struct guardian_shared *shared)
+{
+    char path[GUARDIAN_PATH_MAX];
+
+    memcpy(path, shared->trace_dir, sizeof(path));
+    path[sizeof(path) - 1] = '\0';
+    if (path[0] == '/')
+        (void)trace_dir_remove(AT_FDCWD, path);
+}
+
 int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
                  struct cgroup *cgroup)
 {
@@ -218,6 +235,7 @@ int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
     status = collect(agent);
     close(fd);
     kill_rest(cgroup);
+    remove_trace(shared);
     cgroup_close(cgroup);
     return status;
 }

@@ -51,7 +51,7 @@ void link_flush(struct link *l)
     }
     if (before > 0 && hb_buf_len(&l->out) == 0)
         l->events.on_flushed(l->arg);
-    /* What was queued just now goes out in the next turn. */
+    /* on_flushed may have queued more: it goes out in the next turn. */
     if (!l->ended && !l->writing && hb_buf_len(&l->out) > 0) {
         uv_poll_start(&l->out_poll, UV_WRITABLE, on_writable);
         l->writing = 1;
@@ -88,8 +88,8 @@ static void decode(struct link *l)
     }
     if (rc < 0)
         end(l, &err);
-    /* A launch can be large; do not keep its memory. */
-    if (hb_buf_len(&l->in) == 0 && l->in.cap > LINK_READ_BYTES * 2)
+    /* A launch can be large, and holds the job's secret. */
+    if (hb_buf_len(&l->in) == 0)
         hb_buf_free(&l->in);
 }
 
@@ -100,7 +100,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     ssize_t n;
 
     (void)events;
-    /* libuv stops a poll on error; what came before it is still read. */
+    /* libuv stops a poll on error; what arrived before it is still read. */
     if (status < 0)
         uv_poll_start(poll, UV_READABLE, on_readable);
     n = read(l->in_fd, chunk, sizeof(chunk));
@@ -112,8 +112,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     }
     if (hb_buf_append(&l->in, chunk, (size_t)n) < 0)
         end(l, NULL);
-    else
-        decode(l);
+    explicit_bzero(chunk, (size_t)n);
+    decode(l);
 }
 
 /* ---- Opening and closing ---- */

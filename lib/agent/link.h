@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's end of the control connection: frames in, frames out, over
- * two descriptors (the agent's stdin and stdout) on the loop.
+ * The agent's end of the control connection: frames in, frames out, over two
+ * descriptors (the agent's stdin and stdout) on the loop.
  *
- * What is appended to link->out is written once per turn of the loop, so
- * the news of one turn costs one write.  The owner stops producing output
- * while link_full; control frames are few and always accepted, so they
- * never wait behind more than LINK_HIGH_BYTES and one frame.
+ * What is appended to link->out is written once per turn of the loop, so the
+ * frames of one turn cost one write.  The owner stops producing output while
+ * link_full; control frames are few and always accepted, so they never wait
+ * behind more than LINK_HIGH_BYTES and one frame.
  *
  * SIGPIPE must be blocked or ignored by the owner.
  */
@@ -20,10 +20,10 @@
 enum { LINK_HIGH_BYTES = 64 << 10, LINK_READ_BYTES = 16 << 10 };
 
 struct link_events {
-    /* A frame; the payload is borrowed until the return.  A negative
-     * return (with err set) ends the conversation. */
+    /* A frame has come; its payload is borrowed until the return.  A negative
+     * return (with err set) ends the connection. */
     int (*on_frame)(void *arg, const struct frame *f, struct hb_error *err);
-    /* Once: the peer has gone (err NULL), or broke the protocol. */
+    /* Called once: the peer has gone (err NULL), or broke the protocol. */
     void (*on_end)(void *arg, const struct hb_error *err);
     /* Everything queued has been written. */
     void (*on_flushed)(void *arg);
@@ -47,15 +47,16 @@ struct link_options {
     void *arg; /* of the events */
 };
 
-/* 0, or negative when a descriptor cannot be polled (a regular file). */
+/* Starts reading.  0, or negative if a descriptor cannot be polled (a regular
+ * file). */
 int link_init(struct link *l, const struct link_options *options,
               struct hb_error *err);
-/* The descriptors stay open.  The loop must run once more before link_fini
- * releases the memory. */
+/* Closes the handles, not the descriptors.  The loop must run once more before
+ * link_fini releases the memory. */
 void link_close(struct link *l);
 void link_fini(struct link *l);
 
-/* Writes what is queued now, as far as it goes. */
+/* Writes what is queued, as far as possible without blocking. */
 void link_flush(struct link *l);
 int link_full(const struct link *l);
 

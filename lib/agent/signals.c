@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals to the agent itself: SIGCHLD, and those that ask it to end.  It
- * reads them from a signalfd, for they are blocked.
+ * Signals to the agent itself: SIGCHLD, and those that ask it to end.  They are
+ * blocked and read from a signalfd.
  */
 #include "lib/agent/agent_impl.h"
 
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/text.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* hvdrun is told first: it must not blame the ranks for what follows. */
+/* Tells hvdrun before the ranks end, so that it does not blame them. */
 static void quit(struct agent *a, const struct signalfd_siginfo *info)
 {
     int guardian_died = getppid() != a->parent;
     struct tree_proc sender;
-    char name[16];
+    char name[HB_SIGNAL_NAME_MAX];
     char *why;
 
     if (guardian_died)
@@ -27,11 +28,11 @@ static void quit(struct agent *a, const struct signalfd_siginfo *info)
                            (int)a->parent);
     else if (tree_stat((pid_t)info->ssi_pid, &sender))
         why = hb_xasprintf("the agent got %s from pid %u (%s)",
-                           cause_signal_name((int)info->ssi_signo, name),
+                           hb_signal_name((int)info->ssi_signo, name),
                            info->ssi_pid, sender.name);
     else
         why = hb_xasprintf("the agent got %s from pid %u",
-                           cause_signal_name((int)info->ssi_signo, name),
+                           hb_signal_name((int)info->ssi_signo, name),
                            info->ssi_pid);
     if (!a->gone && a->state < AGENT_TERMINATING)
         frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));

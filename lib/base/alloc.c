@@ -8,6 +8,7 @@
 #include "lib/base/alloc.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -56,8 +57,8 @@ void *hb_malloc(size_t size)
     return malloc(size ? size : 1);
 }
 
-/* The bytes of count elements, at least 1; 0 when they are too many for
- * any object. */
+/* Returns the bytes of count elements, at least 1; 0 if they exceed the largest
+ * possible object. */
 static size_t array_bytes(size_t count, size_t size)
 {
     size_t bytes;
@@ -105,7 +106,14 @@ void hb_free(void *p)
     free(p);
 }
 
-/* No stdio: it may allocate. */
+void hb_free_wiped(void *p)
+{
+    if (p)
+        explicit_bzero(p, malloc_usable_size(p));
+    hb_free(p);
+}
+
+/* Writes the message without stdio, which may allocate, and exits. */
 void hb_die_oom(void)
 {
     static const char text[] = ": out of memory\n";
@@ -115,7 +123,7 @@ void hb_die_oom(void)
     iov[0].iov_len = strlen(program_invocation_short_name);
     iov[1].iov_base = (void *)(uintptr_t)text;
     iov[1].iov_len = sizeof(text) - 1;
-    /* The exit code tells the rest when stderr is gone. */
+    /* If stderr fails, the exit code is all that can be reported. */
     if (writev(STDERR_FILENO, iov, 2) < 0)
         _exit(EXIT_LAUNCHER);
     _exit(EXIT_LAUNCHER);

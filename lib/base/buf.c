@@ -24,9 +24,17 @@ static char *tail(const struct hb_buf *b)
     return b->data + b->off + b->len;
 }
 
+/* Wipes the memory, because buffers may have held secrets. */
+static void release(const struct hb_buf *b)
+{
+    if (b->data)
+        explicit_bzero(b->data, b->cap);
+    hb_free(b->data);
+}
+
 void hb_buf_free(struct hb_buf *b)
 {
-    hb_free(b->data);
+    release(b);
     memset(b, 0, sizeof(*b));
 }
 
@@ -63,7 +71,7 @@ int hb_buf_reserve(struct hb_buf *b, size_t more_bytes)
         return -HVD_ENOMEM;
     memcpy(data, hb_buf_data(b), b->len);
     data[b->len] = '\0';
-    hb_free(b->data);
+    release(b);
     b->data = data;
     b->off = 0;
     b->cap = cap;

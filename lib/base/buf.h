@@ -52,11 +52,11 @@ int hb_buf_printf(struct hb_buf *b, const char *fmt, ...)
 int hb_buf_vprintf(struct hb_buf *b, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 void hb_buf_consume(struct hb_buf *b, size_t len); /* len <= b->len */
-/* Gives the bytes away as a heap string (free with hb_free) and empties
- * the buffer; NULL if it cannot allocate. */
+/* Returns the bytes as a heap string (hb_free) and empties the buffer; NULL if
+ * out of memory. */
 char *hb_buf_detach(struct hb_buf *b);
 
-/* Big-endian integers for wire formats. */
+/* Appends a big-endian integer, for wire formats. */
 int hb_buf_put_u8(struct hb_buf *b, uint8_t v);
 int hb_buf_put_u16(struct hb_buf *b, uint16_t v);
 int hb_buf_put_u32(struct hb_buf *b, uint32_t v);
@@ -78,10 +78,10 @@ uint8_t hb_read_u8(struct hb_reader *r);
 uint16_t hb_read_u16(struct hb_reader *r);
 uint32_t hb_read_u32(struct hb_reader *r);
 uint64_t hb_read_u64(struct hb_reader *r);
-/* len bytes in place, or NULL. */
+/* Returns len bytes in place, or NULL. */
 const void *hb_read_bytes(struct hb_reader *r, size_t len);
-/* len bytes into out, with a final 0; bad if size is too small for them, or
- * one of them is 0. */
+/* Copies len bytes into out, with a final 0; sets bad if size is too small or a
+ * byte is 0. */
 void hb_read_text(struct hb_reader *r, size_t len, char *out, size_t size);
 
 #endif

@@ -2,8 +2,11 @@
 /*
  * Checked parsing of values; see env.h.
  *
- * Locale-independent: libhvd runs inside programs that may have set one,
+ * Independent of the locale: libhvd runs inside programs that may have set one,
  * and 1.5 must not become 1 where the decimal sign is a comma.
+ *
+ * A program that has more rights than its caller (setuid, file capabilities)
+ * ignores all variables: some name files that are loaded or written.
  */
 #include "lib/base/env.h"
 
@@ -41,7 +44,7 @@ int hb_parse_i64(const char *s, int64_t min, int64_t max, int64_t *out,
     return 0;
 }
 
-/* A decimal number of len characters; nothing hexadecimal, inf or nan. */
+/* Parses a decimal number of len characters; not hexadecimal, inf or nan. */
 static int parse_decimal(const char *s, size_t len, double *out)
 {
     locale_t c_locale;
@@ -124,7 +127,7 @@ int hb_parse_duration_ms(const char *s, int64_t *out, struct hb_error *err)
     if (v * ms > (double)HB_DURATION_MAX_MS)
         return hb_error_set(err, HVD_EINVAL,
                             "%.64s is out of range; give at most 100 years", s);
-    /* What was not nothing stays something: 0 often means "no limit". */
+    /* A positive value stays positive: 0 often means "no limit". */
     *out = v > 0 && v * ms < 1 ? 1 : (int64_t)(v * ms + 0.5);
     return 0;
 }
@@ -160,7 +163,8 @@ int hb_parse_size(const char *s, uint64_t *out, struct hb_error *err)
     return 0;
 }
 
-/* The value, and in variable the name that it was found under. */
+/* Finds a knob: its value, and in `variable` the name that it was found
+ * under. */
 static const char *find_knob(const char *name, char variable[VARIABLE_MAX])
 {
     static const char *const prefixes[] = {"HVD_", "HOROVOD_"};
@@ -172,7 +176,7 @@ static const char *find_knob(const char *name, char variable[VARIABLE_MAX])
         len = snprintf(variable, VARIABLE_MAX, "%s%s", prefixes[i], name);
         if (len < 0 || len >= VARIABLE_MAX)
             return NULL;
-        value = getenv(variable);
+        value = secure_getenv(variable);
         if (value && value[0] != '\0')
             return value;
     }
@@ -181,9 +185,14 @@ static const char *find_knob(const char *name, char variable[VARIABLE_MAX])
 
 const char *hb_variable(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
 
     return value && value[0] != '\0' ? value : NULL;
+}
+
+const char *hb_ignored_variable(const char *name)
+{
+    return secure_getenv(name) ? NULL : getenv(name);
 }
 
 const char *hb_knob(const char *name)

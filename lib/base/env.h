@@ -23,21 +23,27 @@ int hb_parse_i64(const char *s, int64_t min, int64_t max, int64_t *out,
                  struct hb_error *err);
 int hb_parse_double(const char *s, double min, double max, double *out,
                     struct hb_error *err);
-/* 1 0 yes no true false on off, any case. */
+/* Parses 1 0 yes no true false on off, any case. */
 int hb_parse_bool(const char *s, int *out, struct hb_error *err);
-/* "30", "1.5", "500ms", "2m", "1h": milliseconds; a bare number is in
- * seconds.  A value above zero is never rounded to zero. */
+/* Parses "30", "1.5", "500ms", "2m" or "1h" into milliseconds; a bare number is
+ * in seconds.  A value above zero is never rounded to zero. */
 int hb_parse_duration_ms(const char *s, int64_t *out, struct hb_error *err);
-/* "65536", "64K", "64KiB", "2M", "1G": bytes; powers of 1024, any case of
- * K, M, G and T. */
+/* Parses "65536", "64K", "64KiB", "2M" or "1G" into bytes; K, M, G and T are
+ * powers of 1024, any case. */
 int hb_parse_size(const char *s, uint64_t *out, struct hb_error *err);
 
-/* A variable of another program's, by its whole name; NULL: unset or empty. */
+/* Reads a variable of another program, by its whole name; NULL: unset or
+ * empty. */
 const char *hb_variable(const char *name);
 
-/* HVD_<name>, else HOROVOD_<name>, else NULL; an empty value is unset. */
+/* Returns the value of a variable that is ignored because this program has more
+ * rights than its caller (setuid, setgid, file capabilities); else NULL. */
+const char *hb_ignored_variable(const char *name);
+
+/* Returns HVD_<name>, else HOROVOD_<name>, else NULL; an empty value counts as
+ * unset. */
 const char *hb_knob(const char *name);
-/* The same parsed; *out keeps its default when the knob is unset. */
+/* Reads and parses a knob; *out keeps its default if the knob is unset. */
 int hb_knob_i64(const char *name, int64_t min, int64_t max, int64_t *out,
                 struct hb_error *err);
 int hb_knob_bool(const char *name, int *out, struct hb_error *err);

@@ -58,7 +58,7 @@ void hb_error_clear(struct hb_error *err)
     *err = none;
 }
 
-/* Formats, cuts to size bytes with the final 0, makes it one clean line. */
+/* Formats a text, cut to size bytes with its final 0, and sanitizes it. */
 static void format_line(char *out, size_t size, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
@@ -115,7 +115,7 @@ int hb_error_sys(struct hb_error *err, int e, const char *fmt, ...)
     if (!err || err->status != 0)
         return -(int)status;
     reason = strerror_r(e, cause, sizeof(cause));
-    /* The cause is kept whole; a long text in front of it is cut. */
+    /* The reason is kept whole; a long text in front of it is cut. */
     room = sizeof(line) - strnlen(reason, sizeof(cause)) - 2;
     va_start(ap, fmt);
     format_line(line, room, fmt, ap);
@@ -146,5 +146,14 @@ int hb_error_context(struct hb_error *err, const char *fmt, ...)
         hb_text_trim_cut(line);
     }
     memcpy(err->text, line, strlen(line) + 1);
+    return err->status;
+}
+
+int hb_error_stage(struct hb_error *err, enum hb_stage stage)
+{
+    if (!err || err->status == 0)
+        return -HVD_ESYSTEM;
+    if (err->stage == HB_STAGE_NONE)
+        err->stage = stage;
     return err->status;
 }

@@ -21,12 +21,14 @@ enum hvd_status {
     HVD_ETIMEOUT = 8,     /* a bound on waiting passed */
     HVD_EUNSUPPORTED = 9, /* a valid request that this build cannot serve */
     HVD_ESYSTEM = 10,     /* the operating system refused; see errno */
-    HVD_EPROTO = 11,      /* a peer sent bytes that are not the protocol */
-    HVD_ENOTMEMBER = 12,  /* this rank is not in the process set */
-    HVD_ENOSET = 13,      /* no such process set */
-    HVD_ENOENT = 14,      /* a file, host, key or program does not exist */
-    HVD_EPERM = 15,       /* permission, ownership or identity check failed */
-    HVD_ECLOSED = 16,     /* the other end of a connection went away */
+    /* a peer's bytes do not follow the protocol, or its message was altered on
+     * the way */
+    HVD_EPROTO = 11,
+    HVD_ENOTMEMBER = 12, /* this rank is not in the process set */
+    HVD_ENOSET = 13,     /* no such process set */
+    HVD_ENOENT = 14,     /* a file, host, key or program does not exist */
+    HVD_EPERM = 15,      /* permission, ownership or identity check failed */
+    HVD_ECLOSED = 16,    /* the other end of a connection went away */
     HVD_STATUS_COUNT
 };
 

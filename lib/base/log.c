@@ -2,14 +2,14 @@
 /*
  * Diagnostics; see log.h.
  *
- * A line never exceeds PIPE_BUF, so that lines of several processes on one
- * pipe stay whole; a longer text is cut.  What the operator's stderr does
- * not take at once is dropped: a diagnostic must not block a loop.
+ * A line never exceeds PIPE_BUF, so that lines of several processes on one pipe
+ * stay whole; a longer text is cut.  A line that stderr does not take at once
+ * is dropped: a diagnostic must not block a loop.
  */
 #include "lib/base/log.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/hvd_status.h"
+#include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ int hb_log_level_parse(const char *s, enum hb_log_level *out)
     return -HVD_EINVAL;
 }
 
-/* `2024-05-01 12:00:00.123 `, or nothing if the clock makes no sense. */
+/* Formats `2024-05-01 12:00:00.123 `, or nothing if the clock is invalid. */
 static size_t put_time(char *out, size_t size)
 {
     uint64_t now = hb_wall_ns();
@@ -68,7 +68,7 @@ static size_t put_time(char *out, size_t size)
     return len + (size_t)snprintf(out + len, size - len, ".%03u ", ms);
 }
 
-/* Everything before the text; at most 200 bytes of a sane program name. */
+/* Formats all before the text; at most 200 bytes of the program's name. */
 static size_t put_prefix(char *out, size_t size, const struct hb_log *log,
                          enum hb_log_level level)
 {

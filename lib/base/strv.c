@@ -26,7 +26,7 @@ void hb_strv_free(struct hb_strv *v)
     memset(v, 0, sizeof(*v));
 }
 
-/* Room for one more string and the final NULL. */
+/* Makes room for one more string and the final NULL. */
 static int make_room(struct hb_strv *v)
 {
     size_t cap = v->cap ? v->cap * 2 : 8;
@@ -43,8 +43,8 @@ static int make_room(struct hb_strv *v)
     return 0;
 }
 
-/* Takes s over; frees it on failure.  A NULL s is one more failed
- * allocation. */
+/* Appends s and takes it over; frees it on failure.  A NULL s counts as a
+ * failed allocation. */
 static int push(struct hb_strv *v, char *s)
 {
     if (!s || make_room(v) < 0) {
@@ -106,7 +106,7 @@ int hb_strv_split(struct hb_strv *v, const char *s, const char *seps)
     }
 }
 
-/* Index of the first item from `from` on that is name=..., or count. */
+/* Returns the index of the first item name=... from `from` on, or count. */
 static size_t find(const struct hb_strv *env, const char *name, size_t from)
 {
     size_t len = strlen(name), i;
@@ -125,7 +125,7 @@ const char *hb_env_get(const struct hb_strv *env, const char *name)
     return i < env->count ? env->items[i] + strlen(name) + 1 : NULL;
 }
 
-/* Inherited environments may hold a name twice; all of them go. */
+/* Removes all items of that name: inherited environments may hold several. */
 static void remove_from(struct hb_strv *env, const char *name, size_t from)
 {
     size_t i = from;
@@ -138,7 +138,7 @@ static void remove_from(struct hb_strv *env, const char *name, size_t from)
     }
 }
 
-/* Takes over `item`, the whole name=value. */
+/* Sets a variable; takes over `item`, the whole name=value. */
 static int set_item(struct hb_strv *env, const char *name, char *item)
 {
     size_t i = find(env, name, 0);

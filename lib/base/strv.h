@@ -27,11 +27,11 @@ int hb_strv_add_all(struct hb_strv *v, char *const *items); /* to NULL */
 /* Splits s at any byte of `seps`; empty fields are kept. */
 int hb_strv_split(struct hb_strv *v, const char *s, const char *seps);
 
-/* The value of `name`, or NULL; borrowed until the vector changes. */
+/* Returns the value of `name`, or NULL; borrowed until the vector changes. */
 const char *hb_env_get(const struct hb_strv *env, const char *name);
-/* Sets or replaces, at its place; a NULL value removes.  Further items of
- * the same name are dropped.  -HVD_EINVAL for a name that is empty or
- * holds '='. */
+/* Sets a variable, in place if it exists; a NULL value removes it.  Further
+ * items of the same name are dropped.  0, -HVD_ENOMEM, or -HVD_EINVAL for a
+ * name that is empty or holds '='. */
 int hb_env_set(struct hb_strv *env, const char *name, const char *value);
 int hb_env_setf(struct hb_strv *env, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -3,11 +3,13 @@
 #include "lib/base/text.h"
 
 #include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { NEAREST_NAME_MAX = 64 };
 
-/* Bytes of the UTF-8 character at p, 0 when there is none. */
+/* Returns the bytes of the UTF-8 character at p, 0 if it is malformed. */
 static size_t utf8_len(const unsigned char *p)
 {
     size_t len = *p < 0x80                  ? 1
@@ -19,35 +21,46 @@ static size_t utf8_len(const unsigned char *p)
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* too long a form, a surrogate, beyond the last character */
+    /* overlong form, surrogate, or beyond U+10FFFF */
     if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
         (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
         return 0;
     return len;
 }
 
-void hb_text_sanitize(char *s)
+/* Returns whether the UTF-8 character of len bytes at p affects the text around
+ * it: a control, a change of direction, a line separator. */
+static int is_control(const unsigned char *p, size_t len)
 {
-    unsigned char *p;
+    unsigned c;
 
-    for (p = (unsigned char *)s; *p; p++) {
-        if (*p < 0x20 || *p == 0x7f)
-            *p = '?';
-        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
-            *p = p[1] = '?';
+    switch (len) {
+    case 1:
+        return *p < 0x20 || *p == 0x7f;
+    case 2:
+        c = (*p & 0x1fu) << 6 | (p[1] & 0x3fu);
+        return c <= 0x9f || c == 0x61c;
+    case 3:
+        c = (*p & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+        return c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+               (c >= 0x2066 && c <= 0x2069);
+    default:
+        return 0;
     }
 }
 
-void hb_text_make_utf8(char *s)
+void hb_text_sanitize(char *s)
 {
     unsigned char *p = (unsigned char *)s;
 
     while (*p) {
         size_t len = utf8_len(p);
 
-        if (len == 0)
-            *p = '?';
-        p += len ? len : 1;
+        if (len == 0 || is_control(p, len)) {
+            len = len ? len : 1;
+            memset(p, '?', len);
+        }
+        p += len;
     }
 }
 
@@ -85,7 +98,7 @@ static size_t min3(size_t a, size_t b, size_t c)
     return m < c ? m : c;
 }
 
-/* Levenshtein distance, one row at a time. */
+/* Computes the Levenshtein distance, one row at a time. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[NEAREST_NAME_MAX + 1];
@@ -114,18 +127,31 @@ const char *hb_text_nearest(const char *s, const char *const *names,
                             size_t count)
 {
     const char *best = NULL;
-    /* Up to a third of the letters wrong, and never fewer than two. */
+    /* Tolerates wrong letters: a third of them, but at least two. */
     size_t limit = strlen(s) / 3 < 2 ? 2 : strlen(s) / 3;
     size_t best_distance = limit + 1, i;
 
     for (i = 0; i < count; i++) {
         size_t d = distance(s, names[i]);
 
-        /* Nothing in common is no hint. */
+        /* A name with nothing in common is not a hint. */
         if (d < best_distance && d < strlen(names[i]) && d < strlen(s)) {
             best = names[i];
             best_distance = d;
         }
     }
     return best;
+}
+
+const char *hb_signal_name(int signo, char text[HB_SIGNAL_NAME_MAX])
+{
+    const char *abbrev = sigabbrev_np(signo);
+
+    if (abbrev)
+        snprintf(text, HB_SIGNAL_NAME_MAX, "SIG%s", abbrev);
+    else if (signo >= SIGRTMIN && signo <= SIGRTMAX)
+        snprintf(text, HB_SIGNAL_NAME_MAX, "SIGRTMIN+%d", signo - SIGRTMIN);
+    else
+        snprintf(text, HB_SIGNAL_NAME_MAX, "signal %d", signo);
+    return text;
 }

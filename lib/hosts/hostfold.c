@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See hostfold.h: names are cut around their number, sorted by what is
- * around it, then by number, and runs of numbers become ranges. */
+/* See hostfold.h: names are split around their number and sorted by the rest,
+ * then by number; consecutive numbers become ranges. */
 #include "lib/hosts/hostfold.h"
 
 #include "lib/base/alloc.h"
@@ -31,7 +31,7 @@ static struct piece cut(const char *name)
 
     if (strspn(name, "0123456789.") == strlen(name))
         end = strlen(name);
-    if (strchr(name, ':')) /* IPv6: its digits are no decimal numbers */
+    if (strchr(name, ':')) /* IPv6: its digits are not decimal */
         end = 0;
     while (end > 0 && !is_digit(name[end - 1]))
         end--;
@@ -48,7 +48,7 @@ static struct piece cut(const char *name)
     return p;
 }
 
-/* Around the number; 0 when a and b fold together. */
+/* Compares the text around the numbers; 0 if a and b may fold together. */
 static int compare_around(const struct piece *a, const struct piece *b)
 {
     size_t len = a->prefix_len < b->prefix_len ? a->prefix_len : b->prefix_len;
@@ -75,7 +75,8 @@ static int compare(const void *va, const void *vb)
     return d;
 }
 
-/* 09 is followed by 10: a number without zeros joins those of its width. */
+/* Returns whether b follows a.  09 is followed by 10: a number without leading
+ * zeros joins those of its width. */
 static int follows(const struct piece *a, const struct piece *b)
 {
     int width = b->width ? b->width : (int)b->digits;

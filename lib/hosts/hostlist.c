@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host lists; see hostlist.h.  This file cuts a -H argument into entries
- * and a hostfile into lines, and says where an error is.
+ * Host lists; see hostlist.h.  This file divides a -H argument into entries and
+ * a hostfile into lines, and reports where an error is.
  */
 #include "lib/hosts/hostlist.h"
 
@@ -69,7 +69,7 @@ static void begin(struct host_parser *ps, const char *path, const char *text,
     ps->err = err;
 }
 
-/* Hands the list over on success, drops it otherwise. */
+/* Hands the list over on success, frees it otherwise. */
 static int finish(struct host_parser *ps, int rc, struct hostlist *l)
 {
     hb_free(ps->index.table);
@@ -131,7 +131,7 @@ static int parse_line(struct host_parser *ps)
     return rc;
 }
 
-/* Sets the cursor to [p, end) without a comment and a CR at its end. */
+/* Sets the cursor to [p, end) of the line, without comment and final CR. */
 static void set_line(struct host_parser *ps, const char *p, const char *eol)
 {
     size_t len = (size_t)(eol - p);
@@ -166,7 +166,7 @@ int hostlist_parse_file_text(const char *path, const char *text, size_t len,
     return finish(&ps, rc, l);
 }
 
-/* A pipe is a fine hostfile too, so the size is not known before. */
+/* Reads to the end, because the size of a pipe is not known before. */
 static int read_all(int fd, const char *path, struct hb_buf *text,
                     struct hb_error *err)
 {

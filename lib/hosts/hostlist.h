@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host lists: what -H and hostfiles say, as data.  Pure: no I/O but
- * reading the named hostfile, no name look-ups.
+ * Host lists: -H arguments and hostfiles as data.  Pure: reads the named
+ * hostfile, but does no other I/O and no name look-ups.
  *
- * Grammar of one entry, the same for -H (comma-separated) and hostfiles
- * (one a line):
+ * Grammar of one entry, the same for -H (comma-separated) and hostfiles (one a
+ * line):
  *
  *     [user@]name[:slots]       a, a:4, user@a:4
  *     [user@][v6addr][:slots]   [::1]:2
  *     prefix[01-16,20]suffix[:slots]    ranges, zero padding kept
  *
  * and in hostfiles after the name any of `slots=N`, `max_slots=N`,
- * `max-slots=N`, `port=N`, `user=NAME`; `#` starts a comment; blank lines
- * are skipped; lines may end in CRLF and the file may begin with a UTF-8
- * byte order mark.  A range and an IPv6 address are told apart by content:
- * a bracket at the start of the name that holds a colon is an address.  A
- * name may hold several ranges.
+ * `max-slots=N`, `port=N`, `user=NAME`; `#` starts a comment; blank lines are
+ * skipped; lines may end in CRLF and the file may begin with a UTF-8 byte order
+ * mark.  A bracket at the start of the name is an IPv6 address if it holds a
+ * colon, else a range.  A name may hold several ranges.
  *
- * A name given again is the same host (letters of either case): its slots
- * add up, an entry without slots counting 1 (so a PBS node file, which
- * repeats a name per slot, reads as it should), and max_slots is the
- * largest given.  A user or port given twice must agree.
+ * A repeated name is the same host (case does not matter): its slots add up, an
+ * entry without slots counting 1 (so a PBS node file, which repeats a name per
+ * slot, gives the right number), and max_slots is the largest given.  A user or
+ * port given twice must agree.
  */
 #ifndef HVD_HOSTS_HOSTLIST_H
 #define HVD_HOSTS_HOSTLIST_H
@@ -32,7 +31,7 @@
 enum {
     HOSTS_NAME_MAX = 255,
     HOSTS_SLOTS_MAX = 65536,
-    HOSTS_COUNT_MAX = 65536, /* hosts of a list, ranges expanded */
+    HOSTS_COUNT_MAX = 65536, /* hosts in a list, after ranges are expanded */
 };
 
 struct host_entry {
@@ -54,8 +53,8 @@ struct hostlist {
 
 void hostlist_free(struct hostlist *l);
 
-/* The parsers expect an empty list and leave it so on failure: 0,
- * -HVD_EINVAL, -HVD_ENOMEM, and for the file also as hb_error_sys. */
+/* The parsers expect an empty list and leave it empty on failure: 0,
+ * -HVD_EINVAL or -HVD_ENOMEM; for the file also as hb_error_sys. */
 
 /* Parses a -H argument; errors read `-H: column 7: ...`. */
 int hostlist_parse(const char *s, struct hostlist *l, struct hb_error *err);
@@ -67,9 +66,15 @@ int hostlist_parse_file_text(const char *path, const char *text, size_t len,
 int hostlist_read_file(const char *path, struct hostlist *l,
                        struct hb_error *err);
 
-/* 1 when the name means this machine: localhost, a 127/8 address, ::1, or
+/* Merges entry `from` into entry `into`, which precedes it and is the same host
+ * by another name: slots add up as above.  0, or -HVD_EINVAL if they are more
+ * than allowed. */
+int hostlist_merge(struct hostlist *l, size_t into, size_t from,
+                   struct hb_error *err);
+
+/* Returns 1 if the name means this machine: localhost, a 127/8 address, ::1, or
  * `hostname` (full or up to its first dot), compared without case.
- * Addresses of interfaces are compared by lib/transport, which may look. */
+ * lib/transport also compares the addresses of interfaces. */
 int hosts_name_is_local(const char *name, const char *hostname);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list under construction: ranges are expanded, and a name seen before
- * is found through an open-addressing hash table, so that a file of 65536
- * lines is read in time that grows with its length only.
+ * The list under construction: expands ranges, and finds repeated names through
+ * an open-addressing hash table, so that time is linear in the length of the
+ * file.
  */
 #include "lib/hosts/hostparse.h"
 
@@ -15,7 +15,7 @@
 
 enum { DIGITS_MAX = 9, INDEX_FIRST_SIZE = 64 };
 
-/* FNV-1a over the name in lower case. */
+/* Hashes the name in lower case (FNV-1a). */
 static uint32_t hash_name(const char *name)
 {
     uint32_t h = 2166136261u;
@@ -25,7 +25,7 @@ static uint32_t hash_name(const char *name)
     return h;
 }
 
-/* The slot of `name`: its own, or the free one where it belongs. */
+/* Finds the table slot of `name`, or the free one where it belongs. */
 static uint32_t *lookup(const struct host_parser *ps, const char *name)
 {
     size_t mask = ps->index.size - 1;
@@ -37,7 +37,7 @@ static uint32_t *lookup(const struct host_parser *ps, const char *name)
     return &ps->index.table[i];
 }
 
-/* Room for one more host: at most half of the table is used. */
+/* Makes room for one more host: at most half of the table is used. */
 static int grow(struct host_parser *ps)
 {
     size_t size = ps->index.size ? ps->index.size * 2 : INDEX_FIRST_SIZE;
@@ -113,6 +113,29 @@ static int merge(struct host_parser *ps, struct host_entry *e,
     return check_limit(ps, e, spec);
 }
 
+int hostlist_merge(struct hostlist *l, size_t into, size_t from,
+                   struct hb_error *err)
+{
+    struct host_entry *e = &l->entries[into], *other = &l->entries[from];
+    int slots = (e->slots ? e->slots : 1) + (other->slots ? other->slots : 1);
+    int max_slots =
+        e->max_slots > other->max_slots ? e->max_slots : other->max_slots;
+    int limit = max_slots ? max_slots : HOSTS_SLOTS_MAX;
+
+    if (slots > limit)
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s and %s are one host: its slots add up to %d; "
+                            "at most %d are possible",
+                            e->name, other->name, slots, limit);
+    e->slots = slots;
+    e->max_slots = max_slots;
+    hb_free(other->name);
+    hb_free(other->user);
+    l->count--;
+    memmove(other, other + 1, (l->count - from) * sizeof(*other));
+    return 0;
+}
+
 static int add_new(struct host_parser *ps, const char *name,
                    const struct host_spec *spec)
 {
@@ -150,13 +173,13 @@ static int add_host(struct host_parser *ps, const char *name,
     return add_new(ps, name, spec);
 }
 
-/* The name while its ranges are being replaced by numbers. */
+/* A name whose ranges are being replaced by numbers. */
 struct expansion {
     const struct host_spec *spec;
     char name[HOSTS_NAME_MAX + 1];
 };
 
-/* Digits at *p, which moves past them. */
+/* Reads the digits at *p, and moves *p past them. */
 static int read_bound(struct host_parser *ps, const char **p, long *v,
                       int *width)
 {
@@ -182,10 +205,10 @@ static int read_bound(struct host_parser *ps, const char **p, long *v,
 
 struct range {
     long lo, hi;
-    int width; /* of lo as written: zeros in front are kept */
+    int width; /* of lo as written: leading zeros are kept */
 };
 
-/* One element, `lo` or `lo-hi`, at *p, which moves past it. */
+/* Reads one element, `lo` or `lo-hi`, at *p, and moves *p past it. */
 static int read_element(struct host_parser *ps, const char **p, struct range *r)
 {
     const char *start = *p, *hi_start;
@@ -220,7 +243,7 @@ static int fail_long_name(struct host_parser *ps, const struct expansion *x)
 static int expand(struct host_parser *ps, struct expansion *x, size_t len,
                   const char *p);
 
-/* The name goes on with each number of r, then with `rest`. */
+/* Continues the name with each number of r, followed by `rest`. */
 static int expand_range(struct host_parser *ps, struct expansion *x, size_t len,
                         const struct range *r, const char *rest)
 {
@@ -238,8 +261,8 @@ static int expand_range(struct host_parser *ps, struct expansion *x, size_t len,
     return rc;
 }
 
-/* Appends the text from p on to the first len bytes of the name; each
- * range on the way multiplies it.  The depth is the number of ranges. */
+/* Appends the text from p on to the first len bytes of the name, once for each
+ * number of each range.  Recurses once per range. */
 static int expand(struct host_parser *ps, struct expansion *x, size_t len,
                   const char *p)
 {

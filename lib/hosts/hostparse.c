@@ -2,9 +2,9 @@
 /*
  * The grammar of one host entry; see hostlist.h.
  *
- * Names are kept strict (letters, digits, `.`, `-`, `_`, no leading dash):
- * they become arguments of ssh and parts of paths, and a name that no
- * resolver could know is better refused here, where its place is known.
+ * Names are kept strict (letters, digits, `.`, `-`, `_`, no leading dash): they
+ * become arguments of ssh and parts of paths, and an impossible name is better
+ * refused here, where its place in the text is known.
  */
 #include "lib/hosts/hostparse.h"
 
@@ -35,7 +35,7 @@ static int at_end(const struct host_parser *ps, const char *seps)
            (*ps->p != '\0' && strchr(seps, *ps->p));
 }
 
-/* Names a byte that does not belong, and what the user may have meant. */
+/* Reports an unexpected byte, and what the user may have meant. */
 static int fail_bad_char(struct host_parser *ps)
 {
     unsigned char c = (unsigned char)*ps->p;
@@ -56,7 +56,7 @@ static int fail_bad_char(struct host_parser *ps)
                      c);
 }
 
-/* A number from min to max at the cursor, which must end where it ends. */
+/* Parses a number from 1 to max at the cursor, up to a separator. */
 static int parse_number(struct host_parser *ps, const char *seps,
                         const char *what, int max, int *out)
 {
@@ -99,7 +99,7 @@ static int check_user(struct host_parser *ps, const char *user, size_t len)
     return 0;
 }
 
-/* `user@`, if the entry has an `@`. */
+/* Parses `user@`, if the entry has an `@`. */
 static int parse_user(struct host_parser *ps, const char *seps,
                       struct host_spec *spec)
 {
@@ -119,7 +119,8 @@ static int parse_user(struct host_parser *ps, const char *seps,
     return rc;
 }
 
-/* Whether a colon comes before any of `stops`, a blank or the end. */
+/* Returns whether there is a colon before any of `stops`, a blank or the
+ * end. */
 static int holds_colon(const struct host_parser *ps, const char *stops)
 {
     const char *p = ps->p;
@@ -130,7 +131,7 @@ static int holds_colon(const struct host_parser *ps, const char *stops)
     return p < ps->end && *p == ':';
 }
 
-/* `[v6addr]`; a zone (`%eth0`) may follow the address. */
+/* Parses `[v6addr]`; a zone (`%eth0`) may follow the address. */
 static int parse_address(struct host_parser *ps, struct host_spec *spec)
 {
     const char *open = ps->p++, *start = ps->p, *percent;
@@ -160,8 +161,7 @@ static int parse_address(struct host_parser *ps, struct host_spec *spec)
     return 0;
 }
 
-/* One `[...]` of a name: its characters and its end; what it says is
- * checked when it is expanded. */
+/* Skips one `[...]` of a name; its contents are checked when it is expanded. */
 static int skip_range(struct host_parser *ps)
 {
     const char *open = ps->p++;
@@ -258,7 +258,7 @@ static int fail_twice(struct host_parser *ps, const char *at, const char *what)
     return host_fail(ps, at, "%s is given twice for this host", what);
 }
 
-/* The value of keys[key], at the cursor. */
+/* Parses the value of `key` at the cursor. */
 static int parse_value(struct host_parser *ps, const char *at, const char *key,
                        struct host_spec *spec)
 {
@@ -283,7 +283,7 @@ static int parse_value(struct host_parser *ps, const char *at, const char *key,
                                           &spec->max_slots);
 }
 
-/* `key`, `=` with or without blanks around it, value. */
+/* Parses `key`, `=` with or without blanks around it, and the value. */
 static int parse_key(struct host_parser *ps, struct host_spec *spec)
 {
     const char *at = ps->p;

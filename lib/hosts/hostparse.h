@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of the hostlist parser: a cursor over one text that knows its
- * place for messages (hostlist.c), the entry grammar (hostparse.c), and
- * the list under construction with its index by name (hostmerge.c).
- * Internal to lib/hosts.
+ * The parts of the hostlist parser: a cursor that knows its place in the text,
+ * for messages (hostlist.c), the grammar of an entry (hostparse.c), and the
+ * list being built with its index by name (hostmerge.c).  Internal to
+ * lib/hosts.
  */
 #ifndef HVD_HOSTS_HOSTPARSE_H
 #define HVD_HOSTS_HOSTPARSE_H
@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-/* A host as written, before ranges are expanded: spans of the text. */
+/* A host as written, before ranges are expanded; points into the text. */
 struct host_spec {
     const char *name; /* without brackets if an IPv6 address */
     size_t name_len;
@@ -33,23 +33,24 @@ struct host_parser {
     int line;
     struct hostlist list;
     struct host_index index;
-    size_t named; /* hosts named, repetitions counted */
+    size_t named; /* hosts named so far, including repetitions */
     struct hb_error *err;
 };
 
-/* Stores an HVD_EINVAL that begins with the place of `at`. */
+/* Sets -HVD_EINVAL with a text that begins with the place of `at`. */
 int host_fail(struct host_parser *ps, const char *at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int host_no_memory(struct host_parser *ps);
 
 void host_skip_blanks(struct host_parser *ps);
-/* [user@]name[:slots] at the cursor; ends at `seps`, a blank or the end. */
+/* Parses [user@]name[:slots] at the cursor, up to one of `seps`, a blank or the
+ * end. */
 int host_parse_name(struct host_parser *ps, const char *seps,
                     struct host_spec *spec);
-/* The key=value fields after it, to the end of the line. */
+/* Parses the key=value fields after the name, to the end of the line. */
 int host_parse_keys(struct host_parser *ps, struct host_spec *spec);
 
-/* Adds the hosts that spec names, ranges expanded, merging repetitions. */
+/* Adds the hosts of spec, with ranges expanded and repetitions merged. */
 int host_add_spec(struct host_parser *ps, const struct host_spec *spec);
 
 #endif

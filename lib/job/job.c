@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a job: start, the actions of the state machine (state.h), and
- * the end.
+ * The life cycle of a job: start, the actions of the state machine (state.h),
+ * and the end.
  *
- * Events may be raised from inside an action (a host that is lost while it
- * is sent something); the state is set before the action runs, so that is
- * just a further step.  on_done runs from the close callbacks only.
+ * Events may be raised from inside an action (a host that is lost while it is
+ * sent something); the state is set before the action runs, so that is just a
+ * further step.  on_done runs from the close callbacks only.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "lib/job/stall.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/stall/stall_inspector.h"
 
 enum {
-    /* How much longer than the grace time the hosts may take to end. */
+    /* Time beyond the grace time that hosts have to end. */
     JOB_OVERDUE_MS = 5000,
-    /* The same for one that does not even answer. */
+    /* The same for a host that does not even answer. */
     JOB_DEAF_MS = 1000,
-    /* When to tell a waiting user why nothing happens. */
+    /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 7,
-    /* For hosts that are still being reached when one cannot be. */
+    JOB_TIMERS = 8,
+    /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
 
@@ -80,8 +80,9 @@ static void cancel_hosts(struct job *job)
         job_host_cancel(&job->hosts[i]);
 }
 
-/* What all have ended waits for a reader: then hvdrun waits too, as any
- * program would. */
+/* Cancels the hosts after all ranks have ended.  If stdout's reader is slow,
+ * keeps waiting for it, as any program would, unless the end is urgent (signal,
+ * time-out). */
 static void on_drain_overdue(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -112,7 +113,8 @@ static void on_overdue(uv_timer_t *timer)
     job_event(job, JOB_EV_OVERDUE);
 }
 
-/* The grace time and JOB_DEAF_MS are over. */
+/* Loses hosts that do not answer, because the grace time and JOB_DEAF_MS are
+ * over. */
 static void on_deaf(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -127,7 +129,8 @@ static void on_notice(uv_timer_t *timer)
     int passed_ms = JOB_NOTICE_MS - JOB_DEAF_MS;
 
     job_notice(job);
-    start_end_timer(job, on_deaf, job->config->grace_ms - passed_ms);
+    job_sweep_notice(job);
+    start_end_timer(job, on_deaf, (int)job->config->spec.grace_ms - passed_ms);
 }
 
 /* ---- Actions ---- */
@@ -155,6 +158,7 @@ static void act_run(struct job *job)
     uv_timer_stop(&job->limit_timer);
     if (job->config->timeout_ms > 0)
         job_start_limit(job, (uint64_t)job->config->timeout_ms);
+    job_stall_start(job);
     job_open_input(job);
 }
 
@@ -178,7 +182,7 @@ static void act_end(struct job *job, int grace_ms)
         job_host_send_u32(&job->hosts[i], CONTROL_KILL, (uint32_t)grace_ms);
         job_beat_ping(&job->hosts[i]);
     }
-    if (finished == job->config->plan->host_count)
+    if (finished == job->config->plan->host_count && job->sweeping == 0)
         job_event(job, JOB_EV_GONE);
 }
 
@@ -193,8 +197,10 @@ static void act_drain(struct job *job)
         output_end(job->output, rank, 2);
     }
     output_flush(job->output);
+    job_sweep_give_up(job);
     job_trace_end(job);
     job_report(job);
+    job_sweep_report(job);
     for (int i = 0; i < job->config->plan->host_count; i++)
         job_host_close(&job->hosts[i]);
     job_check_drained(job);
@@ -203,7 +209,7 @@ static void act_drain(struct job *job)
 static void on_part_closed(struct job *job)
 {
     if (--job->open_parts == 0)
-        job->on_done(job->arg, job->exit_code);
+        job->on_done(job->arg, job_exit_code(job));
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -225,6 +231,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[4] = &job->stop_timer;
     timers[5] = &job->stall_timer;
     timers[6] = &job->stall_end_timer;
+    timers[7] = &job->blame_timer;
 }
 
 static void act_finish(struct job *job)
@@ -260,9 +267,10 @@ static void job_act(struct job *job, enum job_action action)
         act_run(job);
         break;
     case JOB_ACT_END:
-        act_end(job, job->config->grace_ms);
+        act_end(job, (int)job->config->spec.grace_ms);
         break;
     case JOB_ACT_KILL:
+        job_sweep_give_up(job);
         act_end(job, 0);
         output_discard(job->output);
         break;
@@ -285,6 +293,9 @@ void job_event(struct job *job, enum job_event event)
     struct job_transition t = job_step(job->state, event);
     uint64_t now_ns;
 
+    if (job->state == JOB_SETTLING && t.next == JOB_DRAINING)
+        job_start_failed(job);
+
     if (t.next != job->state) {
         now_ns = hb_now_ns();
         hb_log(job->config->log, HB_LOG_DEBUG,
@@ -306,14 +317,14 @@ void job_check_drained(struct job *job)
 
 void job_check_gone(struct job *job)
 {
-    if (job->finished == job->config->plan->host_count)
+    if (job->finished == job->config->plan->host_count && job->sweeping == 0)
         job_event(job, JOB_EV_GONE);
 }
 
 /* ---- Start and end ---- */
 
-/* Failed opens are told by the loop, not by job_start: other hosts'
- * agents may be running already and must be ended. */
+/* Reports a failed open from the loop, not from job_start: other hosts' agents
+ * may be running already and must be ended. */
 static void on_first_turn(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -358,6 +369,8 @@ static void job_open_hosts(struct job *job)
             .name = plan->hosts[i].entry->name,
             .index = i,
         };
+        host_log_init(&job->hosts[i].words, job->config->log,
+                      job->hosts[i].name);
         job_host_open(&job->hosts[i]);
     }
     if (job->finished > 0)

@@ -2,27 +2,28 @@
 /*
  * Heartbeats and clocks: hvdrun's half (the agent's is lib/agent/beat.c).
  *
- * Every third of --heartbeat each agent is asked (PING), and anything that
- * comes from a host is a sign of life.  Silence is counted in questions
- * without an answer, not by the clock: after this process was stopped, or
- * the machine slept, or the login node was busy, one question was missed,
- * and what the hosts said meanwhile is read before the next is counted.
- * PING also tells the agent how long a silence of ours ends the job; when
- * SIGTSTP stops us, the last one says that none does, until we go on: then
- * only the end of the connection itself ends the ranks, which are stopped.
+ * Every third of --heartbeat each agent is sent PING, and any message from a
+ * host is a sign of life.  Silence is counted in PINGs without an answer, not
+ * by the clock: after this process was stopped, the machine slept or the login
+ * node was busy, only one PING counts as missed, and what the hosts sent
+ * meanwhile is read before the next is counted.
  *
- * The answers give the hosts' clocks (offset.h), so that they are asked now
- * and then without --heartbeat, too.
+ * PING also sets the silence of ours that ends the job.  When SIGTSTP stops us,
+ * a last PING removes that limit until we continue: then only the end of the
+ * connection ends the ranks, which are stopped, too.
+ *
+ * The answers measure the hosts' clocks (offset.h), so PINGs are sent at times
+ * even without --heartbeat.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 enum {
-    BEATS_MISSED_MAX = 3,      /* questions in the time of --heartbeat */
-    BEAT_CLOCK_MS = 30000,     /* how often, where there is no --heartbeat */
-    BEAT_QUEUE_MAX = 64 << 20, /* bytes that wait to be sent */
+    BEATS_MISSED_MAX = 3,      /* PINGs in the time of --heartbeat */
+    BEAT_CLOCK_MS = 30000,     /* interval without --heartbeat */
+    BEAT_QUEUE_MAX = 64 << 20, /* bytes queued for one host */
 };
 
 static int is_live(const struct job_host *host)
@@ -66,7 +67,7 @@ int job_beat_pong(struct job_host *host, const struct frame *f,
     return rc;
 }
 
-static void beat(struct job_host *host)
+static void send_heartbeat(struct job_host *host)
 {
     struct job *job = host->job;
 
@@ -94,7 +95,7 @@ static void on_beat(uv_timer_t *timer)
 
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (is_live(&job->hosts[i]))
-            beat(&job->hosts[i]);
+            send_heartbeat(&job->hosts[i]);
 }
 
 void job_beat_start(struct job *job)
@@ -126,8 +127,8 @@ void job_beat_resume(struct job *job)
     }
 }
 
-/* An agent that lives has answered the PING that came with KILL, however
- * long its ranks take. */
+/* Loses remote hosts that have not answered the PING that came with KILL: a
+ * live agent answers, however long its ranks take. */
 void job_beat_give_up(struct job *job)
 {
     for (int i = 0; i < job->config->plan->host_count; i++) {

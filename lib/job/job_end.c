@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why a job ends, and what is said about it.
+ * Why a job ends, and the report about it.
  *
- * The first cause ends the job.  Where that is the failure of a rank or the
- * trouble of a host, a failure that came before it, by one clock for all
- * hosts, may still be heard of until the end: the report and the exit code
- * are then its.  A user's signal and time limits are causes when they come.
+ * The first cause ends the job.  If that is the failure of a rank or the
+ * trouble of a host, the news of an earlier failure (by one clock for all
+ * hosts) may still come before the end: then the report and the exit code are
+ * those of the earlier one.  A user's signals and time limits are causes at the
+ * moment they come.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
-#include "lib/job/xbuf.h"
+#include "lib/job/output/xbuf.h"
+#include "lib/job/stall/culprit.h"
 
 #include <string.h>
+
+/* Time for a rank to end after its leaving made others fail: its exit handlers
+ * may run. */
+enum { CULPRIT_WAIT_MS = 2000 };
 
 void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
 {
@@ -24,7 +30,7 @@ void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
     if (job->has_verdict)
         return;
     job->has_verdict = 1;
-    job->exit_code = exit_code;
+    job->verdict_code = exit_code;
     if (!fmt)
         return;
     va_start(ap, fmt);
@@ -33,13 +39,13 @@ void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
     job->cause = hb_buf_detach(&text);
 }
 
-static void verdict_by_failure(struct job *job, int exit_code)
+/* Makes the first failure or trouble the cause, unless there is a cause. */
+static void verdict_by_failure(struct job *job)
 {
     if (job->has_verdict)
         return;
     job->has_verdict = 1;
     job->by_failure = 1;
-    job->exit_code = exit_code;
 }
 
 /* ---- Lines for the user ---- */
@@ -90,8 +96,8 @@ static void keep_failed(struct job *job, const struct control_exited *m,
     job->failed_count++;
 }
 
-/* Ranks on other hosts wait for the dead one in their collectives: they
- * hear of it at once.  Those on its own host are told by their agent. */
+/* Tells the other hosts at once, because their ranks may wait for the dead one
+ * in a collective.  Ranks on its own host learn it from their agent. */
 static void tell_other_hosts(struct job *job, const struct control_exited *m)
 {
     int home = job->config->plan->ranks[m->rank].host;
@@ -102,7 +108,7 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
         return;
     hb_must(hb_buf_printf(&text, "rank %d (pid %d) on host %s: ", m->rank,
                           (int)m->pid, job->hosts[home].name));
-    report_phrase(&text, m);
+    hb_must(control_exited_phrase(&text, m));
     hb_must(control_encode_abort(&frame, m->rank, hb_buf_data(&text)));
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (i != home)
@@ -111,7 +117,7 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
     hb_buf_free(&text);
 }
 
-/* A fence that this rank is missing in can never be complete. */
+/* Fails the fences that wait for this rank: they can never be complete. */
 static void tell_rendezvous(struct job *job, const struct job_host *host,
                             const struct control_exited *m)
 {
@@ -119,11 +125,63 @@ static void tell_rendezvous(struct job *job, const struct job_host *host,
 
     hb_must(hb_buf_printf(&text, "rank %d on host %s: ", m->rank, host->name));
     if (m->exit_code)
-        report_phrase(&text, m);
+        hb_must(control_exited_phrase(&text, m));
     else
         xbuf_puts(&text, "has ended already");
     job_rendezvous_rank_gone(job->rendezvous, m->rank, hb_buf_data(&text));
     hb_buf_free(&text);
+}
+
+/* ---- The first failure ---- */
+
+/* Returns whether the rank that is to blame for the first failure still
+ * runs. */
+static int culprit_lives(const struct job *job)
+{
+    size_t at;
+    int rank = culprit_find(job->failed, job->failed_count, &at);
+
+    return rank >= 0 && rank < job->config->plan->size && !job->exited[rank] &&
+           !job_host_finished(&job->hosts[job->config->plan->ranks[rank].host]);
+}
+
+/* Returns where in job->failed the cause of the first failure is. */
+static size_t culprit_at(const struct job *job)
+{
+    size_t at;
+
+    culprit_find(job->failed, job->failed_count, &at);
+    return at;
+}
+
+static void end_by_failure(struct job *job)
+{
+    const struct control_exited *m = &job->failed[culprit_at(job)];
+
+    uv_timer_stop(&job->blame_timer);
+    if (!job->has_verdict)
+        tell_other_hosts(job, m);
+    verdict_by_failure(job);
+    if (!job_stall_ending(job))
+        job_event(job, JOB_EV_FAILED);
+}
+
+static void on_blame_time(uv_timer_t *timer)
+{
+    end_by_failure(timer->data);
+}
+
+/* Ends the job because of the first failure, but waits a moment while the
+ * culprit still runs: ending the job would kill it by a signal before it
+ * returns its own exit code. */
+static void check_failure(struct job *job)
+{
+    if (job->failed_count == 0)
+        return;
+    if (job->has_verdict || !culprit_lives(job))
+        end_by_failure(job);
+    else if (!uv_is_active((uv_handle_t *)&job->blame_timer))
+        uv_timer_start(&job->blame_timer, on_blame_time, CULPRIT_WAIT_MS, 0);
 }
 
 void job_rank_exited(struct job *job, struct job_host *host,
@@ -132,7 +190,7 @@ void job_rank_exited(struct job *job, struct job_host *host,
     int ours = m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict;
     uint64_t when_ns = offset_ours(&host->clock, m->when_ns, hb_now_ns());
 
-    job->exited[m->rank] = 1;
+    job->exited[m->rank] = ours ? JOB_RANK_ENDED : JOB_RANK_EXITED;
     job->exited_count++;
     tell_rendezvous(job, host, m);
     job_stall_rank_gone(job, m->rank);
@@ -146,14 +204,13 @@ void job_rank_exited(struct job *job, struct job_host *host,
            ours ? " (ended by hvdrun)" : "");
     if (m->exit_code == 0 || ours) {
         control_exited_fini(m);
+        /* The rank that ended may be the awaited culprit. */
+        if (!job->has_verdict)
+            check_failure(job);
         return;
     }
-    if (!job->has_verdict)
-        tell_other_hosts(job, m);
     keep_failed(job, m, when_ns);
-    verdict_by_failure(job, m->exit_code);
-    if (!job_stall_ending(job))
-        job_event(job, JOB_EV_FAILED);
+    check_failure(job);
 }
 
 /* ---- Hosts ---- */
@@ -186,66 +243,149 @@ void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
     job->trouble_count++;
     hb_log(job->config->log, HB_LOG_DEBUG, "host %s: %s", host->name,
            job->troubles[at].text);
-    verdict_by_failure(job, exit_code);
+    verdict_by_failure(job);
 }
 
 /* ---- The report ---- */
 
-static int host_first(const struct job *job)
+/* Finds the host's trouble in job->troubles; returns -1 if it has none. */
+static int trouble_of(const struct job *job, int host)
 {
+    for (size_t i = 0; i < job->trouble_count; i++)
+        if (job->troubles[i].host == host)
+            return (int)i;
+    return -1;
+}
+
+/* Finds the cause of the job's end in job->troubles; returns -1 if a rank's
+ * failure is the cause.  A rank that fails because it lost its connection to
+ * another rank may be heard of before the loss of that rank's host. */
+static int first_trouble(const struct job *job)
+{
+    int rank, host;
+    size_t at;
+
     if (job->trouble_count == 0)
+        return -1;
+    if (job->failed_count == 0 || job->troubles[0].when_ns < job->failed_ns[0])
         return 0;
-    return job->failed_count == 0 ||
-           job->troubles[0].when_ns < job->failed_ns[0];
+    rank = culprit_find(job->failed, job->failed_count, &at);
+    if (rank < 0 || rank >= job->config->plan->size || job->exited[rank])
+        return -1;
+    host = job->config->plan->ranks[rank].host;
+    return job->hosts[host].state == HOST_LOST ? trouble_of(job, host) : -1;
+}
+
+int job_exit_code(const struct job *job)
+{
+    int trouble;
+
+    if (job->by_failure) {
+        trouble = first_trouble(job);
+        return trouble >= 0 ? job->troubles[trouble].exit_code
+                            : job->failed[culprit_at(job)].exit_code;
+    }
+    if (job->has_verdict)
+        return job->verdict_code;
+    if (job->same_host)
+        return JOB_EXIT_SAME_HOST;
+    return job->output_failed ? JOB_EXIT_LAUNCHER : 0;
 }
 
 void job_notice(struct job *job)
 {
     int left = job_count_alive(job);
-    const struct control_exited *first = job->failed;
+    int trouble = first_trouble(job);
+    const struct control_exited *first;
     struct hb_buf text = HB_BUF_INIT;
 
     if (!job->by_failure || left == 0 || job->noticed)
         return;
     job->noticed = 1;
-    if (host_first(job))
+    if (trouble >= 0)
         hb_must(hb_buf_printf(&text, "host %s: %s",
-                              job->hosts[job->troubles[0].host].name,
-                              job->troubles[0].text));
-    else
+                              job->hosts[job->troubles[trouble].host].name,
+                              job->troubles[trouble].text));
+    else {
+        first = &job->failed[culprit_at(job)];
         hb_must(hb_buf_printf(&text, "rank %d failed with exit code %d",
                               first->rank, first->exit_code));
+    }
     hb_text_sanitize(hb_buf_data(&text));
     job_say(job, "%s; waiting up to %g s for %d other rank%s to end",
-            hb_buf_data(&text), job->config->grace_ms / 1e3, left,
+            hb_buf_data(&text), (double)job->config->spec.grace_ms / 1e3, left,
             left == 1 ? "" : "s");
     hb_buf_free(&text);
 }
 
-static void report_all(struct job *job, struct hb_buf *text)
+/* Returns 1 + the rank that the culprit blames and that has not failed, or
+ * 0. */
+static int find_left(const struct job *job)
 {
+    const struct job_host *host;
+    size_t at;
+    int left;
+
+    if (job->failed_count == 0)
+        return 0;
+    left = culprit_find(job->failed, job->failed_count, &at);
+    if (left < 0 || left >= job->config->plan->size)
+        return 0;
+    /* How a rank of a lost host ended is unknown. */
+    host = &job->hosts[job->config->plan->ranks[left].host];
+    return host->state == HOST_LOST ? 0 : left + 1;
+}
+
+/* Copies count elements of the given size; the one at `first` comes first, the
+ * others stay in order. */
+static void *copy_with_first(const void *items, size_t count, size_t size,
+                             size_t first)
+{
+    const char *from = items;
+    char *copy = hb_xcalloc(count + 1, size);
+
+    if (count == 0)
+        return copy;
+    memcpy(copy, from + first * size, size);
+    memcpy(copy + size, from, first * size);
+    memcpy(copy + (first + 1) * size, from + (first + 1) * size,
+           (count - first - 1) * size);
+    return copy;
+}
+
+static void report_all(const struct job *job, struct hb_buf *text)
+{
+    int trouble = first_trouble(job);
+    int own = (int)(job->failed_count - job->failed_before_end);
+    struct control_exited *failed =
+        copy_with_first(job->failed, job->failed_count, sizeof(*failed),
+                        job->failed_count ? culprit_at(job) : 0);
+    struct report_trouble *troubles =
+        copy_with_first(job->troubles, job->trouble_count, sizeof(*troubles),
+                        trouble > 0 ? (size_t)trouble : 0);
     struct report r = {
         .plan = job->config->plan,
-        .failed = job->failed,
+        .failed = failed,
         .failed_count = job->failed_count,
-        .troubles = job->troubles,
+        .troubles = troubles,
         .trouble_count = job->trouble_count,
-        .host_first = host_first(job),
+        .host_first = trouble >= 0,
         .cause = job->cause,
+        .left = find_left(job),
+        .exit_code = job_exit_code(job),
     };
-    int own = (int)(job->failed_count - job->failed_before_end);
 
-    if (job->by_failure)
-        job->exit_code = r.host_first ? job->troubles[0].exit_code
-                                      : job->failed[0].exit_code;
-    r.exit_code = job->exit_code;
+    r.left_exited = r.left && job->exited[r.left - 1] == JOB_RANK_EXITED;
     if (job->alive_at_end > own)
         r.ended = job->alive_at_end - own;
     report_format(text, &r);
+    hb_free(failed);
+    hb_free(troubles);
 }
 
-/* Who asked for the end knows why, but not which hosts did not hear of
- * it. */
+/* Reports the job's end.  With job->silent, reports only the troubles of hosts:
+ * the user who asked for the end knows why, but not which hosts did not
+ * obey. */
 void job_report(struct job *job)
 {
     struct hb_buf text = HB_BUF_INIT;

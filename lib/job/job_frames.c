@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What agents say to a job.  A negative return is a break of the protocol:
- * the caller takes the host for lost.
+ * Handles messages from agents.  A negative return is a violation of the
+ * protocol: the caller treats the host as lost.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
 
 #include <string.h>
 
-enum { HOST_LOG_LINES_MAX = 1000 };
-
-/* 0 when the host has that rank. */
+/* Checks that the rank is one of the host's: 0, or -HVD_EPROTO. */
 static int check_rank(const struct job_host *host, int rank,
                       struct hb_error *err)
 {
@@ -47,10 +45,14 @@ static int on_hello(struct job_host *host, const struct frame *f,
            m.host, m.cpu, m.cpus);
     if (rc == 0)
         rc = job_routes_hello(host, &m, err);
+    if (rc == 0)
+        job_same_hello(host, &m);
     control_hello_fini(&m);
     if (rc < 0)
         return rc;
     host->state = HOST_CONNECTED;
+    host->reached_ms =
+        (int64_t)((hb_now_ns() - host->job->state_since_ns) / 1000000);
     job_beat_ping(host);
     job_check_connected(host->job);
     return 0;
@@ -188,6 +190,8 @@ static int on_quitting(struct job_host *host, const struct frame *f,
 
     if (f->len == 0)
         return hb_error_set(err, HVD_EPROTO, "quitting without a reason");
+    if (host->quitting)
+        return hb_error_set(err, HVD_EPROTO, "quitting twice");
     why = hb_xasprintf("%.*s", (int)f->len, (const char *)f->payload);
     hb_text_sanitize(why);
     host->quitting = 1;
@@ -199,20 +203,7 @@ static int on_quitting(struct job_host *host, const struct frame *f,
 
 /* ---- Any time ---- */
 
-static int on_log(struct job_host *host, const struct frame *f,
-                  struct hb_error *err)
-{
-    const unsigned char *p = f->payload;
-
-    if (f->len < 1 || p[0] > HB_LOG_FATAL)
-        return hb_error_set(err, HVD_EPROTO, "a log line without a level");
-    if (++host->lines > HOST_LOG_LINES_MAX)
-        return hb_error_set(err, HVD_EPROTO, "a flood of log lines");
-    hb_log(host->job->config->log, (enum hb_log_level)p[0], "host %s: %.*s",
-           host->name, (int)(f->len - 1), (const char *)p + 1);
-    return 0;
-}
-
+/* Handles TRACE and STATS. */
 static int on_trace(struct job_host *host, const struct frame *f,
                     struct hb_error *err)
 {
@@ -227,73 +218,56 @@ static int on_trace(struct job_host *host, const struct frame *f,
                                     : job_trace_stats(host, &m, err);
 }
 
-/* What an agent may say before its HELLO, and before LAUNCH. */
-static int check_time(const struct job_host *host, int type,
-                      struct hb_error *err)
+static int on_rendezvous(struct job_host *host, const struct frame *f,
+                         struct hb_error *err)
 {
-    switch (type) {
-    case CONTROL_LOG:
-    case CONTROL_FAILED:
-    case CONTROL_HELLO:
-        return 0;
-    case CONTROL_PONG:
-    case CONTROL_QUITTING:
-    case CONTROL_ROUTE_PORT:
-    case CONTROL_ROUTE_RESULT:
-        if (host->state >= HOST_CONNECTED)
-            return 0;
-        break;
-    default:
-        if (host->state >= HOST_LAUNCHED)
-            return 0;
-        break;
-    }
-    return hb_error_set(err, HVD_EPROTO, "message %d before %s", type,
-                        host->state == HOST_CONNECTING ? "hello" : "launch");
+    return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
 }
+
+static int on_log(struct job_host *host, const struct frame *f,
+                  struct hb_error *err)
+{
+    return host_log_frame(&host->words, f, err);
+}
+
+static const struct message {
+    enum host_state since; /* the first state in which it may come */
+    int (*handle)(struct job_host *host, const struct frame *f,
+                  struct hb_error *err);
+} messages[] = {
+    [CONTROL_HELLO] = {HOST_CONNECTING, on_hello},
+    [CONTROL_STARTED] = {HOST_LAUNCHED, on_started},
+    [CONTROL_OUTPUT] = {HOST_LAUNCHED, on_output},
+    [CONTROL_EXITED] = {HOST_LAUNCHED, on_exited},
+    [CONTROL_DONE] = {HOST_LAUNCHED, on_done},
+    [CONTROL_LOG] = {HOST_CONNECTING, on_log},
+    [CONTROL_FAILED] = {HOST_CONNECTING, on_failed},
+    [CONTROL_STDIN_ACK] = {HOST_LAUNCHED, on_stdin_ack},
+    [CONTROL_QUITTING] = {HOST_CONNECTED, on_quitting},
+    [CONTROL_PONG] = {HOST_CONNECTED, job_beat_pong},
+    [CONTROL_ROUTE_PORT] = {HOST_CONNECTED, job_routes_frame},
+    [CONTROL_ROUTE_RESULT] = {HOST_CONNECTED, job_routes_frame},
+    [CONTROL_RENDEZVOUS] = {HOST_LAUNCHED, on_rendezvous},
+    [CONTROL_STALLED] = {HOST_LAUNCHED, job_stall_frame},
+    [CONTROL_STALL_RANKS] = {HOST_LAUNCHED, job_stall_frame},
+    [CONTROL_STALL_STACK] = {HOST_LAUNCHED, job_stall_frame},
+    [CONTROL_TRACE] = {HOST_LAUNCHED, on_trace},
+    [CONTROL_STATS] = {HOST_LAUNCHED, on_trace},
+    [CONTROL_LATE] = {HOST_LAUNCHED, job_stall_frame},
+};
+enum { MESSAGES = sizeof(messages) / sizeof(messages[0]) };
 
 int job_on_frame(struct job_host *host, const struct frame *f,
                  struct hb_error *err)
 {
-    int rc = check_time(host, f->type, err);
+    const struct message *m = &messages[f->type < MESSAGES ? f->type : 0];
 
-    if (rc < 0)
-        return rc;
-    switch ((enum control_type)f->type) {
-    case CONTROL_HELLO:
-        return on_hello(host, f, err);
-    case CONTROL_STARTED:
-        return on_started(host, f, err);
-    case CONTROL_OUTPUT:
-        return on_output(host, f, err);
-    case CONTROL_EXITED:
-        return on_exited(host, f, err);
-    case CONTROL_DONE:
-        return on_done(host, f, err);
-    case CONTROL_FAILED:
-        return on_failed(host, f, err);
-    case CONTROL_STDIN_ACK:
-        return on_stdin_ack(host, f, err);
-    case CONTROL_LOG:
-        return on_log(host, f, err);
-    case CONTROL_QUITTING:
-        return on_quitting(host, f, err);
-    case CONTROL_PONG:
-        return job_beat_pong(host, f, err);
-    case CONTROL_RENDEZVOUS:
-        return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
-    case CONTROL_STALLED:
-    case CONTROL_STALL_RANKS:
-    case CONTROL_STALL_STACK:
-        return job_stall_frame(host, f, err);
-    case CONTROL_TRACE:
-    case CONTROL_STATS:
-        return on_trace(host, f, err);
-    case CONTROL_ROUTE_PORT:
-    case CONTROL_ROUTE_RESULT:
-        return job_routes_frame(host, f, err);
-    default:
+    if (!m->handle)
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);
-    }
+    if (host->state < m->since)
+        return hb_error_set(err, HVD_EPROTO, "message %d before %s", f->type,
+                            host->state == HOST_CONNECTING ? "hello"
+                                                           : "launch");
+    return m->handle(host, f, err);
 }

@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One host of a job: its connection, and what is said to its agent.  An
- * agent that breaks the protocol is treated as lost: its stream cannot be
- * trusted, and closing it makes the agent end the ranks there.
+ * One host of a job: its connection, and the messages to its agent.  An agent
+ * that violates the protocol is treated as lost: its stream cannot be trusted,
+ * and closing it makes the agent end the ranks there.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "lib/job/xbuf.h"
-#include "lib/transport/remote.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/output/xbuf.h"
+#include "lib/remote/remote.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
 enum {
-    /* Acks are sent in portions of the window, not for every line. */
+    /* Acks are sent for portions of the window, not for every line. */
     HOST_ACKS_PER_WINDOW = 8,
     HOST_EXIT_WAIT_MS = 10000,
-    HOST_LINE_MAX = 4 << 10, /* of stderr; a longer one is cut */
-    HOST_LINES_MAX = 1000,
     HOST_IN_KEEP_BYTES = 64 << 10,
-    HOST_HELLO_MAX = 1 << 20,
-    WINDOW_TOTAL = 32 << 20, /* of all hosts */
+    WINDOW_TOTAL = 32 << 20, /* all hosts together */
 };
 
 int job_window(int hosts)
@@ -75,7 +72,7 @@ void job_host_finish(struct job_host *host, enum host_state state)
     job_host_close(host);
 }
 
-/* Transports say some things with the host's name in front. */
+/* Strips the host's name, with which some of a transport's texts begin. */
 static const char *without_name(const struct job_host *host, const char *text)
 {
     size_t len = strlen(host->name);
@@ -95,13 +92,14 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     int launched = host->state >= HOST_LAUNCHED;
 
     hb_must(hb_buf_printf(&text, "%s%s", what, without_name(host, why)));
-    if (host->last_words && launched)
-        hb_must(hb_buf_printf(&text, " (%s)", host->last_words));
+    if (host->words.last_words && launched)
+        hb_must(hb_buf_printf(&text, " (%s)", host->words.last_words));
     if (!host->quitting)
         job_host_trouble(host, JOB_EXIT_LAUNCHER, when_ns, launched, "%s",
                          hb_buf_data(&text));
     hb_buf_free(&text);
     job_host_finish(host, HOST_LOST);
+    job_sweep(host);
     job_event(job, JOB_EV_AGENT_LOST);
     job_check_gone(job);
 }
@@ -150,10 +148,10 @@ static void host_on_read(void *arg, const char *bytes, size_t len)
     job_beat_heard(host);
     xbuf_append(&host->in, bytes, len);
     while (!host->closing) {
-        size_t max =
-            host->state == HOST_CONNECTING ? HOST_HELLO_MAX : FRAME_PAYLOAD_MAX;
-
-        rc = frame_decode(&host->in, max, &f, &err);
+        rc = frame_decode(
+            &host->in,
+            control_frame_max(&host->in, host->state != HOST_CONNECTING), &f,
+            &err);
         if (rc <= 0)
             break;
         rc = job_on_frame(host, &f, &err);
@@ -163,7 +161,7 @@ static void host_on_read(void *arg, const char *bytes, size_t len)
     }
     if (rc < 0 && !host->closing) {
         job_host_lost(host, err.text);
-        job_host_cancel(host); /* it may go on for ever */
+        job_host_cancel(host); /* its stream may never end */
     }
     if (host->closing)
         hb_buf_free(&host->in);
@@ -172,50 +170,15 @@ static void host_on_read(void *arg, const char *bytes, size_t len)
     output_flush(host->job->output);
 }
 
-static void keep_words(struct job_host *host, const char *line, size_t len)
-{
-    static const char prefix[] = "hvd-agent: ";
-    const size_t skip = sizeof(prefix) - 1;
-
-    if (len <= skip || memcmp(line, prefix, skip) != 0)
-        return;
-    hb_free(host->last_words);
-    host->last_words = hb_xasprintf("%.*s", (int)(len - skip), line + skip);
-}
-
-static void take_line(struct job_host *host, size_t len)
-{
-    const char *line = hb_buf_data(&host->complaint);
-
-    keep_words(host, line, len);
-    if (++host->lines < HOST_LINES_MAX)
-        hb_log(host->job->config->log, HB_LOG_WARNING, "host %s: %.*s",
-               host->name, (int)len, line);
-    else if (host->lines == HOST_LINES_MAX)
-        hb_log(host->job->config->log, HB_LOG_WARNING,
-               "host %s: what else it writes to its stderr is not shown",
-               host->name);
-}
-
 static void host_on_stderr(void *arg, const char *bytes, size_t len)
 {
     struct job_host *host = arg;
-    const char *end;
 
-    xbuf_append(&host->complaint, bytes, len);
-    while ((end = memchr(hb_buf_data(&host->complaint), '\n',
-                         hb_buf_len(&host->complaint)))) {
-        size_t n = (size_t)(end - hb_buf_data(&host->complaint));
-        take_line(host, n);
-        hb_buf_consume(&host->complaint, n + 1);
-    }
-    if (hb_buf_len(&host->complaint) > HOST_LINE_MAX) {
-        take_line(host, hb_buf_len(&host->complaint));
-        hb_buf_clear(&host->complaint);
-    }
+    host_log_stderr(&host->words, bytes, len);
 }
 
-/* The ways to other hosts explain themselves. */
+/* Loses the host.  The errors of remote transports explain themselves; a local
+ * one's do not. */
 static void host_on_end(void *arg, const struct hb_error *err)
 {
     struct job_host *host = arg;
@@ -230,8 +193,7 @@ static void host_on_close(void *arg)
 {
     struct job_host *host = arg;
 
-    if (hb_buf_len(&host->complaint) > 0)
-        host_on_stderr(host, "\n", 1);
+    host_log_end(&host->words);
     host->transport = NULL;
     host->job->open_transports--;
     job_check_drained(host->job);
@@ -244,6 +206,14 @@ static void host_on_stage(void *arg, const char *stage)
     snprintf(host->stage, sizeof(host->stage), "%s", stage);
     hb_log(host->job->config->log, HB_LOG_DEBUG, "host %s: %s", host->name,
            stage);
+}
+
+static void host_on_setback(void *arg, const struct hb_error *why)
+{
+    struct job_host *host = arg;
+
+    hb_free(host->setback);
+    host->setback = hb_xstrdup(without_name(host, why->text));
 }
 
 void job_host_open(struct job_host *host)
@@ -259,7 +229,8 @@ void job_host_open(struct job_host *host)
                    .on_stderr = host_on_stderr,
                    .on_end = host_on_end,
                    .on_close = host_on_close,
-                   .on_stage = host_on_stage},
+                   .on_stage = host_on_stage,
+                   .on_setback = host_on_setback},
         .arg = host,
         .exit_wait_ms = HOST_EXIT_WAIT_MS,
         .nofile = output_old_limit(job->output),
@@ -290,7 +261,8 @@ void job_host_close(struct job_host *host)
     transport_close(host->transport);
 }
 
-/* A local agent is the last to know what its guardian has to end. */
+/* Cancels a remote connection.  A local one must end by itself: it does when
+ * the guardian has ended all processes. */
 void job_host_cancel(struct job_host *host)
 {
     if (host->transport && host->closing && !job_host_is_local(host))
@@ -300,8 +272,10 @@ void job_host_cancel(struct job_host *host)
 void job_host_free(struct job_host *host)
 {
     hb_buf_free(&host->in);
-    hb_buf_free(&host->complaint);
-    hb_free(host->last_words);
+    host_log_fini(&host->words);
+    hb_free(host->setback);
+    job_sweep_free(host);
+    hb_free(host->identity);
 }
 
 /* ---- What is said to agents ---- */
@@ -356,7 +330,7 @@ static void fill_rank(const struct job_config *config, int rank,
     };
 }
 
-/* Those of this process, as its user set them. */
+/* Copies this process's limits, as its user set them. */
 static void fill_limits(const struct job *job, struct control_launch *m)
 {
     static const __rlimit_resource_t resources[CONTROL_LIMIT_COUNT] = {
@@ -388,11 +362,7 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
         .argv = config->argv,
         .env = job_host_is_local(host) ? config->env : config->remote_env,
         .rank_count = host->plan->count,
-        .bind = config->bind,
-        .gpus_per_rank = config->gpus_per_rank,
-        .bind_gpu = config->bind_gpu,
-        .share_gpus = config->share_gpus,
-        .grace_ms = config->grace_ms,
+        .spec = config->spec,
         .output_window = host->job->window,
         .trace = config->timeline != NULL,
     };

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inside of struct job, shared by
+ * The internals of struct job, shared by
  *
- *     job.c         its life: start, the actions of the state machine, end
+ *     job.c         life cycle: start, the state machine's actions, end
  *     job_signal.c  what the user's signals do
  *     job_end.c     why it ends: failed ranks, troubles of hosts, the report
  *     job_wait.c    the wait for hosts: progress, time-out
  *     job_beat.c    heartbeats and clocks
- *     job_host.c    one host's connection, and what is said to its agent
- *     job_frames.c  what agents say
+ *     job_host.c    one host's connection, messages to its agent
+ *     job_frames.c  messages from agents
  *     job_io.c      output and input
  *     job_routes.c  the round of routes
+ *     job_same.c    several names of one host
  *     job_trace.c   timelines and statistics
  *     job_stall.c   ranks that wait too long
+ *     job_sweep.c   ending what lost hosts may still run
  */
 #ifndef HVD_JOB_IMPL_H
 #define HVD_JOB_IMPL_H
 
-#include "lib/job/input.h"
 #include "lib/job/job.h"
-#include "lib/job/offset.h"
-#include "lib/job/output.h"
-#include "lib/job/rendezvous.h"
+#include "lib/job/job_rendezvous.h"
+#include "lib/job/job_state.h"
+#include "lib/job/output/host_log.h"
+#include "lib/job/output/input.h"
+#include "lib/job/output/output.h"
 #include "lib/job/report.h"
-#include "lib/job/routes.h"
-#include "lib/job/state.h"
+#include "lib/job/route/routes.h"
+#include "lib/job/trace/offset.h"
 #include "lib/transport/transport.h"
 
 enum host_state {
@@ -37,6 +40,7 @@ enum host_state {
 };
 
 struct job_trace;
+struct survey;
 
 struct job_host {
     struct job *job;
@@ -45,21 +49,31 @@ struct job_host {
     int index;
     enum host_state state;
     struct transport *transport; /* NULL after on_close */
-    int closing;                 /* nothing is sent, or heard, any more */
+    int closing;                 /* nothing is sent or handled any more */
     int quitting;                /* the agent has told why it ends */
-    struct hb_buf in;            /* not yet a whole frame */
-    struct hb_buf complaint;     /* the agent's stderr, a part of a line */
-    char *last_words;            /* the last whole line of that; or NULL */
-    int lines;                   /* of it and of LOG, so far */
-    char stage[96];              /* what is done to reach it; "" */
-    size_t ack_len;              /* written out, OUTPUT_ACK not yet sent */
-    size_t in_flight;            /* output that was not acknowledged */
+    struct hb_buf in;            /* bytes of an incomplete frame */
+    struct host_log words;       /* its agent's lines for the user */
+    char stage[96];              /* current step of connecting; "": none yet */
+    /* why the last attempt to connect failed, or NULL */
+    char *setback;
+    char *identity;   /* equal for names of one host; NULL: unknown */
+    size_t ack_len;   /* written out, OUTPUT_ACK not yet sent */
+    size_t in_flight; /* output not yet acknowledged */
 
     struct offset clock;
-    int beats_missed;  /* PINGs in a row after which nothing was heard */
-    uint64_t asked_ns; /* the first of them; 0: none */
-    int was_launched;  /* LAUNCH was sent, and has not failed */
-    int unheard; /* nothing was heard since it was told to end its ranks */
+    int beats_missed;     /* PINGs in a row without any message after them */
+    uint64_t asked_ns;    /* time of the first of these PINGs; 0: none */
+    int was_launched;     /* LAUNCH was sent, and FAILED has not come */
+    int64_t reached_ms;   /* time from start to HELLO; 0 before HELLO */
+    struct survey *sweep; /* the second connection (job_sweep.c), or NULL */
+    int sweep_steps, swept, sweep_failed;
+    char *sweep_text; /* its result, reported at the end, or NULL */
+    int unheard;      /* no message since KILL was sent */
+};
+
+enum job_exit {
+    JOB_RANK_ENDED = 1, /* ended by hvdrun */
+    JOB_RANK_EXITED,    /* ended by itself, or by a signal from elsewhere */
 };
 
 struct job {
@@ -71,121 +85,140 @@ struct job {
     uint64_t state_since_ns;
     struct job_host *hosts;
     int started, finished; /* counts of hosts */
+    int sweeping;          /* second connections in progress */
     int open_transports;
     struct output *output;
     struct input *input;
-    struct routes *routes; /* NULL: one host and nothing to choose */
+    struct routes *routes; /* NULL: one host without --network-interfaces */
     struct job_rendezvous *rendezvous;
     struct job_trace *trace;
     struct stall *stall;
     int window;             /* bytes of output in flight, per host */
     uv_timer_t limit_timer; /* --start-timeout, then --timeout */
-    uv_timer_t end_timer;   /* hosts that do not end; the notice before */
+    /* hosts that are overdue; before that, the notice */
+    uv_timer_t end_timer;
     uv_timer_t beat_timer;
     uv_timer_t wait_timer; /* progress */
-    uv_timer_t stop_timer; /* what is to be sent before this process stops */
+    uv_timer_t stop_timer; /* waits for queued messages before a stop */
     uv_timer_t stall_timer;
-    uv_timer_t stall_end_timer; /* ranks hear why before they end */
-    uint64_t limit_left_ms;     /* while stopped by SIGTSTP */
+    uv_timer_t stall_end_timer; /* lets ranks read why before they are ended */
+    uv_timer_t blame_timer;     /* lets a blamed rank end by itself */
+    uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
 
-    unsigned char *exited; /* [size] ranks that have exited */
+    unsigned char *exited; /* [size] ranks that have exited: enum job_exit */
     int exited_count;
-    /* In order of death, as far as the clocks tell. */
-    struct control_exited *failed; /* those that failed by themselves */
-    uint64_t *failed_ns;           /* when, by our clock */
+    /* In order of death, by our clock. */
+    struct control_exited *failed; /* ranks that failed by themselves */
+    uint64_t *failed_ns;           /* times of death, by our clock */
     size_t failed_count, failed_cap;
-    struct report_trouble *troubles; /* likewise */
+    struct report_trouble *troubles; /* in order of time */
     size_t trouble_count, trouble_cap;
-    int alive_at_end; /* ranks that ran when the end began */
+    int alive_at_end; /* number of ranks that ran when the end began */
     size_t failed_before_end;
 
-    int has_verdict; /* the first cause of the end decides */
-    int by_failure;  /* it is the first of ranks' failures and hosts' troubles,
-                        the report tells which */
-    int exit_code;
-    char *cause; /* its line; NULL: see by_failure */
-    int silent;  /* the cause needs no report */
-    int urgent;  /* ended by a signal or a time limit: a reader that does
-                    not read must not hold it up */
-    int signals; /* INT, TERM, HUP so far */
-    int noticed; /* the user knows what is waited for at the end */
+    int has_verdict; /* the cause of the end is known */
+    /* the cause is the first of the failures and troubles, of which an earlier
+     * one may still be heard of */
+    int by_failure;
+    int verdict_code; /* exit code of another cause */
+    char *cause;      /* the line that states the cause; NULL: see by_failure */
+    int same_host;    /* ended because two names are one host */
+    int output_failed; /* ranks' output was lost */
+    int silent;        /* the cause needs no report */
+    /* ended by a signal or a time limit, which a slow reader of the output must
+     * not delay */
+    int urgent;
+    int signals; /* SIGINT, SIGTERM, SIGHUP so far */
+    int noticed; /* the user was told which ranks are waited for */
 };
 
 /* ---- job.c ---- */
 
-/* The state machine takes an event. */
+/* Runs the state machine for an event. */
 void job_event(struct job *job, enum job_event event);
-/* One more connection is gone, or output was written: perhaps the last. */
+/* Posts JOB_EV_DRAINED if all connections are closed and all output written. */
 void job_check_drained(struct job *job);
-/* After a host was finished: perhaps the last. */
+/* Posts JOB_EV_GONE if all hosts have finished. */
 void job_check_gone(struct job *job);
 int job_count_alive(const struct job *job);
 void job_start_limit(struct job *job, uint64_t left_ms);
-/* Bytes of output in flight per host, so that those of all are bounded. */
+/* Returns the most bytes of output in flight per host, chosen so that the total
+ * is bounded. */
 int job_window(int hosts);
 
 /* ---- job_end.c ---- */
 
-/* Keeps the first cause of the job's end.  `fmt` NULL: nothing to say. */
+/* Sets the cause of the job's end, unless there is one; `fmt` NULL: no line. */
 void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void job_say(struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* An agent's EXITED; takes the message's strings. */
+/* Handles an agent's EXITED; takes over the message's strings. */
 void job_rank_exited(struct job *job, struct job_host *host,
                      struct control_exited *m);
-/* A trouble of that host, which is a cause of the job's end. */
+/* Records a trouble of the host, which may be the cause of the job's end;
+ * takes_ranks: its ranks end with it. */
 void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
                       int takes_ranks, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* What is waited for, once. */
+/* Decides the exit code from what is known now.  In this order: the first
+ * failure or trouble by the common clock, another cause, two names of one host,
+ * lost output; 0: none of these. */
+int job_exit_code(const struct job *job);
+/* Tells the user once which ranks are waited for. */
 void job_notice(struct job *job);
 void job_report(struct job *job);
 void job_end_free(struct job *job);
 
 /* ---- job_wait.c ---- */
 
-void job_wait_start(struct job *job); /* hosts are being connected to */
+void job_wait_start(struct job *job); /* starts the progress line */
 void job_wait_end(struct job *job);
-/* A host was reached, or cannot be. */
+/* Checks whether every host has connected or failed. */
 void job_check_connected(struct job *job);
-/* The hosts that are waited for, and what they do. */
+/* Turns the setbacks of hosts that are still being tried into troubles, and
+ * sorts the troubles in the order of the hosts: the start has failed. */
+void job_start_failed(struct job *job);
+/* Makes --start-timeout the cause: names the hosts waited for and their
+ * state. */
 void job_start_timeout(struct job *job);
 
 /* ---- job_beat.c ---- */
 
 void job_beat_start(struct job *job);
 void job_beat_end(struct job *job);
-/* Asks for the host's clock and tells it what silence means. */
+/* Sends PING: asks for the host's clock, sets the silence that it allows us. */
 void job_beat_ping(struct job_host *host);
-void job_beat_heard(struct job_host *host); /* anything */
+void job_beat_heard(struct job_host *host); /* any message came */
 int job_beat_pong(struct job_host *host, const struct frame *f,
                   struct hb_error *err);
-/* This process is about to stop: its silence means nothing; and goes on. */
+/* Suspends the limit on our own silence before this process stops, and restores
+ * it afterwards. */
 void job_beat_pause(struct job *job);
 void job_beat_resume(struct job *job);
-/* The job has been ending for its whole grace time. */
+/* Loses the hosts that have not answered since KILL: the grace time is over. */
 void job_beat_give_up(struct job *job);
 
 /* ---- job_io.c ---- */
 
 int job_open_output(struct job *job, struct hb_error *err);
-/* If the config asks for it; ranks run. */
+/* Opens stdin if the config asks for it; the ranks run. */
 void job_open_input(struct job *job);
 
 /* ---- job_trace.c ---- */
 
-/* Makes the file.  0 or negative with err set. */
+/* Creates the timeline file.  0, or negative with err set. */
 int job_trace_open(struct job *job, struct hb_error *err);
 void job_trace_free(struct job *job);
-/* TRACE and STATS; the rank is the host's. */
+/* Handles TRACE or STATS; the caller has checked that the rank is the
+ * host's. */
 int job_trace_bytes(struct job_host *host, const struct control_bytes *m,
                     struct hb_error *err);
 int job_trace_stats(struct job_host *host, const struct control_bytes *m,
                     struct hb_error *err);
-/* All hosts have ended: what there is to be said. */
+/* Completes the file and reports what is missing; prints the statistics. */
 void job_trace_end(struct job *job);
 
 /* ---- job_routes.c: between JOB_EV_CONNECTED and JOB_EV_ROUTED ---- */
@@ -196,36 +229,57 @@ int job_routes_hello(struct job_host *host, const struct control_hello *m,
 void job_routes_begin(struct job *job);
 int job_routes_frame(struct job_host *host, const struct frame *f,
                      struct hb_error *err);
-/* host_index, peers and the ranks' variables; until _release. */
+/* Sets host_index, peers and the ranks' variables in m; undo with _release. */
 void job_routes_fill(const struct job_host *host, struct control_launch *m);
 void job_routes_release(const struct job_host *host, struct control_launch *m);
+
+/* ---- job_same.c ---- */
+
+/* Keeps what HELLO says about the host's identity. */
+void job_same_hello(struct job_host *host, const struct control_hello *m);
+/* Fills in config->same_as; 1 if two names are of one host, else 0. */
+int job_same_found(const struct job *job);
 
 /* ---- job_stall.c ---- */
 
 void job_stall_open(struct job *job);
-void job_stall_end(struct job *job); /* the ranks are being ended */
-/* The ranks hear that the job is over, and the first to do so may end. */
+void job_stall_start(struct job *job); /* all ranks run */
+void job_stall_end(struct job *job);   /* the ranks are being ended */
+/* Returns 1 while ranks are being told that the job is over because of a stall;
+ * the first of them may end meanwhile. */
 int job_stall_ending(const struct job *job);
 void job_stall_rank_gone(struct job *job, int rank);
 void job_stall_resumed(struct job *job); /* the ranks had been stopped */
 int job_stall_frame(struct job_host *host, const struct frame *f,
                     struct hb_error *err);
 
+/* ---- job_sweep.c ---- */
+
+/* Opens another connection to a host whose agent is lost, and ends what may be
+ * left there, before JOB_EV_GONE. */
+void job_sweep(struct job_host *host);
+/* Gives up on sweeps in progress: there is no time left. */
+void job_sweep_give_up(struct job *job);
+/* Tells the user which hosts are being connected to again. */
+void job_sweep_notice(struct job *job);
+void job_sweep_report(struct job *job);
+void job_sweep_free(struct job_host *host);
+
 /* ---- job_host.c ---- */
 
 void job_host_open(struct job_host *host);
-void job_host_free(struct job_host *host); /* what it holds */
+void job_host_free(struct job_host *host); /* frees its contents */
 void job_host_close(struct job_host *host);
-/* Without waiting for what is at the other end, where that is elsewhere. */
+/* Stops waiting for the other end of a remote connection that is closing. */
 void job_host_cancel(struct job_host *host);
 int job_host_finished(const struct job_host *host);
 void job_host_finish(struct job_host *host, enum host_state state);
-/* The connection broke, or cannot be trusted. */
+/* Loses the host, because the connection broke or cannot be trusted. */
 void job_host_lost(struct job_host *host, const char *why);
-/* Nothing was heard for too long, since asked_ns. */
+/* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
-/* Sends if the agent is there to hear it; -HVD_ECLOSED otherwise. */
+/* Queues a frame; -HVD_ECLOSED if the connection is closing or closed. */
 int job_host_send(struct job_host *host, const struct hb_buf *frame);
 int job_host_send_u32(struct job_host *host, enum control_type type,
                       uint32_t value);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the signals that reach hvdrun do to its job.
+ * What hvdrun's signals do to its job.
  */
 #include "lib/job/job_impl.h"
+
+#include "lib/base/text.h"
 
 #include <signal.h>
 
 enum {
     STOP_TURN_MS = 20,
-    STOP_TRIES_MAX = 50, /* a second for what is still to be sent */
+    STOP_TRIES_MAX = 50, /* at most a second for queued messages */
 };
 
 static void end_by_signal(struct job *job, int signo, const char *sender)
@@ -17,13 +19,13 @@ static void end_by_signal(struct job *job, int signo, const char *sender)
 
     job->urgent = 1;
     if (!again && !job->has_verdict) {
-        struct hb_buf name = HB_BUF_INIT;
+        struct hb_buf from = HB_BUF_INIT;
+        char name[HB_SIGNAL_NAME_MAX];
 
-        report_signal_name(&name, signo);
-        report_sender(&name, sender);
-        job_say(job, "%s: ending the job (once more: kill it at once)",
-                hb_buf_data(&name));
-        hb_buf_free(&name);
+        report_sender(&from, sender);
+        job_say(job, "%s%s: ending the job (once more: kill it at once)",
+                hb_signal_name(signo, name), hb_buf_data(&from));
+        hb_buf_free(&from);
         job->silent = 1;
     }
     job_verdict(job, 128 + signo, NULL);
@@ -63,7 +65,7 @@ static void job_continue(struct job *job)
     send_signal(job, SIGCONT);
 }
 
-/* The hosts must have heard of it first. */
+/* Stops this process when all queued messages are sent, or time is up. */
 static void job_stop_try(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -78,9 +80,9 @@ static void job_stop_try(uv_timer_t *timer)
     job_continue(job);
 }
 
-/* Time spent stopped does not count against the limits.  The ranks get
- * SIGSTOP: they are in sessions without a terminal, where SIGTSTP has no
- * effect on a process that does not handle it. */
+/* Stops the ranks and this process; time spent stopped does not count against
+ * the limits.  The ranks get SIGSTOP: they are in sessions without a terminal,
+ * where SIGTSTP has no effect on a process that does not handle it. */
 static void job_stop(struct job *job)
 {
     job->limit_left_ms = uv_timer_get_due_in(&job->limit_timer);

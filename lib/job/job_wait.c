@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wait for hosts: who has connected, the progress line on a terminal,
- * and what is said when --start-timeout is over.
+ * The wait for hosts: checks who has connected, shows the progress line on a
+ * terminal, and explains the end of --start-timeout.
  */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/job/progress.h"
-#include "lib/job/xbuf.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/output/progress.h"
+#include "lib/job/output/xbuf.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
     WAIT_QUIET_MS = 500, /* before the first progress line */
-    WAIT_TURN_MS = 200,  /* from one to the next */
-    WAIT_COLUMNS = 80,   /* where the terminal does not tell */
+    WAIT_TURN_MS = 200,  /* between progress lines */
+    WAIT_COLUMNS = 80,   /* if the terminal's width is unknown */
 };
 
 /* ---- Progress ---- */
@@ -30,7 +32,8 @@ static size_t terminal_width(void)
     return size.ws_col - 1u; /* the last column would wrap */
 }
 
-/* What the hosts that are not there yet are waited for; NULL: nothing. */
+/* Returns what the hosts are waited for (NULL: nothing), and in *until the
+ * state that ends the wait. */
 static const char *waited_for(const struct job *job, enum host_state *until)
 {
     *until = HOST_CONNECTED;
@@ -89,10 +92,36 @@ void job_check_connected(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (job->hosts[i].state == HOST_CONNECTING)
             return;
-    if (job->finished == 0)
-        job_event(job, JOB_EV_CONNECTED);
-    else
+    if (job->finished > 0) {
         job_event(job, JOB_EV_SETTLED);
+    } else if (job_same_found(job)) {
+        /* Not a verdict: a signal during the job's end may still be one. */
+        job->same_host = 1;
+        job_event(job, JOB_EV_SAME_HOST);
+    } else {
+        job_event(job, JOB_EV_CONNECTED);
+    }
+}
+
+/* ---- The start fails ---- */
+
+static int by_host(const void *a, const void *b)
+{
+    const struct report_trouble *x = a, *y = b;
+
+    return (x->host > y->host) - (x->host < y->host);
+}
+
+void job_start_failed(struct job *job)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+
+        if (host->state == HOST_CONNECTING && host->setback)
+            job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
+                             host->setback);
+    }
+    qsort(job->troubles, job->trouble_count, sizeof(*job->troubles), by_host);
 }
 
 /* ---- The time-out ---- */
@@ -102,14 +131,19 @@ static enum host_state ready_state(const struct job *job)
     return job->state < JOB_ROUTING ? HOST_CONNECTED : HOST_STARTED;
 }
 
-static const char *host_doing(const struct job_host *host)
+/* Returns the host's state and why it got no further (heap). */
+static char *host_doing(const struct job_host *host)
 {
-    if (host->state == HOST_CONNECTING && host->stage[0])
-        return host->stage;
-    return host_state_name(host->state);
+    const char *state = host_state_name(host->state);
+
+    if (host->state != HOST_CONNECTING)
+        return hb_xstrdup(state);
+    if (host->setback)
+        return hb_xasprintf("%s; last attempt: %s", state, host->setback);
+    return hb_xstrdup(host->stage[0] ? host->stage : state);
 }
 
-/* The hosts that are waited for, as troubles without a story. */
+/* Lists the hosts that are waited for, with their state as text. */
 static size_t find_waiting(struct job *job, struct report_trouble *waiting)
 {
     enum host_state ready = ready_state(job);
@@ -118,15 +152,16 @@ static size_t find_waiting(struct job *job, struct report_trouble *waiting)
 
     if (job->state == JOB_ROUTING && routes_waiting(job->routes, &first) > 0) {
         waiting[0] = (struct report_trouble){
-            .host = first, .text = (char *)"trying the other hosts' addresses"};
+            .host = first,
+            .text = hb_xstrdup("trying the other hosts' addresses")};
         return 1;
     }
     for (int i = 0; i < job->config->plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
         if (host->state < ready)
-            waiting[count++] = (struct report_trouble){
-                .host = i, .text = (char *)host_doing(host)};
+            waiting[count++] =
+                (struct report_trouble){.host = i, .text = host_doing(host)};
     }
     return count;
 }
@@ -153,5 +188,7 @@ void job_start_timeout(struct job *job)
     job_verdict(job, JOB_EXIT_LAUNCHER, "%.*s", (int)len - 1,
                 hb_buf_data(&text));
     hb_buf_free(&text);
+    for (size_t i = 0; i < count; i++)
+        hb_free(waiting[i].text);
     hb_free(waiting);
 }

@@ -5,24 +5,11 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/hosts/hostfold.h"
-#include "lib/job/xbuf.h"
+#include "lib/job/output/xbuf.h"
 
-#include <signal.h>
 #include <string.h>
 
 #define xprintf(out, ...) hb_must(hb_buf_printf(out, __VA_ARGS__))
-
-void report_signal_name(struct hb_buf *out, int signo)
-{
-    const char *abbrev = sigabbrev_np(signo);
-
-    if (abbrev)
-        xprintf(out, "SIG%s", abbrev);
-    else if (signo >= SIGRTMIN && signo <= SIGRTMAX)
-        xprintf(out, "SIGRTMIN+%d", signo - SIGRTMIN);
-    else
-        xprintf(out, "signal %d", signo);
-}
 
 static void put_text(struct hb_buf *out, const char *text)
 {
@@ -41,27 +28,6 @@ void report_sender(struct hb_buf *out, const char *sender)
     put_text(out, sender);
 }
 
-void report_phrase(struct hb_buf *out, const struct control_exited *e)
-{
-    int detail = e->detail && e->detail[0];
-
-    if (e->cause == CONTROL_CAUSE_EXEC && detail) {
-        put_text(out, e->detail);
-        return;
-    }
-    if (e->signal) {
-        xprintf(out, "killed by signal %d (", e->signal);
-        report_signal_name(out, e->signal);
-        xbuf_puts(out, e->core_dumped ? "), core dumped" : ")");
-    } else {
-        xprintf(out, "exit code %d", e->exit_code);
-    }
-    if (!detail)
-        return;
-    xbuf_puts(out, ": ");
-    put_text(out, e->detail);
-}
-
 static const char *host_of(const struct report *r, int rank)
 {
     int host = r->plan->ranks[rank].host;
@@ -73,15 +39,29 @@ static void put_culprit(struct hb_buf *out, const struct report *r,
                         const struct control_exited *e)
 {
     xprintf(out, "hvdrun: rank %d on host %s ", e->rank, host_of(r, e->rank));
-    if (e->pid > 0 && e->cause != CONTROL_CAUSE_EXEC)
+    if (e->pid > 0)
         xprintf(out, "(pid %d) ", (int)e->pid);
-    xbuf_puts(out, e->cause == CONTROL_CAUSE_EXEC ? "could not be started: "
-                                                  : "failed: ");
-    report_phrase(out, e);
+    xbuf_puts(out, "failed: ");
+    hb_must(control_exited_phrase(out, e));
     xbuf_puts(out, "\n");
 }
 
-/* Where the last `lines` lines of text begin. */
+/* Names the rank whose loss made failed[0] fail.  If its process did not end by
+ * itself, the network may be what failed. */
+static void put_leaver(struct hb_buf *out, const struct report *r)
+{
+    if (!r->left)
+        return;
+    xprintf(out, "hvdrun: rank %d on host %s ", r->left - 1,
+            host_of(r, r->left - 1));
+    if (r->left_exited)
+        xbuf_puts(out, "had left the others before that, without a failure of "
+                       "its own\n");
+    else
+        xprintf(out, "was lost to rank %d first\n", r->failed[0].rank);
+}
+
+/* Returns where the last `lines` lines of text begin. */
 static const char *last_lines(const char *text, size_t len, int lines)
 {
     const char *p = text + len;
@@ -154,7 +134,7 @@ static void group_add(struct group *groups, size_t *count, int size,
     struct hb_buf phrase = HB_BUF_INIT;
     struct group *g = groups;
 
-    report_phrase(&phrase, e);
+    hb_must(control_exited_phrase(&phrase, e));
     while (g < groups + *count && strcmp(g->phrase, hb_buf_data(&phrase)) != 0)
         g++;
     if (g == groups + *count && *count == REPORT_GROUPS_MAX) {
@@ -214,7 +194,7 @@ static int is_name_char(char c)
            (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
 }
 
-/* The length of the host's own name where it stands in a text. */
+/* Returns the length of the host's own name if it stands at p, else 0. */
 static size_t name_here(const char *start, const char *p, const char *name)
 {
     size_t len = strlen(name);
@@ -225,7 +205,7 @@ static size_t name_here(const char *start, const char *p, const char *name)
     return len;
 }
 
-/* Do two hosts' texts say the same, each of itself? */
+/* Returns whether two hosts' texts differ only in the hosts' own names. */
 static int same_text(const char *a, const char *a_name, const char *b,
                      const char *b_name)
 {
@@ -276,7 +256,8 @@ static void put_taken_ranks(struct hb_buf *out, const struct plan *plan,
     hb_free(member);
 }
 
-/* One line for all of the rest that are like the first. */
+/* Appends one line for the first trouble and all that equal it; returns how
+ * many these are. */
 static size_t put_trouble(struct hb_buf *out, const char *prefix,
                           const struct plan *plan,
                           const struct report_trouble *troubles, size_t count,
@@ -363,6 +344,7 @@ void report_format(struct hb_buf *out, const struct report *r)
         xprintf(out, "hvdrun: %s\n", r->cause);
     } else if (count > 0 && !r->host_first) {
         put_culprit(out, r, others);
+        put_leaver(out, r);
         put_tail(out, others);
         others++;
         count--;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hvdrun says about a job that failed.  Pure: facts in, lines out.
- * Hosts with the same trouble share a line.
+ * The report about a job that failed.  Pure: facts in, lines out.  Hosts with
+ * the same trouble share a line.
  *
  *     hvdrun: rank 1 on host a (pid 4711) failed: killed by signal 11
  *     (SIGSEGV), core dumped
@@ -14,14 +14,14 @@
 #define HVD_JOB_REPORT_H
 
 #include "lib/base/buf.h"
-#include "lib/hosts/plan.h"
-#include "lib/protocol/control.h"
+#include "lib/hosts/slot_plan.h"
+#include "lib/protocol/control/control.h"
 
 enum {
     REPORT_TAIL_LINES = 10,
-    REPORT_GROUPS_MAX = 4,    /* of ranks, in one line */
+    REPORT_GROUPS_MAX = 4,    /* groups of ranks in one line */
     REPORT_TROUBLES_MAX = 16, /* lines about hosts */
-    REPORT_NAMES_MAX = 4,     /* hosts listed one by one; else folded */
+    REPORT_NAMES_MAX = 4,     /* most hosts listed one by one */
 };
 
 /* A host that could not be reached, or was lost. */
@@ -29,7 +29,7 @@ struct report_trouble {
     int host; /* index in the plan */
     int exit_code;
     uint64_t when_ns; /* our clock */
-    char *text;       /* after "host NAME: " */
+    char *text;       /* follows "host NAME: " */
     int takes_ranks;  /* its ranks end with it */
 };
 
@@ -41,31 +41,29 @@ struct report {
     size_t failed_count;
     const struct report_trouble *troubles; /* in order */
     size_t trouble_count;
-    int host_first;    /* the first trouble came before the first failure */
-    const char *cause; /* a line when none of these was it; or NULL */
-    int ended;         /* ranks that hvdrun ended */
+    int host_first;    /* the cause is troubles[0], not failed[0] */
+    const char *cause; /* the line of another cause, or NULL */
+    /* 1 + the rank whose leaving or silence made failed[0] fail, and which did
+     * not fail itself; 0: none. */
+    int left;
+    int left_exited; /* its process ended by itself */
+    int ended;       /* number of ranks that hvdrun ended */
     int exit_code;
 };
 
-/* Appends lines to out; nothing for exit code 0 without failures. */
+/* Appends the report to out; nothing for exit code 0 without failures. */
 void report_format(struct hb_buf *out, const struct report *r);
 
-/* "n1, n7", "n[01-12]" */
+/* Appends "n1, n7" or "n[01-12]". */
 void report_hosts(struct hb_buf *out, const char *const *names, size_t count);
 
-/* Lines about hosts, each after `prefix`: "host n1: text", or "hosts n1, n7:
- * text" for those whose texts differ in nothing but their own names. */
+/* Appends lines about hosts, each after `prefix`: "host n1: text", or "hosts
+ * n1, n7: text" if the texts differ only in the hosts' own names. */
 void report_troubles(struct hb_buf *out, const char *prefix,
                      const struct plan *plan,
                      const struct report_trouble *troubles, size_t count);
 
-/* "exit code 7", "killed by signal 9 (SIGKILL): out of memory: ..." */
-void report_phrase(struct hb_buf *out, const struct control_exited *e);
-
-/* "SIGTERM"; "signal 40" style names for those without one. */
-void report_signal_name(struct hb_buf *out, int signo);
-
-/* " from pid 812 (slurmstepd)"; nothing for NULL. */
+/* Appends " from pid 812 (slurmstepd)"; nothing if sender is NULL. */
 void report_sender(struct hb_buf *out, const char *sender);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many hosts asked at once; see survey.h. */
+/* Asks many hosts at once; see survey.h. */
 #include "lib/job/survey.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "lib/job/xbuf.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/output/xbuf.h"
 #include "lib/protocol/query.h"
-#include "lib/transport/remote.h"
+#include "lib/remote/remote.h"
 
 #include <string.h>
 
@@ -74,12 +74,13 @@ static void on_deadline(uv_timer_t *timer)
 {
     struct survey *s = timer->data;
 
-    /* Of a round without questions. */
+    /* In a round without questions. */
     if (s->waiting == 0)
         survey_settle(s);
     for (size_t i = 0; i < s->config.count && !s->closing; i++) {
         struct survey_host *h = &s->hosts[i];
         struct hb_error err = HB_ERROR_INIT;
+        struct transport *t = h->transport;
 
         if (!is_waiting(h))
             continue;
@@ -88,8 +89,17 @@ static void on_deadline(uv_timer_t *timer)
         else
             hb_error_set(&err, HVD_ETIMEOUT,
                          "time is up (see --start-timeout)%s%s",
-                         h->stage[0] ? "; last: " : "", h->stage);
+                         h->setback.status ? "; last attempt: "
+                         : h->stage[0]     ? "; last: "
+                                           : "",
+                         h->setback.status ? h->setback.text : h->stage);
+        if (h->state != SURVEY_ASKED)
+            hb_error_stage(&err, h->setback.stage);
+        h->transport = NULL;
         host_lost(h, &err);
+        if (t)
+            /* do not wait for a host that does not answer */
+            transport_cancel(t);
     }
 }
 
@@ -123,27 +133,13 @@ static int take_answer(struct survey_host *h, const struct frame *f,
 
     if (h->state != SURVEY_ASKED)
         return hb_error_set(err, HVD_EPROTO, "an answer to no question");
-    rc = query_decode(f->payload, f->len, &h->answer, err);
+    rc = query_decode(f->payload, f->len, f->type, &h->answer, err);
     if (rc < 0)
         return rc;
     h->answered_wall_ns = hb_wall_ns();
     h->state = SURVEY_IDLE;
     no_longer_waits(h->survey);
     return 0;
-}
-
-static int take_log(struct survey_host *h, const struct frame *f,
-                    struct hb_error *err)
-{
-    char text[1024];
-    int level;
-    int rc =
-        control_decode_log(f->payload, f->len, &level, text, sizeof(text), err);
-
-    if (rc == 0)
-        hb_log(h->survey->config.log, (enum hb_log_level)level, "host %s: %s",
-               h->name, text);
-    return rc;
 }
 
 static int on_frame(struct survey_host *h, const struct frame *f,
@@ -154,7 +150,7 @@ static int on_frame(struct survey_host *h, const struct frame *f,
     if (f->type == CONTROL_HELLO)
         return take_hello(h, f, err);
     if (f->type == CONTROL_LOG)
-        return take_log(h, f, err);
+        return host_log_frame(&h->words, f, err);
     if (h->state == SURVEY_CONNECTING)
         return hb_error_set(err, HVD_EPROTO, "message %d before hello",
                             f->type);
@@ -177,7 +173,9 @@ static void on_read(void *arg, const char *bytes, size_t len)
 
     xbuf_append(&h->in, bytes, len);
     while (h->state != SURVEY_LOST) {
-        rc = frame_decode(&h->in, FRAME_PAYLOAD_MAX, &f, &err);
+        rc = frame_decode(
+            &h->in, control_frame_max(&h->in, h->state != SURVEY_CONNECTING),
+            &f, &err);
         if (rc <= 0)
             break;
         rc = on_frame(h, &f, &err);
@@ -192,17 +190,8 @@ static void on_read(void *arg, const char *bytes, size_t len)
 static void on_stderr(void *arg, const char *bytes, size_t len)
 {
     struct survey_host *h = arg;
-    const char *end;
 
-    xbuf_append(&h->complaint, bytes, len);
-    while ((end = memchr(hb_buf_data(&h->complaint), '\n',
-                         hb_buf_len(&h->complaint)))) {
-        size_t n = (size_t)(end - hb_buf_data(&h->complaint));
-
-        hb_log(h->survey->config.log, HB_LOG_WARNING, "host %s: %.*s", h->name,
-               (int)n, hb_buf_data(&h->complaint));
-        hb_buf_consume(&h->complaint, n + 1);
-    }
+    host_log_stderr(&h->words, bytes, len);
 }
 
 static void on_end(void *arg, const struct hb_error *err)
@@ -228,8 +217,7 @@ static void on_close(void *arg)
 {
     struct survey_host *h = arg;
 
-    if (hb_buf_len(&h->complaint) > 0)
-        on_stderr(h, "\n", 1);
+    host_log_end(&h->words);
     h->survey->open_parts--;
     check_closed(h->survey);
 }
@@ -242,6 +230,13 @@ static void on_stage(void *arg, const char *stage)
         return;
     hb_free(h->stage);
     h->stage = hb_xstrdup(stage);
+}
+
+static void on_setback(void *arg, const struct hb_error *why)
+{
+    struct survey_host *h = arg;
+
+    h->setback = *why;
 }
 
 static void host_open(struct survey *s, size_t i)
@@ -258,7 +253,8 @@ static void host_open(struct survey *s, size_t i)
                    .on_stderr = on_stderr,
                    .on_end = on_end,
                    .on_close = on_close,
-                   .on_stage = on_stage},
+                   .on_stage = on_stage,
+                   .on_setback = on_setback},
         .arg = h,
         .exit_wait_ms = SURVEY_EXIT_WAIT_MS,
     };
@@ -300,6 +296,7 @@ struct survey *survey_open(const struct survey_config *config)
     for (size_t i = 0; i < config->count; i++) {
         s->hosts[i].survey = s;
         s->hosts[i].name = config->entries[i].name;
+        host_log_init(&s->hosts[i].words, config->log, s->hosts[i].name);
         s->hosts[i].stage = hb_xstrdup("");
     }
     for (size_t i = 0; i < config->count; i++)
@@ -334,7 +331,7 @@ void survey_ask(struct survey *s, size_t host, const json_t *question,
     s->waiting++;
     uv_timer_stop(&s->settle);
     h->asked_wall_ns = hb_wall_ns();
-    /* A failure is told by on_end. */
+    /* A failure is reported by on_end. */
     (void)transport_write(h->transport, hb_buf_data(&frame),
                           hb_buf_len(&frame));
     hb_buf_free(&frame);
@@ -368,6 +365,18 @@ void survey_close(struct survey *s)
         host_close(&s->hosts[i]);
 }
 
+void survey_cancel(struct survey *s)
+{
+    for (size_t i = 0; i < s->config.count && !s->closing; i++) {
+        struct transport *t = s->hosts[i].transport;
+
+        host_close(&s->hosts[i]);
+        if (t)
+            transport_cancel(t);
+    }
+    survey_close(s);
+}
+
 void survey_free(struct survey *s)
 {
     if (!s)
@@ -379,7 +388,7 @@ void survey_free(struct survey *s)
         control_hello_fini(&h->hello);
         json_decref(h->answer);
         hb_buf_free(&h->in);
-        hb_buf_free(&h->complaint);
+        host_log_fini(&h->words);
     }
     hb_free(s->hosts);
     hb_free(s);

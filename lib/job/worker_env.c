@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names follow Horovod (HOROVOD_*), torchrun (RANK, WORLD_SIZE, ...),
- * Open MPI, MPICH and PMIx, whose variables from an outer launcher would
- * make a worker believe that it belongs to another job.
+ * The names follow Horovod (HOROVOD_*), torchrun (RANK, WORLD_SIZE, ...), Open
+ * MPI, MPICH and PMIx, whose variables from an outer launcher would make a
+ * worker believe that it belongs to another job.
  */
 #include "lib/job/worker_env.h"
 
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Set by hvdrun or its agent; from anywhere else they are stale. */
+/* Set by hvdrun or its agent; values from elsewhere are stale. */
 static const char *const rank_names[] = {
     "RANK",       "SIZE",     "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK",
     "CROSS_SIZE", "HOSTNAME", "JOB_ID",     "RENDEZVOUS", "GPU",
@@ -21,8 +21,8 @@ static const char *const plain_names[] = {
     "NODE_RANK", "GROUP_RANK",
 };
 
-/* Of another launcher's process or of another rendezvous: not passed on.
- * A `*` at the end or at the start stands for anything. */
+/* Not passed on: they belong to another launcher's process or another
+ * rendezvous.  A `*` at the end or at the start matches anything. */
 static const char *const foreign[] = {
     "BASH_FUNC_*",
     "OLDPWD",
@@ -50,13 +50,13 @@ static const char *const foreign[] = {
     "SLURM_NODEID",
 };
 
-/* With --no-env, what is still needed to run anything. */
+/* What programs need even with --no-env. */
 static const char *const basic[] = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL",
     "LANG", "LC_*", "TERM", "TMPDIR",
 };
 
-/* Means something on this host only. */
+/* Meaningful on this host only. */
 static const char *const host_bound[] = {
     "HOME",
     "USER",
@@ -119,7 +119,7 @@ static int in_list(const char *const *list, size_t count, const char *name,
     return 0;
 }
 
-/* The length of a leading HVD_ or HOROVOD_, or 0. */
+/* Returns the length of a leading HVD_ or HOROVOD_, or 0. */
 static size_t prefix_len(const char *name, size_t len)
 {
     if (len > 4 && !memcmp(name, "HVD_", 4))
@@ -170,8 +170,9 @@ static int set_item(struct hb_strv *env, const char *item)
     return rc;
 }
 
-/* HVD_X and HOROVOD_X are one knob and HVD_X is read first, so a value
- * given for either must not lose to the other's older one. */
+/* Removes the variable's other spelling: HVD_X and HOROVOD_X are one knob and
+ * HVD_X is read first, so a new value for either must not lose to the other's
+ * old one. */
 static int drop_twin(struct hb_strv *env, const char *item)
 {
     struct hb_buf twin = HB_BUF_INIT;
@@ -231,7 +232,7 @@ int worker_env_common(const struct worker_env_config *config,
     return 0;
 }
 
-/* The values of one rank, under every name that carries them. */
+/* Sets the values of one rank, under all of their names. */
 static int set_rank(struct hb_strv *out, const struct plan_rank *r,
                     int world_size)
 {
@@ -279,7 +280,7 @@ int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
         rc = hb_strv_addf(out, "HOROVOD_HOSTNAME=%s", host);
     if (!rc)
         rc = hb_strv_addf(out, "HVD_JOB_ID=%s", job_id);
-    /* An inherited one was dropped: what is there now is the user's. */
+    /* An inherited value was dropped, so one in `common` is the user's. */
     if (!rc && !hb_env_get(common, "MASTER_ADDR"))
         rc = hb_strv_addf(out, "MASTER_ADDR=%s",
                           plan->host_count == 1 ? "127.0.0.1"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hash that names a build of hvd-agent: hvdrun asks a host for it, and
- * the agent that arrived there checks itself against it.  BLAKE2b. */
+/* The hash that identifies a build of hvd-agent (BLAKE2b): hvdrun asks hosts
+ * for it, and an agent that was sent checks itself against it. */
 #ifndef HVD_PROTOCOL_AGENT_HASH_H
 #define HVD_PROTOCOL_AGENT_HASH_H
 
@@ -8,10 +8,10 @@
 
 enum { AGENT_HASH_BYTES = 16, AGENT_HASH_HEX = 2 * AGENT_HASH_BYTES + 1 };
 
-/* Hex digits and a final 0. */
+/* Hashes len bytes: hex digits and a final 0. */
 void agent_hash(const void *bytes, size_t len, char out[AGENT_HASH_HEX]);
 
-/* Of what is still to be read from fd: 0, or an errno. */
+/* Hashes the rest of the file fd: 0, or an errno. */
 int agent_hash_fd(int fd, char out[AGENT_HASH_HEX]);
 
 #endif

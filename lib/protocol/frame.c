@@ -51,7 +51,7 @@ int frame_encode(struct hb_buf *out, uint8_t type, const void *payload,
     return hb_buf_append(out, payload, len);
 }
 
-/* Whether the first bytes are those of a frame, as far as they go. */
+/* Checks that the bytes so far are those of the magic. */
 static int check_magic(const unsigned char *p, size_t len, struct hb_error *err)
 {
     char seen[4] = "....";
@@ -110,7 +110,7 @@ void frame_done(struct hb_buf *in, const struct frame *f)
     hb_buf_consume(in, FRAME_HEADER_BYTES + f->len);
 }
 
-/* How many of the last bytes may be the beginning of the magic. */
+/* Returns how many of the last bytes may be the beginning of the magic. */
 static size_t partial_magic(const char *p, size_t len)
 {
     size_t n = len < 3 ? len : 3;

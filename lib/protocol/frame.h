@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames: how hvdrun and its agents, and agents and workers, cut a byte
- * stream into messages.  Pure: bytes in, frames out, no I/O.
+ * Frames: the messages into which hvdrun and its agents, and agents and
+ * workers, divide a byte stream.  Pure: bytes in, frames out, no I/O.
  *
  *     offset 0  u32  magic 0x68764431 ("hvD1")
  *            4  u8   protocol version (FRAME_VERSION)
@@ -10,9 +10,9 @@
  *            8  u32  payload length in bytes
  *           12       payload
  *
- * All integers big-endian.  A payload longer than the decoder's limit, a
- * wrong magic or a wrong version ends the conversation: the stream cannot
- * be trusted after it.
+ * All integers are big-endian.  A payload longer than the decoder's limit, a
+ * wrong magic or a wrong version ends the connection: the rest of the stream
+ * cannot be trusted.
  */
 #ifndef HVD_PROTOCOL_FRAME_H
 #define HVD_PROTOCOL_FRAME_H
@@ -33,24 +33,26 @@ struct frame {
     size_t len;
 };
 
-/* Appends one frame to out: 0 or -HVD_ENOMEM, -HVD_EINVAL if too long. */
+/* Appends one frame to out: 0, -HVD_ENOMEM, or -HVD_EINVAL if it is too
+ * long. */
 int frame_encode(struct hb_buf *out, uint8_t type, const void *payload,
                  size_t len);
 
-/* Header only, for payloads that the caller writes itself (writev). */
+/* Writes the header only, for callers that write the payload themselves. */
 void frame_header(unsigned char out[FRAME_HEADER_BYTES], uint8_t type,
                   size_t len);
 
-/* Makes room for a whole frame and appends its header; the caller then
- * appends exactly len bytes of payload, which cannot fail.  Returns as
- * frame_encode. */
+/* Reserves a whole frame and appends its header; the caller then appends
+ * exactly len bytes of payload, which cannot fail.  Returns as frame_encode. */
 int frame_begin(struct hb_buf *out, uint8_t type, size_t len);
 
 /*
- * Takes one whole frame off the front of `in`.  Returns 1 and fills *f
- * (valid until `in` changes; the caller then consumes f's bytes with
- * frame_done), 0 when more bytes are needed, or -HVD_EPROTO with one line
- * in err.  `max_payload` bounds what this side accepts.
+ * Finds the frame at the front of `in`.  Returns
+ * - 1 and *f, valid until `in` changes; then call frame_done to consume it,
+ * - 0: more bytes are needed,
+ * - -HVD_EPROTO with a line in err.
+ *
+ * `max_payload` is the largest payload accepted.
  */
 int frame_decode(const struct hb_buf *in, size_t max_payload, struct frame *f,
                  struct hb_error *err);
@@ -58,9 +60,11 @@ void frame_done(struct hb_buf *in, const struct frame *f);
 
 /*
  * Skips what a login shell printed before the first magic.  Moves at most
- * `max_noise` bytes, over all calls, from `in` to `noise`.  Returns 1 when
- * `in` now begins with the magic, 0 when more bytes are needed,
- * -HVD_EPROTO when max_noise bytes went by without one, -HVD_ENOMEM.
+ * `max_noise` bytes, over all calls, from `in` to `noise`.  Returns
+ * - 1: `in` now begins with the magic,
+ * - 0: more bytes are needed,
+ * - -HVD_EPROTO: max_noise bytes came without a magic,
+ * - -HVD_ENOMEM.
  */
 int frame_sync(struct hb_buf *in, struct hb_buf *noise, size_t max_noise);
 

@@ -4,7 +4,8 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
-#include "lib/protocol/frame.h"
+#include "lib/protocol/control/control.h"
+#include "lib/protocol/control/control_json.h"
 
 #include <string.h>
 
@@ -27,19 +28,14 @@ int query_encode(struct hb_buf *out, int type, const json_t *object)
     return rc;
 }
 
-int query_decode(const void *p, size_t len, json_t **out, struct hb_error *err)
+int query_decode(const void *p, size_t len, int type, json_t **out,
+                 struct hb_error *err)
 {
-    json_error_t why;
-    json_t *v = json_loadb(p, len, JSON_REJECT_DUPLICATES, &why);
+    int is_answer = type == CONTROL_ANSWER;
 
-    if (!v)
-        return hb_error_set(err, HVD_EPROTO, "query: %s", why.text);
-    if (!json_is_object(v)) {
-        json_decref(v);
-        return hb_error_set(err, HVD_EPROTO, "query: is not an object");
-    }
-    *out = v;
-    return 0;
+    return control_json_load(
+        is_answer ? "answer" : "query", p, len,
+        is_answer ? CONTROL_ANSWER_VALUES_MAX : CONTROL_VALUES_MAX, out, err);
 }
 
 json_t *query_text(const char *s)
@@ -49,12 +45,6 @@ json_t *query_text(const char *s)
 
     hb_text_sanitize(copy);
     v = json_string(copy);
-    if (!v) {
-        for (char *c = copy; *c; c++)
-            if ((unsigned char)*c >= 0x80)
-                *c = '?';
-        v = json_string(copy);
-    }
     hb_free(copy);
     return v;
 }

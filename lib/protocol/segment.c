@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The head of the shared segment; see segment.h.  Linked into libhvd: libc
- * and the futex system call only.
+ * The head of the shared segment; see segment.h.  Linked into libhvd: libc and
+ * the futex system call only.
  *
- * Futexes are the shared kind: the waiter and the waker are different
- * processes, which FUTEX_PRIVATE_FLAG would keep apart.
+ * The futexes are shared ones: waiter and waker are different processes, which
+ * FUTEX_PRIVATE_FLAG does not support.
  */
 #include "lib/protocol/segment.h"
 
@@ -45,8 +45,8 @@ int segment_head_check(const struct segment_head *h, uint32_t epoch,
     return 0;
 }
 
-/* Wakes the sleepers even when the word was set before: whoever set it may
- * have been killed before it could. */
+/* Sets the abort word, unless it is set, and wakes the sleepers in any case:
+ * the process that set it may have been killed before it could. */
 static int set_abort_word(struct segment_head *h, uint32_t local_size,
                           uint32_t rank, int status)
 {
@@ -64,8 +64,8 @@ int segment_abort(struct segment_head *h, uint32_t local_size,
 {
     size_t len = strnlen(text, SEGMENT_TEXT_MAX - 1);
 
-    /* Nobody reads the text before the word is set, and it is written at
-     * most once before that: whatever sets the word ends the writing. */
+    /* The text is not read before the word is set, and the agent writes it at
+     * most once before that: setting the word ends the writing. */
     if (atomic_load(&h->abort_word) == 0) {
         memcpy(h->abort_text, text, len);
         h->abort_text[len] = '\0';
@@ -97,7 +97,7 @@ void segment_blame(struct segment_head *h, uint32_t rank, const char *text,
     status_put(&h->blame_done, n);
 }
 
-/* Acquire: pairs with status_put's release. */
+/* Loads a word with acquire, which pairs with status_put's release. */
 static uint64_t get(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_acquire);

@@ -11,7 +11,8 @@
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
 #endif
 
-/* A kernel that knows MFD_NOEXEC_SEAL may insist on it. */
+/* Makes the memfd, with MFD_NOEXEC_SEAL where the kernel knows it, because it
+ * may insist on it. */
 static int make(void)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading what a rank wrote about itself; see status.h.  The rank may write
- * anything, at any time: each field is loaded once and then judged.
+ * Reads what a rank wrote about itself; see status.h.  The rank may write
+ * anything, at any time: each field is loaded once and then checked.
  */
 #include "lib/protocol/status.h"
 
@@ -11,7 +11,7 @@ enum { READ_TRIES = 100 };
 
 static uint64_t get(const _Atomic uint64_t *word)
 {
-    /* Acquire: pairs with the writer's release: see status_put. */
+    /* Acquire: pairs with the release of status_put. */
     return atomic_load_explicit(word, memory_order_acquire);
 }
 
@@ -34,10 +34,9 @@ static void read_op(const struct status_op *op, struct status_view_op *v)
         where < STATUS_WHERES ? (enum status_where)where : STATUS_IN_QUEUE;
     for (int i = 0; i < STATUS_NAME_WORDS; i++)
         words[i] = get(&op->name[i]);
-    memcpy(v->name, words, sizeof(v->name)); /* ends where a 0 is */
+    memcpy(v->name, words, sizeof(v->name)); /* up to the first 0 */
     v->name[STATUS_NAME_BYTES - 1] = '\0';
     hb_text_trim_cut(v->name);
-    hb_text_make_utf8(v->name);
     hb_text_sanitize(v->name);
 }
 
@@ -49,7 +48,7 @@ static void read_call(const struct segment_status *s, struct status_view *v)
         v->calls = done;
         read_op(&s->call, &v->call);
         v->inside = get(&s->returned) < done;
-        /* Written meanwhile? */
+        /* If it was written meanwhile, read again. */
         if (get(&s->begun) == done)
             return;
     }
@@ -82,21 +81,8 @@ void status_read(const struct segment_status *s, struct status_view *v)
     memset(v, 0, sizeof(*v));
     read_call(s, v);
     read_waits(s, v);
-    for (int i = 0; i < STATUS_SETS_MAX; i++)
+    for (int i = 0; i < STATUS_SETS_MAX; i++) {
         v->launched[i] = get(&s->launched[i]);
-}
-
-const char *status_kind_name(unsigned kind)
-{
-    static const char *const names[STATUS_KINDS] = {
-        [STATUS_ALLREDUCE] = "allreduce",
-        [STATUS_BROADCAST] = "broadcast",
-        [STATUS_ALLGATHER] = "allgather",
-        [STATUS_BARRIER] = "barrier",
-        [STATUS_ALLTOALL] = "alltoall",
-        [STATUS_REDUCESCATTER] = "reducescatter",
-        [STATUS_JOIN] = "join",
-    };
-
-    return kind < STATUS_KINDS ? names[kind] : "?";
+        v->carried_out[i] = get(&s->carried_out[i]);
+    }
 }

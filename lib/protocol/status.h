@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a rank does, written by itself into the head of the shared segment
- * (segment.h), where its agent can read it without the rank's help: it may
- * be stopped, or spin.  For the report about stalls (trace/stall.h).
+ * The status of a rank, written by itself into the head of the shared segment
+ * (segment.h), where its agent can read it without the rank's help: the rank
+ * may be stopped, or spin.  For the report about stalls (trace/stall.h).
  *
- * Two parts.  The last call is written by every operation with plain stores
- * and the coarse clock, a few nanoseconds; threads that call at the same
- * moment may mix their records.  The list of what it waits for is written
- * only when it has waited for a while, or was asked (`asked`), by one thread
- * at a time.  Both are guarded by two counters: the writer sets `begun`,
- * writes, and sets `done`; a reader that finds them different looks again.
+ * Two parts.  The last call is written by every operation with plain stores and
+ * the coarse clock, in a few nanoseconds; threads that call at the same moment
+ * may mix their records.  The list of operations that the rank waits for is
+ * written, by one thread at a time, only when it has waited for a while or the
+ * agent asks (`asked`).  Both are guarded by two counters: the writer sets
+ * `begun`, writes, and sets `done`; a reader that finds them different reads
+ * again.
  *
- * Of what ranks launch on their devices (plugins/gpu.h) two things are here.
- * How much each process set's plane has launched is written at once, by a
- * plain store, so that it is known of a rank that was stopped or hangs in the
- * next launch.  The oldest that the device has not ended is in the list.
+ * For operations on devices (plugins/gpu.h): `launched` is how many each
+ * process set's plane has launched.  It is written at once, by a plain store,
+ * so that it is known even if the rank is stopped or hangs in the next launch.
+ * The oldest ones that the device has not completed are in the list.
  *
- * Whoever reads this trusts none of it: status_read checks and cleans.
- * Times are CLOCK_MONOTONIC, by its coarse reading.
+ * `carried_out` is how many operations this rank has carried out in each
+ * process set, also written at once: all ranks of a set carry out the same
+ * operations in the same order, so a rank that has carried out more than a
+ * waiting rank does not keep it waiting.
+ *
+ * Readers must not trust any of it: status_read checks and cleans.  Times are
+ * CLOCK_MONOTONIC, by its coarse reading.
  */
 #ifndef HVD_PROTOCOL_STATUS_H
 #define HVD_PROTOCOL_STATUS_H
+
+#include "lib/protocol/collectives.h"
 
 #include <endian.h>
 #include <stdatomic.h>
@@ -30,58 +38,54 @@
 #include <time.h>
 
 enum {
-    STATUS_NAME_BYTES = 64, /* of an operation's name, with a final 0 */
+    STATUS_NAME_BYTES = 64, /* of an operation's name, with its final 0 */
     STATUS_NAME_WORDS = STATUS_NAME_BYTES / 8,
     STATUS_WAITS_MAX = 16,
     STATUS_SETS_MAX = 32, /* process sets */
-    STATUS_BYTES = 2048,  /* of one rank's */
+    STATUS_BYTES = 2304,  /* of one rank's status */
 };
 
-/* As enum hvd__kind. */
-enum status_kind {
-    STATUS_ALLREDUCE,
-    STATUS_BROADCAST,
-    STATUS_ALLGATHER,
-    STATUS_BARRIER,
-    STATUS_ALLTOALL,
-    STATUS_REDUCESCATTER,
-    STATUS_JOIN,
-    STATUS_KINDS
-};
+#define STATUS_KIND(symbol, name, nccl) STATUS_##symbol
+enum status_kind { COLLECTIVES_AND_JOIN(STATUS_KIND), STATUS_KINDS };
 
-/* Where an operation that is waited for is. */
+/* Where a pending operation is. */
 enum status_where {
     STATUS_IN_QUEUE,
-    STATUS_ON_DEVICE,   /* launched there, or about to be; key: its number */
-    STATUS_NOT_REACHED, /* launched, and the device has not come to it */
+    /* launched there, or about to be; `key` is its number */
+    STATUS_ON_DEVICE,
+    STATUS_NOT_REACHED, /* launched, but the device has not come to it */
     STATUS_WHERES
 };
 
-/* An operation in shared memory. */
+/* An operation in shared memory; `key` is the same on all ranks. */
 struct status_op {
-    _Atomic uint64_t when_ns; /* it was issued */
-    _Atomic uint64_t key;     /* the same on all ranks; waits only */
+    _Atomic uint64_t when_ns; /* when it was issued */
+    _Atomic uint64_t key;     /* waits only */
     _Atomic uint32_t kind, set;
     _Atomic uint32_t where, filler; /* waits only */
     _Atomic uint64_t name[STATUS_NAME_WORDS];
 };
 
 struct segment_status {
-    _Alignas(128) _Atomic uint64_t begun; /* calls */
+    _Alignas(128) _Atomic uint64_t begun; /* number of the current call */
     _Atomic uint64_t done;
-    _Atomic uint64_t returned; /* the last that has; < done: inside it */
+    /* number of the last call that returned; < done: inside a call */
+    _Atomic uint64_t returned;
     _Atomic uint64_t returned_ns;
     struct status_op call;
     _Alignas(128) _Atomic uint64_t waits_begun;
     _Atomic uint64_t waits_done;
-    _Atomic uint32_t sets;   /* bit n: a member of process set n */
+    _Atomic uint32_t sets;   /* bit n: member of process set n */
     _Atomic uint32_t total;  /* operations it waits for */
-    _Atomic uint32_t listed; /* of those, in waits */
-    _Atomic uint32_t asked;  /* the agent's: publish the list again */
+    _Atomic uint32_t listed; /* how many of these are in waits */
+    /* incremented by the agent: publish the list again */
+    _Atomic uint32_t asked;
     _Atomic uint32_t answered;
     struct status_op waits[STATUS_WAITS_MAX];
-    /* Of each process set: the number of the last launch on the device. */
+    /* By process set: operations launched on the device. */
     _Alignas(128) _Atomic uint64_t launched[STATUS_SETS_MAX];
+    /* By process set: operations that this rank has carried out. */
+    _Alignas(128) _Atomic uint64_t carried_out[STATUS_SETS_MAX];
 };
 
 _Static_assert(sizeof(struct segment_status) <= STATUS_BYTES,
@@ -99,8 +103,8 @@ static inline uint64_t status_now_ns(void)
 
 static inline void status_put(_Atomic uint64_t *word, uint64_t v)
 {
-    /* Release: pairs with status_read's acquire, so that who sees this sees
-     * that the record was begun.  A plain store on x86. */
+    /* Release: pairs with status_read's acquire, so that a reader that sees
+     * this store also sees `begun`.  A plain store on x86. */
     atomic_store_explicit(word, v, memory_order_release);
 }
 
@@ -116,7 +120,8 @@ static inline void status_put_name(struct status_op *op, const char *name)
         memcpy(&eight, name + 8 * i, 8);
         status_put(&op->name[i], eight);
     }
-    /* In a register: bytes stored and then loaded as a word would stall. */
+    /* Built in a register: loading as a word what was stored as bytes
+     * stalls. */
     for (size_t i = 8 * whole; i < len; i++)
         word |= (uint64_t)(unsigned char)name[i] << 8 * (i % 8);
     status_put(&op->name[whole], htole64(word));
@@ -130,7 +135,8 @@ static inline void status_put_op(struct status_op *op, uint32_t kind,
     status_put_name(op, name);
 }
 
-/* An operation is issued.  Returns its number, for status_returned. */
+/* Records that an operation is issued.  Returns its number, for
+ * status_returned. */
 static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
                                    uint32_t kind, uint32_t set,
                                    const char *name)
@@ -144,7 +150,7 @@ static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
     return n;
 }
 
-/* That call has given control back to the program. */
+/* Records that the call has returned to the program. */
 static inline void status_returned(struct segment_status *s, uint64_t n)
 {
     atomic_store_explicit(&s->returned, n, memory_order_relaxed);
@@ -161,23 +167,20 @@ struct status_view_op {
 };
 
 struct status_view {
-    uint64_t calls; /* issued so far; 0: no last call */
-    int inside;     /* the last has not returned */
-    int torn;       /* what follows may be a mixture */
+    uint64_t calls; /* issued so far; 0: `call` is not valid */
+    int inside;     /* the last call has not returned */
+    int torn;       /* the rest may mix several states */
     struct status_view_op call;
     uint32_t sets;
     uint32_t total;
-    int fresh; /* the list was published after it was last asked for */
+    int fresh; /* the list was published after the last request */
     int count;
     struct status_view_op waits[STATUS_WAITS_MAX];
-    uint64_t launched[STATUS_SETS_MAX];
+    uint64_t launched[STATUS_SETS_MAX], carried_out[STATUS_SETS_MAX];
 };
 
-/* A consistent view, or, of a rank that died while it wrote or writes all
- * the time, one of a torn record; every field is within its limits. */
+/* Reads a consistent view; a torn one if the rank died while writing or keeps
+ * writing.  Every field is within its limits. */
 void status_read(const struct segment_status *s, struct status_view *v);
-
-/* "allreduce"; "?" for what is none. */
-const char *status_kind_name(unsigned kind);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages between a worker and its agent; see worker.h.  Linked into
- * libhvd: libc only.
+ * Messages between a worker and its agent; see worker.h.  Linked into libhvd:
+ * libc only.
  *
- * Decoders fill a local copy and hand it over when every check passed.
- * After frame_begin reserved a frame's room, appending cannot fail, so the
- * encoders do not look at those results.
+ * Decoders fill a local copy and hand it over when every check has passed.
+ * After frame_begin has reserved a frame, appending cannot fail, so the
+ * encoders ignore those results.
  */
 #include "lib/protocol/worker.h"
 
@@ -27,7 +27,7 @@ int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m)
     return 0;
 }
 
-/* Every byte must have been read, and none may have been missing. */
+/* Checks that the payload was read exactly to its end. */
 static int finish(const struct hb_reader *r)
 {
     return r->bad || r->left ? -HVD_EPROTO : 0;
@@ -125,6 +125,7 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
 {
     struct worker_welcome got;
     struct hb_reader r;
+    int rc = -HVD_EPROTO;
     uint32_t i;
 
     memset(&got, 0, sizeof(got));
@@ -141,7 +142,7 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
     got.cpus = hb_read_u32(&r);
     got.local_count = hb_read_u32(&r);
     if (got.local_count > WORKER_LOCAL_MAX)
-        return -HVD_EPROTO;
+        goto refuse;
     for (i = 0; i < got.local_count; i++)
         got.local_ranks[i] = hb_read_u32(&r);
     for (i = 0; i < got.local_count; i++)
@@ -149,9 +150,12 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
     got.host_index = hb_read_u32(&r);
     got.host_count = hb_read_u32(&r);
     if (finish(&r) < 0 || !welcome_is_valid(&got))
-        return -HVD_EPROTO;
+        goto refuse;
     *m = got;
-    return 0;
+    rc = 0;
+refuse:
+    explicit_bzero(got.secret, sizeof(got.secret));
+    return rc;
 }
 
 int worker_encode_refused(struct hb_buf *out, const char *text)
@@ -185,7 +189,7 @@ int worker_encode_join(struct hb_buf *out, const struct worker_join *m)
     return 0;
 }
 
-/* JOIN and SEGMENT look alike. */
+/* Decodes JOIN or SEGMENT, which have the same payload. */
 static int decode_epoch_and_bytes(const void *p, size_t len, uint32_t *epoch,
                                   uint64_t *bytes)
 {
@@ -239,6 +243,41 @@ void worker_write_stalled(unsigned char out[WORKER_STALLED_BYTES],
     write_u32(out + FRAME_HEADER_BYTES, m->waited_ms);
     write_u32(out + FRAME_HEADER_BYTES + 4, m->warning_ms);
     write_u32(out + FRAME_HEADER_BYTES + 8, m->shutdown_ms);
+}
+
+void worker_write_blames(unsigned char out[WORKER_BLAMES_BYTES], uint32_t rank)
+{
+    frame_header(out, WORKER_BLAMES, 4);
+    write_u32(out + FRAME_HEADER_BYTES, rank);
+}
+
+void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms)
+{
+    frame_header(out, WORKER_LATE, 4);
+    write_u32(out + FRAME_HEADER_BYTES, ms);
+}
+
+static int decode_u31(const void *p, size_t len, uint32_t *value)
+{
+    struct hb_reader r;
+    uint32_t got;
+
+    hb_reader_init(&r, p, len);
+    got = hb_read_u32(&r);
+    if (finish(&r) < 0 || got > INT32_MAX)
+        return -HVD_EPROTO;
+    *value = got;
+    return 0;
+}
+
+int worker_decode_blames(const void *p, size_t len, uint32_t *rank)
+{
+    return decode_u31(p, len, rank);
+}
+
+int worker_decode_late(const void *p, size_t len, uint32_t *ms)
+{
+    return decode_u31(p, len, ms);
 }
 
 int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m)

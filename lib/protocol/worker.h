@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker (libhvd) and its agent say to each other.
+ * The messages between a worker (libhvd) and its agent.
  *
  * Transport: a Unix stream socket in the abstract namespace, named in
  * HVD_RENDEZVOUS as `unix:@NAME` (`unix:/path` is accepted too).  NAME is
- * random, so it cannot be squatted, and no file is left behind however
- * the job ends; both sides check the peer's uid with SO_PEERCRED.  The
- * socket stays open from hvd_init to hvd_shutdown: its end tells the
- * agent that the worker left, and the worker that the agent is gone.
+ * random, so nobody can take it beforehand, and no file is left behind however
+ * the job ends; both sides check the peer's uid with SO_PEERCRED.  The socket
+ * stays open from hvd_init to hvd_shutdown: its end tells the agent that the
+ * worker left, and the worker that the agent is gone.
  *
  *     worker -> HELLO     u32 abi, u32 rank, u32 pid
  *     agent  -> WELCOME   or REFUSED with a line
@@ -17,20 +17,24 @@
  *                         frame's first byte
  *     agent  -> ABORT     u32 culprit rank, text: at any time
  *     worker -> LEAVE     u32 epoch; an orderly shutdown, then closes
- *     worker -> ROUTES    nothing
+ *     worker -> ROUTES    no payload
  *     agent  -> ROUTES_ARE  how this host reaches each host of the job
  *     worker -> RDV_FENCE a scope, a value
  *     agent  -> RDV_FENCED  the scope and all ranks' values, once all ranks
- *                         of the job have said RDV_FENCE for it
+ *                         of the job have sent RDV_FENCE for it
  *     worker -> RDV       put, get, delete, or a fence of some ranks
- *     agent  -> RDV_REPLY in any order; the ids tell
- *     worker -> STALLED   it waits too long for others, or does no more
- *     worker -> STATS     what it did since JOIN: worker_stats.h
+ *     agent  -> RDV_REPLY in any order, matched by id
+ *     worker -> STALLED   it waits too long for others, or no longer waits
+ *     worker -> STATS     its statistics since JOIN: worker_stats.h
+ *     worker -> BLAMES    u32 rank: this one fails because that one died or
+ *                         left
+ *     worker -> LATE      u32 ms: it has waited so long in hvd_init, and gives
+ *                         up; TIMEOUT or ABORT names the missing rank
  *     agent  -> TIMEOUT   as ABORT: the job ends because of such a wait
  *
  * Everything is binary, because libhvd parses no JSON.  Epochs count the
- * hvd_init calls of a rank from 1: ranks of one world join the same one.
- * Pure: encoders append to a buffer, decoders read a payload.
+ * hvd_init calls of a rank from 1: ranks of one world join the same one. Pure:
+ * encoders append to a buffer, decoders read a payload.
  */
 #ifndef HVD_PROTOCOL_WORKER_H
 #define HVD_PROTOCOL_WORKER_H
@@ -41,11 +45,14 @@ enum worker_type {
     WORKER_HELLO = 64,
     WORKER_JOIN = 65,
     WORKER_LEAVE = 66,
-    WORKER_RDV = 68, /* a request of rendezvous.h, but a fence */
+    /* a request of rendezvous.h, except RDV_FENCE of all ranks */
+    WORKER_RDV = 68,
     WORKER_RDV_FENCE = 71,
     WORKER_ROUTES = 73,
     WORKER_STALLED = 74,
     WORKER_STATS = 75, /* worker_stats.h */
+    WORKER_BLAMES = 76,
+    WORKER_LATE = 77,
     WORKER_WELCOME = 96,
     WORKER_REFUSED = 97, /* text */
     WORKER_SEGMENT = 98,
@@ -57,11 +64,11 @@ enum worker_type {
 };
 
 enum {
-    WORKER_ABI = 5,
+    WORKER_ABI = 6,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
-    WORKER_VALUE_MAX = 1024, /* bytes that a rank gives to a fence */
+    WORKER_VALUE_MAX = 1024, /* bytes of a rank's value in a fence */
     WORKER_ADDRESS_MAX = 64, /* bytes of an address, with its final 0 */
     WORKER_SECRET_BYTES = 32,
     WORKER_LOCAL_MAX = 1024,
@@ -77,11 +84,12 @@ struct worker_welcome {
     char host[256]; /* this host's name in the plan */
     char job_id[64];
     unsigned char secret[WORKER_SECRET_BYTES];
-    uint32_t cpus;        /* cores the local ranks share (affinity count) */
+    /* cores available to the local ranks together (affinity count) */
+    uint32_t cpus;
     uint32_t local_count; /* entries of local_ranks, = local_size */
     uint32_t local_ranks[WORKER_LOCAL_MAX]; /* world rank of each local rank */
-    /* Of each, where it is bound: ranks with the same number, below
-     * local_size, share a cache or a NUMA node.  All 0: not known. */
+    /* Cache domain of each local rank: ranks with the same number, below
+     * local_size, share a cache or a NUMA node.  All 0: unknown. */
     uint32_t local_domains[WORKER_LOCAL_MAX];
     uint32_t host_index, host_count; /* in the plan */
 };
@@ -97,26 +105,34 @@ struct worker_segment {
 };
 
 struct worker_abort {
-    uint32_t rank;              /* UINT32_MAX: not known, of TIMEOUT */
+    uint32_t rank;              /* UINT32_MAX: unknown, in TIMEOUT */
     char text[WORKER_TEXT_MAX]; /* "rank 3 on host a: killed by signal 9 (...)"
                                  */
 };
 
-/* What its environment says goes with it: it is the ranks' that counts. */
+/* With the limits from the rank's environment, which counts, not hvdrun's. */
 struct worker_stalled {
-    uint32_t waited_ms; /* 0: not any more */
+    uint32_t waited_ms; /* 0: no longer waiting */
     uint32_t warning_ms;
     uint32_t shutdown_ms; /* 0: never */
 };
 
 enum { WORKER_STALLED_BYTES = FRAME_HEADER_BYTES + 12 };
 
-/* A whole frame, without an allocation. */
+/* Writes a whole frame, without allocating. */
 void worker_write_stalled(unsigned char out[WORKER_STALLED_BYTES],
                           const struct worker_stalled *m);
 
-/* 0, -HVD_ENOMEM, or -HVD_EINVAL for a message that its decoder would
- * refuse.  Texts are cut to WORKER_TEXT_MAX. */
+enum { WORKER_BLAMES_BYTES = FRAME_HEADER_BYTES + 4 };
+
+void worker_write_blames(unsigned char out[WORKER_BLAMES_BYTES], uint32_t rank);
+
+enum { WORKER_LATE_BYTES = FRAME_HEADER_BYTES + 4 };
+
+void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms);
+
+/* Appends a frame.  0, -HVD_ENOMEM, or -HVD_EINVAL for a message that its
+ * decoder would refuse.  Texts are cut to WORKER_TEXT_MAX. */
 int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m);
 int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m);
 int worker_encode_refused(struct hb_buf *out, const char *text);
@@ -126,23 +142,23 @@ int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m);
 int worker_encode_timeout(struct hb_buf *out, const struct worker_abort *m);
 int worker_encode_leave(struct hb_buf *out, uint32_t epoch);
 
-/* scope and value must be within their limits. */
+/* Appends FENCE; -HVD_EINVAL unless scope and value are within their limits. */
 int worker_encode_fence(struct hb_buf *out, const char *scope,
                         const void *value, size_t len);
-/* Begins RDV_FENCED for count values of value_bytes in all; then one
- * worker_put_fenced per rank, ascending. */
+/* Begins RDV_FENCED for count values of value_bytes in all; call
+ * worker_put_fenced once per rank, ascending. */
 int worker_begin_fenced(struct hb_buf *out, const char *scope, uint32_t count,
                         size_t value_bytes);
 void worker_put_fenced(struct hb_buf *out, uint32_t rank, const void *value,
                        size_t len);
 int worker_encode_routes(struct hb_buf *out);
-/* addresses[i] is a numeric address, or "" for a host's own when every one
- * will do. */
+/* Appends the routes' addresses: addresses[i] is numeric; for the own host it
+ * may be "", any address. */
 int worker_encode_routes_are(struct hb_buf *out, char *const *addresses,
                              size_t count);
 
-/* 0 or -HVD_EPROTO, and then *m is untouched; lengths must match exactly,
- * ranges are checked, texts are bounded and hold no 0 byte.  A REFUSED
+/* Decodes a payload.  0, or -HVD_EPROTO with *m untouched.  Lengths must match
+ * exactly, ranges are checked, texts are bounded and hold no 0 byte.  A REFUSED
  * text is cut to text_size. */
 int worker_decode_hello(const void *p, size_t len, struct worker_hello *m);
 int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m);
@@ -151,7 +167,9 @@ int worker_decode_refused(const void *p, size_t len, char *text,
 int worker_decode_join(const void *p, size_t len, struct worker_join *m);
 int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);
 int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m);
-/* TIMEOUT too. */
+int worker_decode_blames(const void *p, size_t len, uint32_t *rank);
+int worker_decode_late(const void *p, size_t len, uint32_t *ms);
+/* Decodes ABORT or TIMEOUT. */
 int worker_decode_abort(const void *p, size_t len, struct worker_abort *m);
 int worker_decode_leave(const void *p, size_t len, uint32_t *epoch);
 
@@ -164,11 +182,11 @@ struct worker_value {
 
 int worker_decode_fence(const void *p, size_t len, char scope[WORKER_SCOPE_MAX],
                         struct worker_value *v);
-/* Checks all of RDV_FENCED: the scope, and one value for each rank of a
- * world of `size`.  values has room for them. */
+/* Checks and decodes RDV_FENCED: the scope, and one value for each rank of a
+ * world of `size`, into values[0 .. size). */
 int worker_decode_fenced(const void *p, size_t len, const char *scope,
                          uint32_t size, struct worker_value *values);
-/* Exactly `count` addresses. */
+/* Decodes exactly `count` addresses. */
 int worker_decode_routes_are(const void *p, size_t len, uint32_t count,
                              char (*addresses)[WORKER_ADDRESS_MAX]);
 

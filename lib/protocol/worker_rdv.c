@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages about other hosts between a worker and its agent: routes and
+ * Messages between a worker and its agent that concern other hosts: routes and
  * the fence; see worker.h.  Linked into libhvd: libc only.
  *
- * A scope and an address are a u16 length and their bytes, a value a u32
- * length and its bytes.
+ * A scope and an address are a u16 length and their bytes, a value a u32 length
+ * and its bytes.
  */
 #include "lib/protocol/worker.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's counters as a message; see worker_stats.h.  Linked into libhvd:
+/* A rank's statistics as a message; see worker_stats.h.  Linked into libhvd:
  * libc only. */
 #include "lib/protocol/worker_stats.h"
 
@@ -25,7 +25,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Where the rank is, or could be. */
+/* Returns the index of the rank, or else the one that it may take. */
 static uint32_t place_of(struct worker_stats *m, uint32_t rank)
 {
     uint32_t least = 0;
@@ -58,7 +58,7 @@ void worker_stats_blame(struct worker_stats *m, uint32_t rank,
     m->blamed[i].waited_ns = waited_ns;
 }
 
-/* In the order of the message. */
+/* Lists the counters in the order of the message. */
 static void list_counters(struct worker_stats *m, uint64_t *list[COUNTERS])
 {
     list[0] = &m->operations;
@@ -130,7 +130,7 @@ static size_t bytes_of(const struct worker_stats *m)
            (size_t)m->blamed_count * BLAMED_BYTES;
 }
 
-/* After the room was reserved, appending cannot fail. */
+/* Appends the whole payload or nothing: it is reserved first. */
 int worker_stats_write(struct hb_buf *out, const struct worker_stats *m)
 {
     struct worker_stats copy = *m;
@@ -161,7 +161,7 @@ int worker_encode_stats(struct hb_buf *out, const struct worker_stats *m)
 
 /* ---- Reading -------------------------------------------------------- */
 
-/* Rows ascend, so none comes twice. */
+/* Takes the rows, which must ascend, so that none appears twice. */
 static int take_rows(struct hb_reader *r, struct worker_stats *m)
 {
     unsigned n = hb_read_u16(r), before = 0;
@@ -218,15 +218,6 @@ int worker_stats_read(const void *p, size_t len, struct worker_stats *m)
 }
 
 /* ---- Names ---------------------------------------------------------- */
-
-const char *worker_stats_kind(int kind)
-{
-    static const char *const names[WORKER_STATS_KINDS] = {
-        "allreduce", "broadcast", "allgather",
-        "barrier",   "alltoall",  "reducescatter"};
-
-    return kind >= 0 && kind < WORKER_STATS_KINDS ? names[kind] : "?";
-}
 
 const char *worker_stats_class(int class)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fences: every member gives a value, and who asked gets all of them when
- * the last has come.  A request holds the records of one host's members;
- * a fence is answered once per request.
+ * Fences: every member contributes a value, and all requests are answered with
+ * all values when the last has come.  A request holds the records of one host's
+ * members and gets one answer.
  */
 #include "lib/rendezvous/store_impl.h"
 
@@ -12,7 +12,7 @@
 
 static const char FULL[] = "the job's store is full";
 
-/* What a fence takes, but for the values. */
+/* Returns the bytes of a fence without its values. */
 static size_t frame_size(const char *scope, uint32_t members, uint32_t count)
 {
     return sizeof(struct fence) + strlen(scope) + 1 +
@@ -44,7 +44,7 @@ static uint32_t member(const struct fence *f, uint32_t place)
     return f->members ? f->members[place] : place;
 }
 
-/* The place of a rank among the members, or -1. */
+/* Returns the index of a rank among the members, or -1. */
 static int64_t place_of(const struct fence *f, uint32_t rank)
 {
     uint32_t low = 0, high = f->count;
@@ -128,8 +128,8 @@ static const struct absence *absence_of(const struct rdv_store *s,
     return NULL;
 }
 
-/* Fails it if a member will not come: the one that has been gone longest,
- * because others may be gone since they were told of it. */
+/* Fails the fence if a member will not come: 1, else 0.  Names the one that has
+ * been gone longest, because others may have left in consequence. */
 static int fail_if_doomed(struct rdv_store *s, struct fence *f)
 {
     struct rdv_reply m = {.status = HVD_EPEER};
@@ -187,7 +187,7 @@ static void add_asker(struct fence *f, int origin, uint32_t id)
     f->askers[f->asker_count++] = (struct asker){origin, id};
 }
 
-/* All records or none: 0, or a status with *text set. */
+/* Checks all records before any is taken: 0, or a status with *text set. */
 static int check_records(const struct fence *f, const struct rdv_request *m,
                          const char **text)
 {
@@ -287,7 +287,7 @@ void fence_request(struct rdv_store *s, int origin, const struct rdv_request *m)
         fence_finish(s, f);
 }
 
-/* What was contributed stays. */
+/* Drops the askers; their contributions stay. */
 void fence_cancel(struct rdv_store *s, int origin, const uint32_t *id)
 {
     for (struct fence *f = s->fences; f; f = f->next) {

@@ -4,6 +4,8 @@
 
 #include "lib/base/alloc.h"
 
+#include <sodium/crypto_shorthash.h>
+#include <sodium/randombytes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,18 +38,79 @@ void store_refuse(struct rdv_store *s, int origin, uint32_t id, int status,
 
 /* ---- Values ---- */
 
-/* FNV-1a over both names. */
 static struct bucket *bucket_of(struct rdv_store *s, const char *scope,
                                 const char *key)
 {
-    uint32_t h = 2166136261u;
+    unsigned char names[2 * RDV_NAME_BYTES], hash[crypto_shorthash_BYTES];
+    size_t scope_bytes = strlen(scope) + 1, key_bytes = strlen(key) + 1;
+    uint64_t h;
 
-    for (; *scope; scope++)
-        h = (h ^ (unsigned char)*scope) * 16777619u;
-    h *= 16777619u;
-    for (; *key; key++)
-        h = (h ^ (unsigned char)*key) * 16777619u;
-    return &s->buckets[(h ^ h >> 16) % STORE_BUCKETS];
+    memcpy(names, scope, scope_bytes);
+    memcpy(names + scope_bytes, key, key_bytes);
+    crypto_shorthash(hash, names, scope_bytes + key_bytes, s->seed);
+    memcpy(&h, hash, sizeof(h));
+    return &s->buckets[h % s->bucket_count];
+}
+
+/* Returns the bytes that malloc uses for a block. */
+static size_t block(size_t len)
+{
+    return (len + 23) & ~(size_t)15;
+}
+
+static size_t names_bytes(const char *scope, const char *key)
+{
+    return strlen(scope) + strlen(key) + 2;
+}
+
+static void copy_names(char *names, char **scope_copy, char **key_copy,
+                       const char *scope, const char *key)
+{
+    size_t len = strlen(scope) + 1;
+
+    *scope_copy = memcpy(names, scope, len);
+    *key_copy = memcpy(names + len, key, strlen(key) + 1);
+}
+
+static void move_bucket(struct rdv_store *s, struct bucket *from)
+{
+    struct wait *w, *last_first = NULL;
+    struct entry *e;
+
+    while ((e = from->entries)) {
+        struct bucket *to = bucket_of(s, e->scope, e->key);
+
+        from->entries = e->next;
+        e->next = to->entries;
+        to->entries = e;
+    }
+    while ((w = from->waits)) {
+        from->waits = w->next;
+        w->next = last_first;
+        last_first = w;
+    }
+    while ((w = last_first)) {
+        struct bucket *to = bucket_of(s, w->scope, w->key);
+
+        last_first = w->next;
+        w->next = to->waits;
+        to->waits = w;
+    }
+}
+
+/* Doubles the table if needed, so that chains stay short. */
+static void make_room(struct rdv_store *s)
+{
+    struct bucket *old = s->buckets;
+    size_t count = s->bucket_count;
+
+    if (s->entry_count + s->waits < 2 * count)
+        return;
+    s->bucket_count = 2 * count;
+    s->buckets = hb_xcalloc(s->bucket_count, sizeof(*s->buckets));
+    for (size_t i = 0; i < count; i++)
+        move_bucket(s, &old[i]);
+    hb_free(old);
 }
 
 static struct entry **find(struct bucket *b, const char *scope, const char *key)
@@ -60,9 +123,11 @@ static struct entry **find(struct bucket *b, const char *scope, const char *key)
     return e;
 }
 
-static size_t size_of(const struct entry *e)
+/* Returns the bytes of an entry, with its share of the table. */
+static size_t entry_size(const char *scope, const char *key, size_t len)
 {
-    return sizeof(*e) + strlen(e->scope) + strlen(e->key) + e->len;
+    return block(sizeof(struct entry) + names_bytes(scope, key)) +
+           block(len + 1) + sizeof(struct bucket);
 }
 
 static void drop_entry(struct rdv_store *s, struct entry **at)
@@ -70,16 +135,16 @@ static void drop_entry(struct rdv_store *s, struct entry **at)
     struct entry *e = *at;
 
     *at = e->next;
-    s->bytes -= size_of(e);
-    hb_free(e->scope);
-    hb_free(e->key);
+    s->entry_count--;
+    s->bytes -= entry_size(e->scope, e->key, e->len);
     hb_free(e->value);
     hb_free(e);
 }
 
 static size_t wait_size(const char *scope, const char *key)
 {
-    return sizeof(struct wait) + strlen(scope) + strlen(key) + 2;
+    return block(sizeof(struct wait) + names_bytes(scope, key)) +
+           sizeof(struct bucket);
 }
 
 static void drop_wait(struct rdv_store *s, struct wait **at)
@@ -89,8 +154,6 @@ static void drop_wait(struct rdv_store *s, struct wait **at)
     *at = w->next;
     s->waits--;
     s->bytes -= wait_size(w->scope, w->key);
-    hb_free(w->scope);
-    hb_free(w->key);
     hb_free(w);
 }
 
@@ -111,25 +174,35 @@ static void wake(struct rdv_store *s, struct bucket *b, const struct entry *e)
     }
 }
 
+static struct entry *add_entry(struct rdv_store *s, const char *scope,
+                               const char *key)
+{
+    struct entry *e = hb_xcalloc(1, sizeof(*e) + names_bytes(scope, key));
+    struct bucket *b;
+
+    copy_names(e->names, &e->scope, &e->key, scope, key);
+    make_room(s);
+    s->entry_count++;
+    b = bucket_of(s, scope, key);
+    e->next = b->entries;
+    b->entries = e;
+    return e;
+}
+
 static void put(struct rdv_store *s, int origin, const struct rdv_request *m)
 {
-    struct bucket *b = bucket_of(s, m->scope, m->key);
-    struct entry **at = find(b, m->scope, m->key), *e = *at;
-    size_t more = m->len, old = e ? e->len : 0;
+    struct entry *e = *find(bucket_of(s, m->scope, m->key), m->scope, m->key);
+    size_t more = entry_size(m->scope, m->key, m->len);
+    size_t old = e ? entry_size(m->scope, m->key, e->len) : 0;
 
-    if (!e)
-        more += sizeof(*e) + strlen(m->scope) + strlen(m->key);
     if (s->bytes - old + more > s->config.bytes_max) {
         store_refuse(s, origin, m->id, HVD_ENOMEM,
                      "put %.100s/%.100s: the job's store is full (%zu bytes)",
                      m->scope, m->key, s->config.bytes_max);
         return;
     }
-    if (!e) {
-        e = *at = hb_xcalloc(1, sizeof(*e));
-        e->scope = hb_xstrdup(m->scope);
-        e->key = hb_xstrdup(m->key);
-    }
+    if (!e)
+        e = add_entry(s, m->scope, m->key);
     hb_free(e->value);
     e->value = hb_xmalloc(m->len + 1);
     if (m->len)
@@ -138,13 +211,13 @@ static void put(struct rdv_store *s, int origin, const struct rdv_request *m)
     e->version = ++s->version;
     s->bytes = s->bytes - old + more;
     store_reply(s, origin, m->id, e->version, NULL, 0);
-    wake(s, b, e);
+    wake(s, bucket_of(s, m->scope, m->key), e);
 }
 
 static void add_wait(struct rdv_store *s, int origin,
                      const struct rdv_request *m)
 {
-    struct wait **at = &bucket_of(s, m->scope, m->key)->waits, *w;
+    struct wait **at, *w;
 
     if (s->waits >= s->config.waits_max ||
         s->bytes + wait_size(m->scope, m->key) > s->config.bytes_max) {
@@ -153,11 +226,12 @@ static void add_wait(struct rdv_store *s, int origin,
                      m->scope, m->key, s->waits);
         return;
     }
+    make_room(s);
+    at = &bucket_of(s, m->scope, m->key)->waits;
     while (*at)
         at = &(*at)->next;
-    w = *at = hb_xcalloc(1, sizeof(*w));
-    w->scope = hb_xstrdup(m->scope);
-    w->key = hb_xstrdup(m->key);
+    w = *at = hb_xcalloc(1, sizeof(*w) + names_bytes(m->scope, m->key));
+    copy_names(w->names, &w->scope, &w->key, m->scope, m->key);
     w->after = m->after;
     w->origin = origin;
     w->id = m->id;
@@ -180,7 +254,7 @@ static void get(struct rdv_store *s, int origin, const struct rdv_request *m)
                      m->key);
 }
 
-/* Takes it away, and tells those who saw it and wait for a change. */
+/* Deletes a value, and tells the requests that saw it and wait for a change. */
 static void end_entry(struct rdv_store *s, struct bucket *b, struct entry **at)
 {
     struct wait **w = &b->waits;
@@ -201,7 +275,7 @@ static void end_entry(struct rdv_store *s, struct bucket *b, struct entry **at)
 
 static void delete_scope(struct rdv_store *s, const char *scope)
 {
-    for (size_t i = 0; i < STORE_BUCKETS; i++) {
+    for (size_t i = 0; i < s->bucket_count; i++) {
         struct entry **at = &s->buckets[i].entries;
 
         while (*at) {
@@ -228,10 +302,10 @@ static void delete (struct rdv_store *s, int origin,
     store_reply(s, origin, m->id, ++s->version, NULL, 0);
 }
 
-/* Waits of an origin; with id, that one only. */
+/* Drops the waits of an origin or, with id, only that request. */
 static void cancel(struct rdv_store *s, int origin, const uint32_t *id)
 {
-    for (size_t i = 0; i < STORE_BUCKETS && s->waits > 0; i++) {
+    for (size_t i = 0; i < s->bucket_count && s->waits > 0; i++) {
         struct wait **at = &s->buckets[i].waits;
 
         while (*at) {
@@ -251,6 +325,9 @@ struct rdv_store *rdv_store_new(const struct rdv_store_config *config)
     struct rdv_store *s = hb_xcalloc(1, sizeof(*s));
 
     s->config = *config;
+    randombytes_buf(s->seed, sizeof(s->seed));
+    s->bucket_count = STORE_BUCKETS_FIRST;
+    s->buckets = hb_xcalloc(s->bucket_count, sizeof(*s->buckets));
     s->absences = hb_xcalloc((size_t)config->ranks + 1, sizeof(*s->absences));
     return s;
 }
@@ -259,7 +336,7 @@ void rdv_store_free(struct rdv_store *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < STORE_BUCKETS; i++) {
+    for (size_t i = 0; i < s->bucket_count; i++) {
         while (s->buckets[i].entries)
             drop_entry(s, &s->buckets[i].entries);
         while (s->buckets[i].waits)
@@ -269,6 +346,7 @@ void rdv_store_free(struct rdv_store *s)
     for (int i = 0; i < s->config.ranks; i++)
         hb_free(s->absences[i].why);
     hb_free(s->absences);
+    hb_free(s->buckets);
     hb_free(s);
 }
 
@@ -291,7 +369,7 @@ void rdv_store_request(struct rdv_store *s, int origin,
     case RDV_CANCEL:
         cancel(s, origin, &m->id);
         break;
-    case RDV_LEFT: /* the caller's: it knows whose ranks are whose */
+    case RDV_LEFT: /* handled by the caller, which knows each host's ranks */
         break;
     }
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job's key-value store (lib/protocol/rendezvous.h says what requests
- * mean).  Pure: requests in, replies out through a callback, no I/O and no
- * clock.
+ * The job's key-value store (lib/protocol/rendezvous.h defines the requests).
+ * Pure: requests in, replies out through a callback, no I/O and no clock.
  *
- * A requester is an origin, a number of the caller's choosing (a host), and
- * the request's id.  Replies may be made from inside the request that
- * caused them, also to other origins; the callback must not call back in.
- * Waits end with an answer, a CANCEL, or their origin's end.
+ * A requester is an origin, a number chosen by the caller (a host), and the
+ * request's id.  A request may cause replies from inside the call, also to
+ * other origins; the callback must not call the store.  A wait ends with a
+ * reply, a CANCEL, or the end of its origin.
  *
- * Bounds: `bytes_max` for everything that is kept; what goes beyond it is
- * answered with HVD_ENOMEM, and nothing changes.  waits_max for requests that
- * wait.  A fence that cannot keep a value fails for all its members when the
- * last has come, so that none is left waiting.  One thread.
+ * Limits: `bytes_max` for all that is kept; a request beyond it gets HVD_ENOMEM
+ * and changes nothing.  waits_max for waiting requests.  A fence that cannot
+ * keep a value fails for all its members when the last has come, so that none
+ * waits for ever.  One thread.
  */
 #ifndef HVD_RENDEZVOUS_STORE_H
 #define HVD_RENDEZVOUS_STORE_H
@@ -33,19 +32,19 @@ void rdv_store_free(struct rdv_store *s);
 
 void rdv_store_request(struct rdv_store *s, int origin,
                        const struct rdv_request *m);
-/* Its waits are dropped. */
+/* Drops the waits of an origin. */
 void rdv_store_origin_gone(struct rdv_store *s, int origin);
 #define RDV_ALL_EPOCHS UINT64_MAX
 
-/* A rank that will contribute no more to fences of this epoch and before, or
- * to none at all: those that need it fail with HVD_EPEER and this text, now
- * and later. */
+/* Notes that a rank will not contribute to fences of `epoch` or before, or,
+ * with RDV_ALL_EPOCHS, to any: fences that need it fail with HVD_EPEER and this
+ * text, now and later. */
 void rdv_store_rank_gone(struct rdv_store *s, int rank, uint64_t epoch,
                          const char *text);
-/* After it was gone from an epoch. */
+/* Undoes rdv_store_rank_gone, unless that was for all epochs. */
 void rdv_store_rank_back(struct rdv_store *s, int rank);
 
-/* For tests and diagnostics. */
+/* Returns the bytes stored, or the number of waiting requests; for tests. */
 size_t rdv_store_bytes(const struct rdv_store *s);
 size_t rdv_store_waits(const struct rdv_store *s);
 

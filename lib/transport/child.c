@@ -2,9 +2,9 @@
 /*
  * Child processes; see child.h.
  *
- * They are started with posix_spawn, which shares the parent's memory until
- * the exec and so costs the same however large the parent is, and which
- * reports a failed exec to the caller.
+ * They are started with posix_spawn, which shares the parent's memory until the
+ * exec, so its cost does not depend on the parent's size, and which reports a
+ * failed exec to the caller.
  */
 #include "lib/transport/child.h"
 
@@ -64,7 +64,8 @@ static void on_handle_closed(uv_handle_t *handle)
     on_close(arg);
 }
 
-/* Called once: when reaped and closed, in whichever order. */
+/* Closes all handles; called once, when the child is reaped and child_close was
+ * called. */
 static void child_release(struct child *c)
 {
     uv_close((uv_handle_t *)&c->err_io, on_handle_closed);
@@ -112,7 +113,7 @@ void child_close(struct child *c, int wait_ms)
 
 /* ---- What it says and how it ends ---- */
 
-/* No more at a time than a pipe holds: a flood must not hold the loop. */
+/* Reads at most what a pipe holds, so that a flood does not block the loop. */
 static void child_read_stderr(struct child *c)
 {
     char chunk[CHILD_STDERR_BYTES];
@@ -155,7 +156,7 @@ static void on_exit_io(uv_poll_t *io, int status, int events)
 
     (void)status;
     (void)events;
-    /* Until it is reaped its group cannot be another's. */
+    /* Until the child is reaped, its process group id cannot be reused. */
     if (c->termed)
         child_kill(c, SIGKILL);
     if (waitpid(c->pid, &wstatus, WNOHANG) == 0)
@@ -193,8 +194,8 @@ static int spawn_limited(pid_t *pid, const struct child_config *config,
     return rc;
 }
 
-/* SIGPIPE and SIGXFSZ are ignored in this process, and some signals are
- * blocked: nobody shall inherit that. */
+/* Resets SIGPIPE and SIGXFSZ, which this process ignores, and unblocks all
+ * signals: children must not inherit that. */
 static int set_attributes(posix_spawnattr_t *attr)
 {
     sigset_t reset, none;

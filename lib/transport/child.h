@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child process on the loop: what the ways to an agent start (hvd-agent
- * itself, ssh, a command template, a proxy).
+ * A child process on the loop, as started to reach an agent: hvd-agent itself,
+ * ssh, a command template, a proxy.
  *
- * The child leads a session of its own, so that Ctrl-C at the terminal does
- * not reach it: hvdrun decides when it ends.  Its 0 and 1 are one
- * descriptor that the caller gives, its 2 a pipe that is read here.  Its
- * end is learned from a pidfd: no SIGCHLD handler, and a pid that cannot be
- * confused with another, because it is reaped here only.
+ * The child leads a session of its own, so that Ctrl-C at the terminal does not
+ * reach it: hvdrun decides when it ends.  Its stdin and stdout are one
+ * descriptor that the caller passes; its stderr is a pipe that is read here.
+ * Its exit is learned from a pidfd, without a SIGCHLD handler, and only this
+ * module reaps it, so its pid cannot be reused before.
  *
- * on_exit comes once, after what it had written to stderr; on_close after
- * child_close, when it has been reaped and its handles are gone.
+ * on_exit comes once, after all stderr; on_close after child_close, when the
+ * child has been reaped and its handles are closed.
  */
 #ifndef HVD_TRANSPORT_CHILD_H
 #define HVD_TRANSPORT_CHILD_H
@@ -27,11 +27,11 @@ struct child_config {
     uv_loop_t *loop;
     const struct hb_log *log;
     const char *host;            /* for the log */
-    const char *what;            /* likewise: "agent"; a constant */
+    const char *what;            /* for the log: "agent"; a constant */
     const char *path;            /* NULL: argv[0], looked up in PATH */
-    char *const *argv;           /* NULL at its end; not kept */
+    char *const *argv;           /* NULL-terminated; not kept */
     const struct rlimit *nofile; /* NULL: this process's */
-    /* Signals go to the whole group, SIGTERM first; else to the process
+    /* 1: signals go to the whole group, SIGTERM first.  0: to the process
      * alone, and SIGKILL only. */
     int group;
     void (*on_stderr)(void *arg, const char *bytes, size_t len);
@@ -40,12 +40,12 @@ struct child_config {
     void *arg;
 };
 
-/* fd becomes the child's 0 and 1; the caller closes its copy.  0, or a
- * negative errno with nothing left behind. */
+/* Starts the child with fd as its stdin and stdout; the caller closes its copy.
+ * 0, or a negative errno with nothing left behind. */
 int child_open(const struct child_config *config, int fd, struct child **out);
 
-/* It shall end by itself within wait_ms, else it is killed; 0: is killed
- * now.  May be called again with a shorter time. */
+/* Gives the child wait_ms to end by itself, then kills it; 0 kills it now.  May
+ * be called again with a shorter time. */
 void child_close(struct child *c, int wait_ms);
 
 #endif

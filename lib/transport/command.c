@@ -3,10 +3,10 @@
  * A child process as a transport: its stdin and stdout are one end of a
  * socketpair.
  *
- * A transport has two handles on the loop besides those of its child
- * (child.h); on_close runs when all are closed, and they are closed when
- * the child has been reaped.  Bytes are read into the stack, so that many
- * transports need no buffers of their own.
+ * A transport has two handles on the loop besides those of its child (child.h);
+ * on_close runs when all are closed, which happens when the child has been
+ * reaped.  Bytes are read into the stack, so that many transports need no
+ * buffers of their own.
  */
 #include "lib/transport/command.h"
 
@@ -25,7 +25,7 @@
 
 enum {
     COMMAND_READ_BYTES = 128 << 10,
-    /* How long an ended stream waits for the exit that explains it. */
+    /* How long an ended stream waits for the exit status that explains it. */
     COMMAND_STATUS_WAIT_MS = 2000,
 };
 
@@ -45,8 +45,8 @@ struct command {
     struct hb_buf out;
     int closing; /* transport_close was called */
     int shut;    /* our direction is shut down */
-    int ended;   /* the child's direction has ended */
-    int told;    /* and that was told */
+    int ended;   /* the child closed its end */
+    int told;    /* on_end was called */
 };
 
 static struct command *command_of(struct transport *t)
@@ -113,8 +113,8 @@ static void command_shut(struct command *c)
     shutdown(c->fd, SHUT_WR);
 }
 
-/* Bytes sent at once; a broken connection counts as sent, because its end
- * is reported by the reading side. */
+/* Sends as much as possible at once; returns how much.  On a broken connection,
+ * all: the reading side reports its end. */
 static size_t command_send(struct command *c, const char *bytes, size_t len)
 {
     size_t done = 0;
@@ -140,8 +140,8 @@ static void tell_end(struct command *c, const struct hb_error *err)
     c->events.on_end(c->arg, err);
 }
 
-/* The stream has ended, and the child may have, too: the guardian of an
- * agent passes a signal of the agent on as 128 + n. */
+/* Reports the end of the stream, with the child's exit if it is known.  An
+ * agent's guardian passes on a signal of the agent as 128 + n. */
 static void explain_end(struct command *c)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -165,7 +165,7 @@ static void on_status_timer(uv_timer_t *timer)
     explain_end(timer->data);
 }
 
-/* err NULL: orderly, or so it seems. */
+/* Notes the end of the stream; err NULL: it seems orderly. */
 static void command_end(struct command *c, const struct hb_error *err)
 {
     c->ended = 1;
@@ -190,7 +190,7 @@ static void command_read(struct command *c)
         if (!c->closing)
             c->events.on_read(c->arg, bytes, (size_t)n);
     } else if (n == 0 || errno == ECONNRESET) {
-        /* reset: the child left something unread, which is no news */
+        /* reset: the child left input unread, which is not an error */
         command_end(c, NULL);
     } else if (errno != EAGAIN && errno != EINTR) {
         hb_error_sys(&err, errno, "host %s: reading from the agent", c->host);
@@ -216,13 +216,13 @@ static void on_io(uv_poll_t *io, int status, int events)
     struct command *c = io->data;
 
     if (status < 0)
-        events = UV_READABLE; /* the read tells what is wrong */
+        events = UV_READABLE; /* the read reports the error */
     if ((events & UV_WRITABLE) && hb_buf_len(&c->out) > 0)
         command_flush(c);
     if ((events & UV_READABLE) && !c->ended)
         command_read(c);
-    /* libuv stops a poll on error, but what the child said before it
-     * reset the connection is still to be read. */
+    /* libuv stops a poll on error, but what the child sent before it reset the
+     * connection is still to be read. */
     if (status < 0 && !c->ended)
         command_poll(c);
 }
@@ -258,8 +258,8 @@ static void on_child_stderr(void *arg, const char *bytes, size_t len)
     c->events.on_stderr(c->arg, bytes, len);
 }
 
-/* What it wrote before may still be unread, so the end is told when that
- * of the stream was seen. */
+/* Notes how the child ended.  Output of the child may still be unread, so the
+ * end is reported only when the stream has ended, too. */
 static void on_child_exit(void *arg, int wstatus)
 {
     struct command *c = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Child processes as transports: what transport_open_command (transport.h)
- * and transport_open_local are made of. */
+/* Child processes as transports: the base of transport_open_command
+ * (transport.h) and transport_open_local. */
 #ifndef HVD_TRANSPORT_COMMAND_H
 #define HVD_TRANSPORT_COMMAND_H
 
@@ -13,15 +13,15 @@ struct command_options {
     int group;        /* as in child.h */
 };
 
-/* 0, or a negative errno with nothing left behind. */
+/* Starts a child.  0, or a negative errno with nothing left behind. */
 int command_open(const struct transport_config *config,
                  const struct command_options *options, struct transport **out);
 
-/* The wait status of the child, or -1 while it runs; the exit of a child is
- * known, mostly, when on_end comes. */
+/* Returns the child's wait status, or -1 while it runs; usually known when
+ * on_end comes. */
 int command_status(const struct transport *t);
 
-/* transport_close without waiting for the child to end by itself. */
+/* Closes as transport_close, but kills the child at once. */
 void command_cancel(struct transport *t);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * The agent of this machine: hvd-agent as a child (command.h).
  *
- * When it does not end it is killed alone: what remains of its tree is then
- * its guardian's affair.
+ * If it does not end, only that process is killed: its guardian ends the rest
+ * of its tree.
  */
 #include "lib/transport/command.h"
 

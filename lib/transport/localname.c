@@ -17,7 +17,7 @@ struct address {
     size_t len;
 };
 
-/* 1 when name is a numeric address. */
+/* Parses a numeric address: 1, or 0 if `name` is not numeric. */
 static int parse_address(const char *name, struct address *a)
 {
     char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
@@ -63,8 +63,8 @@ static int is_loopback(const struct address *a)
     return a->family == AF_INET && a->bytes[0] == 127;
 }
 
-/* gethostent reads /etc/hosts and asks no server, which could block: a
- * name that only a server knows is reached as any other host. */
+/* Finds a name in /etc/hosts, which gethostent reads without asking a server,
+ * which could block.  A name that only a server knows counts as remote. */
 static int listed_address(const char *name, struct address *a)
 {
     struct hostent *h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dispatch to the way a transport was opened; see transport.h. */
+/* Calls a transport's functions; see transport.h. */
 #include "lib/transport/transport_impl.h"
 
 int transport_write(struct transport *t, const void *bytes, size_t len)

@@ -58,7 +58,7 @@ uint64_t hvd__op_signature(const struct hvd__op *op)
     h = hvd__mix(h, double_bits(op->postscale));
     h = hvd__mix(h, op->row_elems ^ (uint64_t)op->flags << 56);
     h = hvd__mix(h, parts_hash(op));
-    return hvd__mix(h, op->name_hash);
+    return hvd__mix(h, op->name_hash ^ op->site);
 }
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
@@ -77,19 +77,15 @@ void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
     d->prescale = op->prescale;
     d->postscale = op->postscale;
     d->name_hash = op->name_hash;
+    d->site = op->site;
     snprintf(d->name, sizeof(d->name), "%s", op->name);
 }
 
-const char *hvd__kind_name(uint32_t kind)
+int hvd__op_nonsense(const struct hvd__op *op)
 {
-    static const char *const names[] = {
-        [HVD__ALLREDUCE] = "allreduce", [HVD__BROADCAST] = "broadcast",
-        [HVD__ALLGATHER] = "allgather", [HVD__BARRIER] = "barrier",
-        [HVD__ALLTOALL] = "alltoall",   [HVD__REDUCESCATTER] = "reducescatter",
-        [HVD__JOIN] = "join",
-    };
-
-    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";
+    return hb_error_set(op->err, HVD_EPROTO,
+                        "%s: what a rank says about its data makes no sense",
+                        collective_name(op->kind));
 }
 
 int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived)
@@ -98,10 +94,10 @@ int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived)
         return 1;
     return hb_error_set(op->err, HVD_EINVAL,
                         "%s: recvbuf has room for %zu elements and %zu arrived",
-                        hvd__kind_name(op->kind), op->recvcap, arrived);
+                        collective_name(op->kind), op->recvcap, arrived);
 }
 
-/* The values of one field, as text. */
+/* A field that differs: its name and both values as text. */
 struct field {
     const char *what;
     char a[HVD__NAME_BYTES + 8], b[HVD__NAME_BYTES + 8];
@@ -129,7 +125,7 @@ static void field_text(struct field *f, const char *what, const char *a,
     snprintf(f->b, sizeof(f->b), "%s", b);
 }
 
-/* A long name is cut, so that it fits into one message. */
+/* Quotes the name; cuts a long one, so that it fits into one message. */
 static void name_text(char *out, size_t size, const char *name)
 {
     size_t n = strnlen(name, HVD__NAME_BYTES - 1);
@@ -142,7 +138,7 @@ static void name_text(char *out, size_t size, const char *name)
     snprintf(out, size, " \"%.*s%s\"", (int)n, name, more);
 }
 
-/* As the caller gave it. */
+/* Returns the root as the caller gave it: a world rank. */
 static uint64_t root_of(const struct hvd__party *p)
 {
     int place = p->d->root;
@@ -155,13 +151,26 @@ static const char *memory_of(const struct hvd__descriptor *d)
     return d->flags & HVD__OP_DEVICE ? "device memory" : "host memory";
 }
 
+static const char *site_of(const struct hvd__descriptor *d)
+{
+    return d->site ? d->site_text : "none (HVD_CHECK is not set there)";
+}
+
+static const char *made_for(const struct hvd__descriptor *d)
+{
+    return d->flags & HVD__OP_WORDS ? "process sets" : "the program";
+}
+
 static int find_difference(const struct hvd__party *pa,
                            const struct hvd__party *pb, struct field *f)
 {
     const struct hvd__descriptor *a = pa->d, *b = pb->d;
 
-    if (a->kind != b->kind) {
-        field_text(f, "kind", hvd__kind_name(a->kind), hvd__kind_name(b->kind));
+    if (a->site != b->site) {
+        field_text(f, "call site", site_of(a), site_of(b));
+    } else if (a->kind != b->kind) {
+        field_text(f, "kind", collective_name(a->kind),
+                   collective_name(b->kind));
     } else if (a->dtype != b->dtype) {
         field_text(f, "dtype", hvd_dtype_name((enum hvd_dtype)a->dtype),
                    hvd_dtype_name((enum hvd_dtype)b->dtype));
@@ -183,6 +192,8 @@ static int find_difference(const struct hvd__party *pa,
         field_text(f, "counts of the group's members", "others", "others");
     } else if ((a->flags ^ b->flags) & HVD__OP_DEVICE) {
         field_text(f, "buffers in", memory_of(a), memory_of(b));
+    } else if ((a->flags ^ b->flags) & HVD__OP_WORDS) {
+        field_text(f, "made for", made_for(a), made_for(b));
     } else if (a->flags != b->flags) {
         field_u64(f, "live_average", a->flags & HVD__OP_LIVE,
                   b->flags & HVD__OP_LIVE);
@@ -208,7 +219,7 @@ int hvd__descriptor_differ(const struct hvd__party *a,
         name_text(name, sizeof(name), a->d->name);
     hb_error_set(err, HVD_EMISMATCH,
                  "%s%s: rank %d%s%s has %s %s, rank %d%s%s has %s %s",
-                 hvd__kind_name(a->d->kind), name, a->rank,
+                 collective_name(a->d->kind), name, a->rank,
                  a->host ? " on host " : "", a->host ? a->host : "", f.what,
                  f.a, b->rank, b->host ? " on host " : "",
                  b->host ? b->host : "", f.what, f.b);

@@ -3,111 +3,137 @@
  * One collective operation, as the engine hands it to a plane, and its
  * descriptor: what every rank must agree on before data is used.
  *
- * The signature is a 64-bit hash of the descriptors of all requests that
- * were fused into the operation, and of what the set has carried out before.
- * Planes compare the signatures of all ranks and nothing else; what differs,
- * and what to do about it, is the engine's business (core/negotiate.h).
+ * The signature is a 64-bit hash of the descriptors of all requests that were
+ * fused into the operation, and of the operations that the process set has
+ * carried out before.  Planes compare the signatures of all ranks and nothing
+ * else; the engine finds out what differs and what to do about it
+ * (core/negotiate.h).
  *
- * Ranks are those of the plane's group, 0 .. n - 1: a process set's own.
+ * Ranks are numbered within the plane's group (the process set), 0 .. n - 1.
  *
  * The elements of an allreduce may come from several pieces of memory, the
- * parts, and travel in another dtype than the caller's.  Then it is not
- * direct: a plane reads inputs with hvd__op_pack and delivers with
- * hvd__op_unpack only, by ranges of elements, and sendbuf and recvbuf are
- * NULL.  All other operations are direct.  An operation is direct on all ranks
- * or on none.
+ * parts, and travel in another dtype than the caller's.  Such an operation is
+ * not direct: sendbuf and recvbuf are NULL, and a plane reads inputs only with
+ * hvd__op_pack and delivers results only with hvd__op_unpack, by ranges of
+ * elements.  All other operations are direct.  An operation is direct on all
+ * ranks or on none.
  */
 #ifndef HVD_PLANE_OP_H
 #define HVD_PLANE_OP_H
 
-#include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/sys/clock.h"
+#include "lib/protocol/collectives.h"
 #include "runtime/hvd.h"
-#include "runtime/plane/reduce.h"
+#include "runtime/plane/kernels/reduce.h"
 
-enum { HVD__NAME_BYTES = 256 }; /* an operation's name with its final 0 */
+#include <stdint.h>
 
-enum hvd__kind {
-    HVD__ALLREDUCE,
-    HVD__BROADCAST,
-    HVD__ALLGATHER,
-    HVD__BARRIER,
-    HVD__ALLTOALL,
-    HVD__REDUCESCATTER,
-    HVD__JOIN,         /* never reaches a plane */
-    HVD__LANE_SCATTER, /* inside the hierarchical plane only */
+enum {
+    HVD__NAME_BYTES = 256, /* an operation's name, terminating 0 included */
+    HVD__SITE_BYTES = 128, /* a call site as text, terminating 0 included */
 };
 
-/* A piece of an allreduce that is not direct: count elements of the caller's
- * dtype; the parts lie one after the other in the operation's elements. */
+/* HVD__ALLREDUCE and so on; HVD__JOIN never reaches a plane. */
+#define HVD__KIND(symbol, name, nccl) HVD__##symbol
+enum hvd__kind {
+    COLLECTIVES_AND_JOIN(HVD__KIND),
+    HVD__LANE_SCATTER, /* used inside the hierarchical plane only */
+};
+
+/* One part of an allreduce that is not direct: count elements of the caller's
+ * dtype.  `first` is its offset in the operation's elements, where the parts
+ * follow one another. */
 struct hvd__part {
     const void *sendbuf;
     void *recvbuf; /* may be sendbuf */
     size_t first, count;
-    void *ready; /* device memory: what it waits for, plugins/gpu.h; or NULL */
+    void *ready; /* device memory: the event that the data waits for
+                    (plugins/gpu.h); else NULL */
 };
 
 enum hvd__op_flag {
-    HVD__OP_LIVE = 1u << 0,   /* an average of the ranks that have not joined */
-    HVD__OP_GROUP = 1u << 1,  /* of a group call */
-    HVD__OP_DEVICE = 1u << 2, /* in device memory */
+    HVD__OP_LIVE = 1u << 0,   /* the average is over the ranks that have not
+                                 joined */
+    HVD__OP_GROUP = 1u << 1,  /* issued by a group call */
+    HVD__OP_DEVICE = 1u << 2, /* the buffers are in device memory */
+    HVD__OP_WORDS = 1u << 3,  /* the library's own messages about operations,
+                                 not tensor data */
+};
+
+/* Time spent packing data into memory that a plane reads or sends, and
+ * unpacking results. */
+enum hvd__copy_way { HVD__COPY_IN, HVD__COPY_OUT, HVD__COPY_WAYS };
+struct hvd__copies {
+    uint64_t began_ns, ended_ns; /* begin of the first copy, end of the last;
+                                    0: none */
+    uint64_t busy_ns;            /* sum over all copies */
 };
 
 struct hvd__op {
     enum hvd__kind kind;
-    enum hvd_dtype dtype; /* of the elements as they travel */
+    enum hvd_dtype dtype; /* of the elements on the wire */
     enum hvd_op op;       /* of reductions, else 0 */
     int root;             /* broadcast only, else 0 */
     int lanes;            /* lane scatter only: local ranks that get a part */
-    int ordered;          /* device memory: over when it was launched; ranks may
-                             differ */
+    int ordered;          /* device memory: done for the engine once it is
+                             launched on the stream; may differ between ranks */
     double prescale, postscale; /* as the caller gave them */
     const char *name;           /* "" when the caller gave none */
     uint64_t name_hash;
+    uint64_t site; /* hash of the call site, if call sites are compared
+                      (core/site.h); else 0 */
 
-    /* What the headers carry.  Ranks whose signatures differ while their
-     * `first_signature` is the same have fused differently many requests
-     * that begin alike: then progress is HVD__CUT and agreed_entries, the
-     * fewest of any rank, is set. */
+    /* The descriptor's hash as planes compare it.  If the ranks' signatures
+     * differ but first_signature, that of the first request, is equal, they
+     * have fused different numbers of requests: progress then returns HVD__CUT
+     * and sets agreed_entries to the fewest of any rank. */
     uint64_t signature, first_signature;
-    uint32_t entries; /* requests fused into it, >= 1 (0 is as 1) */
+    uint32_t entries; /* requests fused into it; 0 means 1 */
     uint32_t agreed_entries;
 
     const void *sendbuf;
     void *recvbuf;
-    size_t count; /* elements that this rank sends, of all parts */
+    size_t count; /* elements that this rank sends, over all parts */
     size_t elem_bytes;
     const struct hvd__part *parts; /* NULL: direct */
-    size_t nparts;                 /* of a group of another kind: its members */
-    uint64_t members_hash;         /* of what those must agree on */
-    enum hvd_dtype part_dtype;     /* of the caller's memory */
+    size_t nparts;                 /* entries of parts; without parts,
+                                      members of the group */
+    uint64_t members_hash;         /* group without parts: hash of what its
+                                      members must agree on */
+    enum hvd_dtype part_dtype;     /* dtype of the caller's memory */
     uint32_t flags;                /* enum hvd__op_flag */
 
-    size_t row_elems;         /* reducescatter: what is never split; >= 1 */
+    size_t row_elems;         /* reducescatter: elements of a row, which is
+                                 never split; >= 1 */
     const size_t *sendcounts; /* alltoall: elements to each rank; their sum
                                  is count */
-    size_t recvcap;     /* allgather, alltoall: elements of room in recvbuf */
-    size_t *recvcounts; /* allgather, alltoall: by rank; may be NULL */
-    hvd__reduce_fn *reduce; /* of dtype and op */
+    size_t recvcap;     /* capacity of recvbuf in elements: allgather, alltoall;
+                           also a broadcast whose count only the root knows */
+    size_t *recvcounts; /* out: allgather, alltoall: elements from each
+                           rank; may be NULL */
+    hvd__reduce_fn *reduce; /* kernel for dtype and op */
     struct hvd__reduce_args args;
 
     /* In device memory: see plugins/gpu.h. */
-    void *ready;     /* direct operations; else the parts have theirs */
-    uint64_t launch; /* out: its number when it is ordered, else 0 */
+    void *ready;     /* event that a direct operation's data waits for; else
+                        see parts */
+    uint64_t launch; /* out: number of the launch if it is ordered, else 0 */
 
-    const char *algorithm; /* out: how it was done, for traces; constant */
-    /* For traces and statistics.  In: HVD__OP_TIMED or 0; out, if asked for
-     * and the plane can tell: when all ranks had begun it, and which was
-     * waited for last here (-1: none was). */
+    const char *algorithm; /* out: static string, for traces */
+    /* For traces and statistics.  In: HVD__OP_TIMED or 0.  Out, if
+     * HVD__OP_TIMED and the plane can tell: when all ranks had begun the
+     * operation, and the rank that this one waited for last (-1: none). */
     uint64_t agreed_ns;
     int late_rank;
-    struct hb_error *err; /* why it failed */
+    struct hvd__copies *copies; /* out: [HVD__COPY_WAYS], for traces; or NULL */
+    struct hb_error *err;       /* set when it fails */
 };
 
 enum { HVD__OP_TIMED = 1 };
 
-/* All zero.  Word by word, as what compilers make of memset here, a string
- * instruction, takes a tenth of a small operation. */
+/* Zeroes *op.  Vector by vector, since the string instruction that compilers
+ * make of memset here takes a tenth of a small operation's time. */
 static inline void hvd__op_init(struct hvd__op *op)
 {
     typedef uint64_t pair
@@ -129,17 +155,39 @@ static inline void hvd__op_time(struct hvd__op *op)
     op->late_rank = -1;
 }
 
-/* A plane: that rank has not begun it yet. */
+/* Notes that `rank` has not begun the operation yet; called by a plane. */
 static inline void hvd__op_misses(struct hvd__op *op, int rank)
 {
     op->late_rank = rank;
 }
 
-/* A plane: all ranks have begun it; costs nothing when not asked for. */
+/* Notes the time when all ranks have begun the operation; called by a plane.
+ * Does nothing unless hvd__op_time asked for it. */
 static inline void hvd__op_agreed(struct hvd__op *op)
 {
     if (op->agreed_ns == HVD__OP_TIMED)
         op->agreed_ns = hb_now_ns();
+}
+
+/* Begins a copy of an operation's data, which hvd__op_copy_end ends; they read
+ * the clock only if copies are traced. */
+static inline uint64_t hvd__op_copy_begin(const struct hvd__op *op)
+{
+    return op->copies ? hb_now_ns() : 0;
+}
+
+static inline void hvd__op_copy_end(const struct hvd__op *op,
+                                    enum hvd__copy_way way, uint64_t began_ns)
+{
+    struct hvd__copies *c;
+
+    if (!began_ns)
+        return;
+    c = &op->copies[way];
+    if (!c->began_ns)
+        c->began_ns = began_ns;
+    c->ended_ns = hb_now_ns();
+    c->busy_ns += c->ended_ns - began_ns;
 }
 
 static inline int hvd__op_direct(const struct hvd__op *op)
@@ -147,38 +195,43 @@ static inline int hvd__op_direct(const struct hvd__op *op)
     return op->parts == NULL;
 }
 
-/* Reads the elements [first, first + count) of an operation, direct or not,
- * as they travel, to dst, which overlaps no part.  Where part_dtype is not
- * dtype they are multiplied by prescale and then rounded, and args.pre is 1;
- * elsewhere they are copied as they are. */
+/* Copies the elements [first, first + count) of an operation, direct or not,
+ * in their wire dtype to dst, which overlaps no part.  If part_dtype is not
+ * dtype, multiplies them by prescale and then rounds (the caller sets args.pre
+ * to 1). */
 void hvd__op_pack(const struct hvd__op *op, void *dst, size_t first,
                   size_t count);
-/* Delivers results, widened where part_dtype is not dtype.  stream: past
- * the cache. */
+/* Packs as hvd__op_pack, but untraced: the caller traces the whole copy. */
+void hvd__op_pack_piece(const struct hvd__op *op, void *dst, size_t first,
+                        size_t count);
+/* Delivers results to the caller's memory, converted to part_dtype if that
+ * differs. stream: non-temporal stores, past the cache. */
 void hvd__op_unpack(const struct hvd__op *op, const void *src, size_t first,
                     size_t count, int stream);
 
-/* The elements that one of n ranks gets of a reducescatter: whole rows, the
- * first (rows mod n) ranks one more. */
+/* Returns the elements that `rank` of n gets of a reducescatter: whole rows,
+ * one more for each of the first (rows mod n) ranks. */
 struct hvd__share {
     size_t first, count;
 };
 struct hvd__share hvd__op_share(const struct hvd__op *op, int rank, int n);
 
-/* What ranks must agree on, beside the data. */
+/* What all ranks must agree on before data is used. */
 struct hvd__descriptor {
     uint32_t kind, dtype, op, wire, flags;
     int32_t root;
     uint64_t count; /* 0 for allgather and alltoall: it may differ there */
     uint64_t row_elems;
-    uint64_t parts, parts_hash; /* of a group: how many, and their counts */
+    uint64_t parts, parts_hash; /* group: number of members, hash of their
+                                   counts */
     double prescale, postscale;
-    uint64_t name_hash;
+    uint64_t name_hash, site;
     char name[HVD__NAME_BYTES];
+    char site_text[HVD__SITE_BYTES]; /* core/site.h; "" if unknown */
 };
 
-/* One multiply-and-fold round; any good mixer does, it meets no attacker:
- * ranks of a job trust each other. */
+/* Mixes v into h: one multiply-and-fold round.  Not cryptographic: ranks of a
+ * job trust each other. */
 static inline uint64_t hvd__mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
@@ -187,32 +240,41 @@ static inline uint64_t hvd__mix(uint64_t h, uint64_t v)
 
 uint64_t hvd__name_hash(const char *name);
 
-/* The signature of one operation, of everything in its descriptor;
- * parts_hash is 0 where it has no parts of a group. */
+/* Returns the hash of everything in the operation's descriptor. */
 uint64_t hvd__op_signature(const struct hvd__op *op);
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d);
 
-/* A rank and what it was called with; host NULL: not told. */
+/* A rank and the descriptor of its operation; host is NULL if unknown. */
 struct hvd__party {
     const struct hvd__descriptor *d;
     int rank;
     const char *host;
-    const int *ranks; /* [n]: of the world, by place, to name a root */
+    const int *ranks; /* [n]: world rank of each group rank, for messages */
     int n;
 };
 
-/* If the two differ: sets HVD_EMISMATCH with one line that names both
- * ranks and both values of the first field that differs, and returns 1.
- * Both come from other processes and need not be sane. */
+/* Compares two descriptors.  If they differ, sets HVD_EMISMATCH with a line
+ * that names both ranks and both values of the first field that differs, and
+ * returns 1; else 0.  Descriptors come from other processes and are not
+ * trusted to be sane. */
 int hvd__descriptor_differ(const struct hvd__party *a,
                            const struct hvd__party *b, struct hb_error *err);
 
-/* What an allgather or alltoall returns at its end: 1, or what it is when
- * recvbuf is wanted and had no room for the elements that arrived, so that
- * they were not delivered. */
-int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived);
+/* Adds the amount that a peer announces, in units of unit_bytes, to *sum.
+ * Returns 0 if no memory could hold the sum. */
+static inline int hvd__op_add(size_t *sum, uint64_t more, size_t unit_bytes)
+{
+    return !__builtin_add_overflow(*sum, more, sum) &&
+           *sum <= PTRDIFF_MAX / unit_bytes;
+}
 
-const char *hvd__kind_name(uint32_t kind);
+/* Sets op->err: a peer announced impossible sizes.  Returns -HVD_EPROTO. */
+int hvd__op_nonsense(const struct hvd__op *op);
+
+/* Returns the result of an allgather or alltoall: 1, or -HVD_EINVAL with
+ * op->err set if a wanted recvbuf had no room for the `arrived` elements, so
+ * that nothing was delivered. */
+int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading and delivering the elements of an operation by ranges, whatever
- * memory they lie in and whatever they travel as; see op.h.
+ * Reads and delivers an operation's elements by ranges, whichever parts hold
+ * them and whatever their wire dtype; see op.h.
  */
-#include "runtime/plane/cast.h"
+#include "runtime/plane/kernels/cast.h"
 #include "runtime/plane/op.h"
 
-/* The part that holds an element. */
+/* Returns the index of the part that holds an element. */
 static size_t find_part(const struct hvd__op *op, size_t elem)
 {
     size_t low = 0, high = op->nparts;
@@ -22,7 +22,7 @@ static size_t find_part(const struct hvd__op *op, size_t elem)
     return low;
 }
 
-/* Elements of a part as they travel. */
+/* Copies elements of a part, converted to the wire dtype. */
 static void pack_part(const struct hvd__op *op, void *dst, const void *src,
                       size_t count)
 {
@@ -41,8 +41,8 @@ static void unpack_part(const struct hvd__op *op, void *dst, const void *src,
         hvd__cast_get(op->part_dtype, op->dtype)(dst, src, count, 1.0);
 }
 
-void hvd__op_pack(const struct hvd__op *op, void *dst, size_t first,
-                  size_t count)
+void hvd__op_pack_piece(const struct hvd__op *op, void *dst, size_t first,
+                        size_t count)
 {
     size_t part_bytes = hvd_dtype_size(op->part_dtype);
     unsigned char *to = dst;
@@ -69,8 +69,17 @@ void hvd__op_pack(const struct hvd__op *op, void *dst, size_t first,
     }
 }
 
-void hvd__op_unpack(const struct hvd__op *op, const void *src, size_t first,
-                    size_t count, int stream)
+void hvd__op_pack(const struct hvd__op *op, void *dst, size_t first,
+                  size_t count)
+{
+    uint64_t began_ns = hvd__op_copy_begin(op);
+
+    hvd__op_pack_piece(op, dst, first, count);
+    hvd__op_copy_end(op, HVD__COPY_IN, began_ns);
+}
+
+static void unpack(const struct hvd__op *op, const void *src, size_t first,
+                   size_t count, int stream)
 {
     size_t part_bytes = hvd_dtype_size(op->part_dtype);
     const unsigned char *from = src;
@@ -93,6 +102,15 @@ void hvd__op_unpack(const struct hvd__op *op, const void *src, size_t first,
         first += n;
         count -= n;
     }
+}
+
+void hvd__op_unpack(const struct hvd__op *op, const void *src, size_t first,
+                    size_t count, int stream)
+{
+    uint64_t began_ns = hvd__op_copy_begin(op);
+
+    unpack(op, src, first, count, stream);
+    hvd__op_copy_end(op, HVD__COPY_OUT, began_ns);
 }
 
 struct hvd__share hvd__op_share(const struct hvd__op *op, int rank, int n)

@@ -12,36 +12,35 @@
 
 struct hvd__plane;
 
-/* What progress returns beside 1, 0 and negative statuses: see op.h. */
+/* Returned by progress, beside 1, 0 and negative statuses: the ranks fused
+ * different numbers of requests, see op.h. */
 enum { HVD__CUT = 2 };
 
 struct hvd__plane_ops {
     const char *name;
-    /* Whether this plane can carry out the operation. */
+    /* Returns whether this plane can carry out the operation. */
     int (*supports)(const struct hvd__plane *p, const struct hvd__op *op);
     /* Begins an operation: 0, or a negative status with op->err set. */
     int (*start)(struct hvd__plane *p, struct hvd__op *op);
-    /* Goes on with it as far as the peers allow: 1 done, 0 call again,
-     * HVD__CUT, or negative when it failed, with op->err set.  -HVD_EMISMATCH
-     * and HVD__CUT come on all ranks or on none, before any buffer was
-     * touched, and the next operation then begins in step. */
+    /* Advances the operation without blocking.  1: done; 0: call again;
+     * HVD__CUT; negative: failed, op->err is set.  -HVD_EMISMATCH and HVD__CUT
+     * are returned by all ranks or by none, before any buffer is touched, and
+     * leave the plane usable. */
     int (*progress)(struct hvd__plane *p, struct hvd__op *op);
-    /* One step of waiting after progress returned 0: spins, yields, and
-     * after a while sleeps until a peer or interrupt wakes it.  progress
-     * must be called between two pauses. */
+    /* One step of waiting after progress returned 0: spins, yields, and after
+     * a while sleeps until a peer or interrupt wakes it.  Call progress
+     * between two pauses. */
     void (*pause)(struct hvd__plane *p);
-    /* Between operations: 1 when a peer has begun the next one, 0, or a
-     * negative status with err set when the job is over.  pause may be called
-     * after a 0, as after progress. */
+    /* Between operations.  1: a peer has begun the next one; 0: none has,
+     * pause may follow; negative with err set: the job is over. */
     int (*began)(struct hvd__plane *p, struct hb_error *err);
-    /* Any thread: makes a pause that sleeps, or is about to, return. */
+    /* Any thread: makes a pause that sleeps or is about to sleep return. */
     void (*interrupt)(struct hvd__plane *p);
-    /* The operation in progress, if any, will not be gone on with, and its
-     * buffers go back to the caller when this returns.  NULL: nothing uses
-     * them but progress. */
+    /* Gives up the operation in progress, if any; on return the caller may
+     * reuse its buffers.  NULL if only progress touches them. */
     void (*abandon)(struct hvd__plane *p);
-    /* Tells the peers that this rank leaves.  Idempotent; also called
-     * while the process exits. */
+    /* Tells the peers that this rank leaves.  Idempotent; may run in another
+     * thread, while the process exits. */
     void (*leave)(struct hvd__plane *p);
     void (*free)(struct hvd__plane *p);
 };
@@ -50,7 +49,7 @@ struct hvd__plane {
     const struct hvd__plane_ops *ops;
 };
 
-/* The plane of a world of one. */
+/* Returns the plane of a world of one. */
 struct hvd__plane *hvd__self_plane(void);
 
 #endif

@@ -17,7 +17,7 @@ static int self_supports(const struct hvd__plane *p, const struct hvd__op *op)
     return 1;
 }
 
-/* What goes to the only rank comes from it. */
+/* Completes an allgather or alltoall: this rank's data is the result. */
 static int self_gather(struct hvd__op *op)
 {
     int rc;
@@ -30,7 +30,7 @@ static int self_gather(struct hvd__op *op)
     return rc < 0 ? rc : 0;
 }
 
-/* In pieces of the stack's size when it is not direct. */
+/* Reduces; if not direct, in pieces, through a buffer on the stack. */
 static void self_reduce(struct hvd__op *op)
 {
     _Alignas(64) unsigned char piece[PIECE_BYTES];
@@ -83,7 +83,6 @@ static int self_progress(struct hvd__plane *p, struct hvd__op *op)
     return 1;
 }
 
-/* There are no peers. */
 static int self_began(struct hvd__plane *p, struct hb_error *err)
 {
     (void)p;

@@ -1,80 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libhvd-nccl.so: collectives on device memory.  libhvd.so opens it in
- * hvd_init where there is a CUDA driver; a host without one goes on without.
+ * libhvd-nccl.so: collectives on device memory. libhvd.so opens it in hvd_init
+ * if there is a CUDA driver; without one, host memory still works.
  *
- * A GPU plane stands on the plane of the set's host memory, its base.  What
- * is in host memory it passes on.  Of what is in device memory it lets the
- * base agree first: by a barrier, or an allgather of counts, that carries the
- * operation's signature.  So mismatches, cuts, dead and hung peers are found
- * before NCCL is called, and all ranks call NCCL in the same order.
+ * A GPU plane uses the set's plane for host memory as its base.  Operations on
+ * host memory are passed to the base.  For an operation on device memory, the
+ * ranks first agree over the base, by a barrier or an allgather of counts that
+ * carries the operation's signature.  So mismatches, cuts, dead and hung peers
+ * are found before NCCL is called, and all ranks call NCCL in the same order.
  *
  * An operation is done, for the engine, when
  *   - its results are there, or
  *   - it is ordered (all its requests named a stream) and was launched: then
  *     op->launch is its number, and the plane itself watches over it.
  *
- * Finding and loading: core/plugin.h.
+ * Finding and loading: core/world/plugin_load.h.
  */
 #ifndef HVD_PLUGINS_GPU_H
 #define HVD_PLUGINS_GPU_H
 
 #include "lib/base/error.h"
+#include "runtime/plane/device_op.h"
 #include "runtime/plane/plane.h"
+#include "runtime/plugins/plugin.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 enum hvd__place { HVD__HOST = 0, HVD__DEVICE = 1 };
 
-/* An operation that was timed (hvd__op_time), and when the device worked on
- * it: on hb_now_ns's clock.  Texts live as long as the call. */
-struct hvd__gpu_span {
-    enum hvd__kind kind;
-    enum hvd_dtype dtype; /* of the caller's memory */
-    size_t count;
-    const char *name, *algorithm;
-    uint64_t began_ns, done_ns;
-};
-
-/* What a plane waits for: the oldest that is launched, or about to be, and has
- * not ended on the device. */
-struct hvd__gpu_wait {
-    uint64_t number; /* of its launches, from 1; the same on all ranks */
-    uint64_t since_ns;
-    enum hvd__kind kind;
-    const char *name;  /* lives as long as the call */
-    int is_reached;    /* 0: the device still does the caller's work before */
-    uint32_t limit_ms; /* after which the plane gives up */
-};
-
 struct hvd__gpu_plane_config {
-    struct hvd__plane *base; /* the plane's from now on; when NULL is returned,
-                                it was made to leave, and freed */
-    const int *ranks;        /* [n] of the world; copied; this one: ranks[me] */
+    struct hvd__plane *base; /* owned by the new plane; on failure, made to
+                                leave and freed */
+    const int *ranks;        /* [n]: world ranks; copied; this rank is
+                                ranks[me] */
     int n, me;
     int set;
     /* Ranks by host: host_index[i] of member i, 0 .. hosts - 1; copied. */
     const int *host_index;
-    /* The host's name of member i, or NULL; until free. */
+    /* Returns the host name of member i, or NULL.  Used until free. */
     const char *(*host_of)(void *arg, int member);
     void *host_arg;
-    /* Any thread, while something launched is under way and no operation is:
-     * whether the job is over, by looking at the base.  0, or negative with
-     * err set.  Never blocks. */
+    /* Asks whether the job is over, by looking at the base: 0, or negative
+     * with err set.  Never blocks.  Called by any thread while a launch is
+     * pending and no operation is in progress. */
     int (*look)(void *arg, struct hb_error *err);
     void *look_arg;
-    /* Any thread: it is over.  NULL: nobody wants to know. */
+    /* Called by any thread when a timed operation is over.  May be NULL. */
     void (*ran)(void *arg, const struct hvd__gpu_span *span);
     void *ran_arg;
-    /* Any thread.  launched: where to count launches, for those who look from
-     * outside; NULL: nobody does.
-     * waits: what it waits for, now and then while it has for longer than some
-     * milliseconds; NULL: nothing any more.
-     * culprit: before it gives up what it has told waits of: 1: who it is is
-     * in err (rank -1: that is not known, and why), 0: that is being asked,
-     * -1: there is nobody to ask.
-     * All four may be NULL. */
+    /* For stall reports; called by any thread; all may be NULL.
+     * launched: counter of launches, for outside observers.
+     * waits: told now and then what the plane has waited for, for longer
+     *   than some milliseconds; w NULL: nothing any more.
+     * culprit: asked before the plane gives up what it told waits of.
+     *   1: err names the culprit (rank -1: unknown, with the reason);
+     *   0: the answer is pending; -1: there is nobody to ask. */
     _Atomic uint64_t *launched;
     void (*waits)(void *arg, const struct hvd__gpu_wait *w);
     int (*culprit)(void *arg, uint64_t since_ns, struct hb_error *err);
@@ -84,49 +65,49 @@ struct hvd__gpu_plane_config {
 struct hvd__gpu {
     const char *name; /* "nccl" */
 
-    /* Opens the CUDA driver and NCCL.  0; or -HVD_EUNSUPPORTED with err
-     * set: "no CUDA driver", no device, no NCCL or one before 2.14 (each with
-     * what was looked for); -HVD_EINVAL (a knob). */
+    /* Opens the CUDA driver and NCCL.  0, or with err set
+     *
+     * - -HVD_EUNSUPPORTED: no driver, no device, no NCCL, or one before
+     *   2.14; err says what was looked for
+     * - -HVD_ESYSTEM: cuInit failed
+     * - -HVD_EINVAL: a bad setting */
     int (*open)(struct hb_error *err);
-    void (*close)(void); /* after the last plane was freed; open may follow */
+    void (*close)(void); /* call after the last plane was freed; open may
+                            follow */
 
-    /* Where p lies.  Managed memory is the device's, pinned the host's.
-     * Never fails: what CUDA does not know is the host's.  Any thread; also
-     * when open has failed, for want of NCCL. */
+    /* Returns where p lies.  Managed memory counts as the device's, pinned
+     * memory as the host's, memory that CUDA does not know as the host's.
+     * Never fails.  Any thread; also when open has failed for lack of NCCL. */
     enum hvd__place (*place)(const void *p);
 
-    /* The caller's thread, for an operation in device memory: writes down
-     * what it has to wait for, in *ready, an event on the caller's stream
-     * (NULL: CUDA's default stream).  -HVD_EUNSUPPORTED (the stream is being
-     * captured into a graph), -HVD_ESYSTEM, -HVD_ENOMEM.  Given to done, when
-     * the operation is over or never began. */
+    /* Called in the caller's thread for an operation on device memory: records
+     * in *ready what it must wait for, an event on the caller's stream (NULL:
+     * CUDA's default stream).  0, or with err set -HVD_EUNSUPPORTED (the
+     * stream is being captured into a graph; memory of another device),
+     * -HVD_ESYSTEM, -HVD_ENOMEM.  Pass *ready to done when the operation is
+     * over or never began. */
     int (*issue)(void *stream, const void *buf, void **ready,
                  struct hb_error *err);
     void (*done)(void *ready);
 
-    /* A plane for a set; NULL with err set. */
+    /* Makes a plane for a set; NULL with err set on failure. */
     struct hvd__plane *(*plane)(const struct hvd__gpu_plane_config *config,
                                 struct hb_error *err);
 
-    /* Of what was launched.  Any thread, several at once.
+    /* For launched operations; any threads, at once.
      * wait: until it is done on the device; 0, or negative with err set.
-     * test: 1, 0, negative.
-     * order: the stream's later work comes after it; the host does not
-     * wait. */
+     * test: 1 done; 0 not yet; negative with err set.
+     * order: makes the stream's later work wait for it; never blocks. */
     int (*wait)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
     int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
     int (*order)(struct hvd__plane *p, uint64_t launch, void *stream,
                  struct hb_error *err);
 
-    /* Of a plane that nobody drives any more: how many operations it has
-     * launched; and that the last of them will not end, as not all members
-     * have launched it. */
+    /* For a plane that no thread drives any more.
+     * launched: returns how many operations it has launched.
+     * cancel: fails what has not ended, as not all members launched it. */
     uint64_t (*launched)(struct hvd__plane *p);
     void (*cancel)(struct hvd__plane *p, const struct hb_error *why);
 };
-
-/* The plug-in's HVD__PLUGIN_SYMBOL; abi: HVD__PLUGIN_ABI of the caller. */
-typedef const struct hvd__gpu *hvd__gpu_plugin_fn(const char *abi,
-                                                  struct hb_error *err);
 
 #endif

@@ -2,37 +2,24 @@
 /*
  * The rank's half of the stall inspector; see stall.h.
  *
- * The list of what this rank waits for is one for all its process sets,
- * while each set has a driver of its own: `lock` protects the list, what was
- * told, and the writing of both.  It is taken under an engine's lock, never
- * the other way round.
+ * There is one list for all process sets of this rank, while each set has a
+ * driver of its own.  So `lock` protects the list, `told`, and the writing of
+ * both.  It may be taken while an engine's lock is held, never the other way
+ * round.
  */
 #include "runtime/trace/stall.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
-#include "runtime/core/agent_client.h"
-#include "runtime/core/engine.h"
+#include "lib/base/sys/clock.h"
+#include "lib/protocol/worker.h"
 
 #include <pthread.h>
 
-/* The report names what was listed by the rank: protocol and core must
- * mean the same. */
-_Static_assert((int)STATUS_ALLREDUCE == (int)HVD__ALLREDUCE &&
-                   (int)STATUS_BROADCAST == (int)HVD__BROADCAST &&
-                   (int)STATUS_ALLGATHER == (int)HVD__ALLGATHER &&
-                   (int)STATUS_BARRIER == (int)HVD__BARRIER &&
-                   (int)STATUS_ALLTOALL == (int)HVD__ALLTOALL &&
-                   (int)STATUS_REDUCESCATTER == (int)HVD__REDUCESCATTER &&
-                   (int)STATUS_JOIN == (int)HVD__JOIN,
-               "kinds of operations in the segment");
 _Static_assert((int)STATUS_SETS_MAX == (int)HVD_PROCESS_SETS_MAX,
                "process sets in the segment");
 
 enum {
     DEFAULT_WARNING_S = 60,
-    LIST_MS = 50,   /* who waits for less is not worth a line */
-    LOOK_MS = 1000, /* from one look to the next, at most */
 };
 
 struct entry {
@@ -47,15 +34,17 @@ struct segment_status *_Atomic hvd__stall_status;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    struct hvd__agent *agent;
+    void (*say)(void *arg, const void *frame, size_t len);
+    void *say_arg;
     uint32_t warning_ms, shutdown_ms;
-    uint64_t limit_ns; /* after which the agent is told; 0: never */
+    uint64_t limit_ns; /* wait after which the agent is told; 0: never */
     const struct segment_head *head;
     struct entry entries[STATUS_WAITS_MAX];
     int count;
-    uint32_t pending[STATUS_SETS_MAX];    /* of each set, listed or not */
-    struct entry device[STATUS_SETS_MAX]; /* since_ns 0: nothing */
-    uint64_t told; /* bit n: set n waits too long; 32 + n: on its device */
+    uint32_t pending[STATUS_SETS_MAX];    /* of each set: pending requests,
+                                             listed or not */
+    struct entry device[STATUS_SETS_MAX]; /* since_ns 0: no wait */
+    uint64_t told; /* bit n: set n waits too long; bit 32 + n: on its device */
 } stall;
 
 /* ---- Knobs ----------------------------------------------------------- */
@@ -109,11 +98,12 @@ static void tell(uint64_t waited_ns, uint32_t warning_ms)
     unsigned char frame[WORKER_STALLED_BYTES];
 
     worker_write_stalled(frame, &m);
-    hvd__agent_say(stall.agent, frame, sizeof(frame));
+    stall.say(stall.say_arg, frame, sizeof(frame));
 }
 
-/* One of told's bits: others keep it waiting since then (0: they do not),
- * which is worth a report after warning_ms. */
+/* Sets or clears bit `index` of told, and tells the agent of the first bit set
+ * and of the last one cleared.  since_ns: since when others keep the set
+ * waiting (0: they do not), worth a report after warning_ms. */
 static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
                         uint32_t warning_ms)
 {
@@ -146,37 +136,16 @@ static void forget_set(int set)
     stall.pending[set] = 0;
 }
 
-static void add(int set, const struct hvd_request *req, uint64_t index)
+static void add(int set, const struct hvd__stall_wait *w)
 {
-    const struct hvd__op *op = &req->op;
-    struct entry *e = &stall.entries[stall.count];
+    struct entry *e = &stall.entries[stall.count++];
 
-    stall.pending[set]++;
-    if (stall.count == STATUS_WAITS_MAX)
-        return;
-    stall.count++;
-    e->since_ns = req->stall_ns;
-    e->key = op->name[0] ? op->name_hash : hvd__mix(1, index);
-    e->kind = op->kind;
-    e->where = STATUS_IN_QUEUE;
-    e->set = set;
-    memcpy(e->name, op->name, strnlen(op->name, sizeof(e->name) - 1) + 1);
-    e->name[sizeof(e->name) - 1] = '\0';
-}
-
-/* The oldest ones of the queue, or the one that is not in it. */
-static void add_all(struct hvd__engine *e, const struct hvd_request *alone)
-{
-    uint64_t index = e->controller.plan.unnamed_done;
-    int set = e->stall.set, listed = 0;
-
-    if (alone)
-        add(set, alone, index);
-    for (const struct hvd_request *r = e->head; r && listed < STATUS_WAITS_MAX;
-         r = r->next, listed++)
-        add(set, r, r->op.name[0] ? 0 : index++);
-    if (listed)
-        stall.pending[set] = atomic_load(&e->queued);
+    *e = (struct entry){.since_ns = w->since_ns,
+                        .key = w->key,
+                        .kind = w->kind,
+                        .where = STATUS_IN_QUEUE,
+                        .set = set};
+    memcpy(e->name, w->name, strnlen(w->name, sizeof(e->name) - 1));
 }
 
 static void put(struct segment_status *s, uint32_t *listed,
@@ -211,73 +180,29 @@ static void publish(struct segment_status *s)
     status_put(&s->waits_done, n);
 }
 
-/* Both locks are held. */
-static void list(struct hvd__engine *e, const struct hvd_request *alone,
-                 struct segment_status *s)
+uint64_t hvd__stall_publish(const struct hvd__stall_waits *w,
+                            struct segment_status *s, uint64_t now_ns)
 {
-    uint32_t asked = atomic_load(&s->asked);
+    uint64_t limit_ns;
 
-    forget_set(e->stall.set);
-    add_all(e, alone);
+    pthread_mutex_lock(&lock);
+    forget_set(w->set);
+    for (int i = 0; i < w->count && stall.count < STATUS_WAITS_MAX; i++)
+        add(w->set, &w->waits[i]);
+    stall.pending[w->set] = w->pending;
     publish(s);
-    atomic_store(&s->answered, asked);
-}
-
-/* Since when others keep it waiting; 0: they do not. */
-static uint64_t waits_since(const struct hvd_request *oldest)
-{
-    return oldest && oldest->op.kind != HVD__JOIN ? oldest->stall_ns : 0;
-}
-
-void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
-                     struct segment_status *s, uint64_t now_ns)
-{
-    const struct hvd_request *oldest;
-    uint64_t since_ns, next_ns = now_ns + (uint64_t)LOOK_MS * 1000000;
-
-    pthread_mutex_lock(&e->lock);
-    oldest = alone ? alone : e->head;
-    since_ns = oldest ? oldest->stall_ns : now_ns;
-    /* It may have been issued after the clock was read. */
-    if (since_ns > now_ns)
-        now_ns = since_ns;
-    if (now_ns - since_ns < (uint64_t)LIST_MS * 1000000 &&
-        atomic_load(&s->asked) == atomic_load(&s->answered)) {
-        e->stall.look_ns = since_ns + (uint64_t)LIST_MS * 1000000;
-        pthread_mutex_unlock(&e->lock);
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    list(e, alone, s);
-    atomic_store_explicit(&e->stall.listed, 1, memory_order_relaxed);
-    since_ns = waits_since(oldest);
-    update_told(e->stall.set, since_ns, now_ns, stall.warning_ms);
-    if (since_ns && stall.limit_ns && since_ns + stall.limit_ns > now_ns &&
-        since_ns + stall.limit_ns < next_ns)
-        next_ns = since_ns + stall.limit_ns;
-    e->stall.look_ns = next_ns;
+    /* Another set's driver may have answered a later question already. */
+    if ((int32_t)(w->asked - atomic_load(&s->answered)) > 0)
+        atomic_store(&s->answered, w->asked);
+    update_told(w->set, w->since_ns, now_ns, stall.warning_ms);
+    limit_ns = stall.limit_ns;
     pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&e->lock);
-}
-
-void hvd__stall_settle(struct hvd__engine *e)
-{
-    struct segment_status *s = hvd__stall_on();
-
-    atomic_store_explicit(&e->stall.listed, e->head != NULL,
-                          memory_order_relaxed);
-    if (!s)
-        return;
-    pthread_mutex_lock(&lock);
-    list(e, NULL, s);
-    update_told(e->stall.set, waits_since(e->head), status_now_ns(),
-                stall.warning_ms);
-    pthread_mutex_unlock(&lock);
+    return limit_ns;
 }
 
 /* ---- Devices ------------------------------------------------------------- */
 
-/* Whether that differs from what is listed. */
+/* Copies `w` to the list.  Returns whether it differs from what was listed. */
 static int note_device(struct entry *e, int set, const struct hvd__gpu_wait *w)
 {
     enum status_where where =
@@ -294,8 +219,9 @@ static int note_device(struct entry *e, int set, const struct hvd__gpu_wait *w)
     return 1;
 }
 
-/* It is told as late as other waits, but before the plane gives up.  While
- * its own work is what keeps it waiting, it does not wait for others. */
+/* Reports a device's wait as late as other waits, but before the plane gives
+ * up.  While the set's own work keeps the device busy, it does not wait for
+ * others. */
 static void update_device(int set, const struct hvd__gpu_wait *w)
 {
     uint32_t warning_ms = stall.warning_ms;
@@ -362,7 +288,8 @@ int hvd__stall_open(const struct hvd__stall_config *config,
 
     if (rc < 0)
         return rc;
-    stall.agent = config->agent;
+    stall.say = config->say;
+    stall.say_arg = config->say_arg;
     stall.head = config->head;
     atomic_store(&hvd__stall_status, config->status);
     return 0;
@@ -381,6 +308,8 @@ void hvd__stall_member(int set, int is)
     struct segment_status *s = hvd__stall_on();
     uint32_t bit = (uint32_t)1 << set;
 
+    if (s)
+        status_put(&s->carried_out[set], 0);
     if (s && is)
         atomic_fetch_or(&s->sets, bit);
     else if (s)

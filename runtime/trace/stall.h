@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rank's half of the stall inspector: it writes down what it does where
- * its agent can read it (lib/protocol/status.h), and tells the agent when it
- * has waited for longer than HVD_STALL_CHECK_TIME_SECONDS (or
+ * The rank's half of the stall inspector.  It lists what the rank waits for in
+ * memory that its agent reads (lib/protocol/status.h), and tells the agent when
+ * the rank has waited for longer than HVD_STALL_CHECK_TIME_SECONDS (or
  * HVD_STALL_SHUTDOWN_TIME_SECONDS, if that is less).  hvdrun then asks where
  * all ranks are, and decides.
  *
- * An operation that is issued costs a reading of the coarse clock and some
- * plain stores.  Everything else happens in the driver, after a pause: no
- * thread and no timer is needed, since who waits wakes up now and then
- * anyhow, and who does not wait has nothing to tell.
+ * Issuing an operation costs a reading of the coarse clock and some plain
+ * stores.  All else happens in the driver, after a pause.  No thread or timer
+ * is needed: a rank that waits wakes up now and then anyhow, and one that does
+ * not wait has nothing to report.
  *
- * What is launched on a device has nobody who waits in the driver: the plane's
- * own watch calls hvd__stall_device now and then while something is.
+ * No driver waits for operations launched on a device.  For these, the plane's
+ * watch calls hvd__stall_device now and then.
  *
  * In a world of one, or without hvdrun, nothing is done at all.
  */
@@ -21,67 +21,82 @@
 
 #include "lib/base/error.h"
 #include "lib/protocol/segment.h"
-#include "runtime/core/request.h"
-#include "runtime/plugins/gpu.h"
+#include "lib/protocol/status.h"
+#include "runtime/plane/device_op.h"
 
-struct hvd__engine;
-struct hvd__agent;
-
-/* Of one engine. */
+/* The watch of one engine. */
 struct hvd__stall_watch {
     int set;            /* number of the process set */
-    uint64_t look_ns;   /* the driver's: not before that is looked again */
-    _Atomic int listed; /* what this engine waits for is in the list */
+    uint64_t look_ns;   /* time of the next look; the driver's */
+    _Atomic int listed; /* requests of this engine are in the list */
 };
 
 struct hvd__stall_config {
     struct segment_status *status;
-    struct hvd__agent *agent; /* lives until hvd__stall_close */
     const struct segment_head *head;
+    /* Sends a frame to the agent, or drops it.  Called by any thread until
+     * hvd__stall_close. */
+    void (*say)(void *arg, const void *frame, size_t len);
+    void *say_arg;
 };
 
-/* After the segment is there.  0, or -HVD_EINVAL for a knob with err set. */
+/* An operation that a process set waits for. */
+struct hvd__stall_wait {
+    uint64_t since_ns, key; /* key: the same on all ranks */
+    enum hvd__kind kind;
+    const char *name; /* copied */
+};
+
+/* All that the engine of a process set waits for. */
+struct hvd__stall_waits {
+    int set;
+    uint32_t asked;    /* status->asked before this was made */
+    uint32_t pending;  /* requests, listed or not */
+    uint64_t since_ns; /* since when others keep the set waiting; 0: they do
+                          not */
+    int count;
+    struct hvd__stall_wait waits[STATUS_WAITS_MAX]; /* the oldest ones */
+};
+
+/* Starts the stall inspector; called when the segment is mapped.  Returns 0, or
+ * -HVD_EINVAL for a knob with err set. */
 int hvd__stall_open(const struct hvd__stall_config *config,
                     struct hb_error *err);
 void hvd__stall_close(void); /* before the segment goes; idempotent */
 
-/* This rank is, or is not any more, a member of a process set. */
+/* Notes that this rank is, or no longer is, a member of a process set. */
 void hvd__stall_member(int set, int is);
 
-/* What a process set waits for on its device; NULL: nothing any more.  Any
- * thread, with no lock but its own. */
+/* Lists what a process set waits for on its device; w NULL: nothing any more.
+ * Any thread; takes no lock but its own. */
 void hvd__stall_device(int set, const struct hvd__gpu_wait *w);
-/* Where to count what a set launches; NULL: nobody looks. */
+/* Returns the counter of a set's launches, or NULL if nobody reads it. */
 _Atomic uint64_t *hvd__stall_launched(int set);
-/* Who keeps this rank waiting, as far as hvdrun knows since then: 1, and it is
- * in err, rank -1 if there is none to be named; 0: it was asked, and has not
- * said it; -1: it was not. */
+/* Asks which rank keeps this one waiting, by hvdrun's reports since since_ns:
+ *    1  err tells it; err->rank is -1 if no rank can be named
+ *    0  the agent was told of the wait, but no report has come
+ *   -1  the agent was not told */
 int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err);
 
-/* NULL: there is nobody to tell. */
+/* NULL: no stall inspector. */
 extern struct segment_status *_Atomic hvd__stall_status;
 
 static inline struct segment_status *hvd__stall_on(void)
 {
-    /* Relaxed: set before hvd__alive, which all calls look at. */
+    /* Relaxed: set before hvd__alive, which all calls check. */
     return atomic_load_explicit(&hvd__stall_status, memory_order_relaxed);
 }
 
-/* An operation is issued: the first thing that is done with a request.
- * Returns its number for hvd__stall_returned. */
-static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
-                                         struct hvd_request *req)
+/* Publishes how many operations of a process set this rank has carried out. */
+static inline void hvd__stall_carried_out(int set, uint64_t count)
 {
     struct segment_status *s = hvd__stall_on();
 
-    if (!s)
-        return 0;
-    req->stall_ns = status_now_ns();
-    return status_call(s, req->stall_ns, req->op.kind, (uint32_t)w->set,
-                       req->op.name);
+    if (s)
+        status_put(&s->carried_out[set], count);
 }
 
-/* The call gives control back to the program. */
+/* Notes that the call of that number returns to the program. */
 static inline void hvd__stall_returned(uint64_t number)
 {
     struct segment_status *s = hvd__stall_on();
@@ -90,29 +105,11 @@ static inline void hvd__stall_returned(uint64_t number)
         status_returned(s, number);
 }
 
-/* The driver's, after each pause of the plane.  alone: what it carries out
- * without the queue, or NULL.  Takes the engine's lock when there is
- * something to be done. */
-void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
-                     struct segment_status *s, uint64_t now_ns);
-
-static inline void hvd__stall_paused(struct hvd__engine *e,
-                                     struct hvd__stall_watch *w,
-                                     const struct hvd_request *alone)
-{
-    struct segment_status *s = hvd__stall_on();
-    uint64_t now_ns;
-
-    if (!s)
-        return;
-    now_ns = status_now_ns();
-    if (now_ns >= w->look_ns || atomic_load(&s->asked) != s->answered)
-        hvd__stall_look(e, alone, s, now_ns);
-}
-
-/* Requests were completed: what was told is not true any more.  settle is
- * called under the engine's lock. */
-void hvd__stall_settle(struct hvd__engine *e);
+/* Replaces what is listed of a process set by `w`, publishes the list, and
+ * tells the agent when a long wait begins or ends.  Returns the wait after
+ * which the agent is told; 0: it never is.  The driver calls it. */
+uint64_t hvd__stall_publish(const struct hvd__stall_waits *w,
+                            struct segment_status *s, uint64_t now_ns);
 
 static inline int hvd__stall_listed(const struct hvd__stall_watch *w)
 {

@@ -10,9 +10,9 @@ _Static_assert(HVD_STATS_KINDS == (int)WORKER_STATS_KINDS &&
                    HVD_STATS_CLASSES == (int)WORKER_STATS_CLASSES,
                "hvdrun prints what hvd_stats tells");
 
-/* By rank of the world: what was waited for it, here, in all sets. */
+/* How long this process waited for each world rank, in all sets. */
 static struct {
-    _Atomic uint64_t *ns; /* NULL: nobody wants to know */
+    _Atomic uint64_t *ns; /* NULL: not counted */
     int n;
 } waited;
 
@@ -27,8 +27,8 @@ void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n)
 
 static void add_waited(int rank, uint64_t ns)
 {
-    /* Several drivers may do so, of several sets; a number is all there is
-     * to order. */
+    /* Atomic, as the drivers of several sets may do this; relaxed, as nothing
+     * else depends on the number. */
     if (rank < waited.n)
         atomic_fetch_add_explicit(&waited.ns[rank], ns, memory_order_relaxed);
 }
@@ -64,7 +64,7 @@ static uint64_t get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* What the timed ones took, for all. */
+/* Scales the time of the timed requests up to all. */
 static uint64_t scale(uint64_t ns, uint64_t count, uint64_t timed)
 {
     if (timed == 0 || timed >= count)

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of one process set: what hvd_stats() tells.
+ * The statistics of one process set, which hvd_stats() returns.
  *
- * The driver alone counts, with relaxed stores and no read-modify-write;
- * any thread may read meanwhile, and sees each number whole.
+ * Only the driver counts, with relaxed stores and no read-modify-write.  Any
+ * thread may read meanwhile, and sees each counter whole.
  *
- * Reading the clock is a tenth of a small operation, so of those that are
- * small and blocking only one in STATS_SAMPLE, picked at random, is timed;
+ * Reading the clock takes a tenth of the time of a small operation.  So of the
+ * small blocking ones only one in STATS_SAMPLE, chosen at random, is timed, and
  * the times of a row are scaled up from those.
  *
- * What the engine calls:
+ * Who calls what:
  *
- *   hvd__engine_run, at first     if (hvd__stats_timed(s, bytes))
- *                                     req->issued_ns = hb_now_ns();
- *   an asynchronous submit        req->issued_ns = hb_now_ns();
+ *   a request is issued           if it is asynchronous, or
+ *                                 hvd__stats_timed(s, bytes):
+ *                                 req->issued_ns = hb_now_ns()
  *   before plane->start, if a     hvd__op_time(op): asks the plane to set
  *   request of it is timed        op->agreed_ns and op->late_rank
- *   run_over, of each request     hvd__stats_request(s, &sample)
+ *   a request is done             hvd__stats_request(s, &sample)
  *   elsewhere                     hvd__stats_count(&s->cuts, 1) and so on
  *   hvd_stats                     hvd__stats_sum(s, &sum) for each set
  *   set removed                   hvd__stats_move(&hvd__removed_stats, s), no
@@ -24,7 +24,7 @@
  *   hvd_init                      hvd__stats_open(size) if HVD_STATS is set
  *   hvd_shutdown, and at exit     if hvd__stats_wanted(): the sum of all sets
  *                                 to hvd__stats_report, and that to
- *                                 hvd__agent_stats; hvd__stats_close()
+ *                                 hvd__agent_say; hvd__stats_close()
  */
 #ifndef HVD_TRACE_STATS_H
 #define HVD_TRACE_STATS_H
@@ -41,7 +41,7 @@ enum {
 
 struct hvd__stats_row {
     _Atomic uint64_t count, bytes;
-    _Atomic uint64_t timed; /* of count: those in the times */
+    _Atomic uint64_t timed; /* those of count that are in the times */
     _Atomic uint64_t time_ns, wait_ns;
 };
 
@@ -49,30 +49,30 @@ struct hvd__stats {
     struct hvd__stats_row rows[HVD_STATS_KINDS][HVD_STATS_CLASSES];
     _Atomic uint64_t operations, fused, learned, guessed, cuts, negotiations,
         errors;
-    const int *ranks; /* borrowed: [n], of the world, by rank of the set */
+    const int *ranks; /* borrowed: [n]: world ranks of the members */
     int n;
     uint32_t dice;
 };
 
-/* Begins at 0. */
+/* Sets all counters to 0.  ranks: borrowed. */
 void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n);
 
 static inline void hvd__stats_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    /* Relaxed, and not one instruction: there is one driver, and who becomes
-     * the next one has synchronised with the last. */
+    /* Relaxed, and no atomic addition: there is one driver at a time, and the
+     * next one has synchronised with the last. */
     atomic_store_explicit(
         counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
         memory_order_relaxed);
 }
 
-/* Whether a blocking operation of so many bytes is to be timed.  The
- * driver's. */
+/* Decides whether a blocking operation of that size is timed.  Called by the
+ * driver. */
 static inline int hvd__stats_timed(struct hvd__stats *s, uint64_t bytes)
 {
     if (bytes >= STATS_SMALL_BYTES)
         return 1;
-    /* A linear congruence; its upper bits are random enough. */
+    /* A linear congruential generator; its upper bits are random enough. */
     s->dice = s->dice * 1664525u + 1013904223u;
     return s->dice >> 24 < 256 / STATS_SAMPLE;
 }
@@ -80,17 +80,18 @@ static inline int hvd__stats_timed(struct hvd__stats *s, uint64_t bytes)
 struct hvd__stats_sample {
     enum hvd__kind kind;
     uint64_t bytes;
-    uint64_t issued_ns; /* 0: not timed; the next two mean nothing */
-    uint64_t agreed_ns; /* below issued_ns: not known */
+    uint64_t issued_ns; /* 0: not timed, and the next two are unset */
+    uint64_t agreed_ns; /* less than issued_ns: unknown */
     uint64_t done_ns;
-    int late_rank; /* of the set: who was waited for; -1: not known */
+    int late_rank; /* the last member to come; -1: unknown */
 };
 
-/* A request is done.  Joins are not counted. */
+/* Counts a request that is done, unless it is a join. */
 void hvd__stats_request(struct hvd__stats *s,
                         const struct hvd__stats_sample *sample);
 
-/* 0 .. HVD_STATS_CLASSES - 1: below 2^6, and then by 2^4. */
+/* Returns the size class: 0 below 2^6 bytes, then one for each factor of
+ * 2^4. */
 static inline int hvd__stats_class(uint64_t bytes)
 {
     int class = bytes < 64 ? 0 : (63 - __builtin_clzll(bytes) - 6) / 4 + 1;
@@ -98,7 +99,8 @@ static inline int hvd__stats_class(uint64_t bytes)
     return class < HVD_STATS_CLASSES ? class : HVD_STATS_CLASSES - 1;
 }
 
-/* The same for one that was not timed, and is no join. */
+/* Counts as hvd__stats_request, for a request that was not timed and is no
+ * join. */
 static inline void hvd__stats_untimed(struct hvd__stats *s, enum hvd__kind kind,
                                       uint64_t bytes)
 {
@@ -108,21 +110,21 @@ static inline void hvd__stats_untimed(struct hvd__stats *s, enum hvd__kind kind,
     hvd__stats_count(&row->bytes, bytes);
 }
 
-/* Adds to *sum, which begins as zeros.  Any thread. */
+/* Adds the counters to *sum, which the caller zeroes first.  Any thread. */
 void hvd__stats_sum(const struct hvd__stats *s, struct hvd_stats *sum);
 
-/* Adds all of a set's to another's, while neither has a driver. */
+/* Moves all counters of `from` to `to`; neither may have a driver. */
 void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from);
 
 /* ---- For hvdrun --stats ------------------------------------------------ */
 
-/* From now on counts, too, who was waited for: of a world of n ranks.  0 or
- * -HVD_ENOMEM. */
+/* Starts counting, in addition, how long each of the world's n ranks was waited
+ * for.  Returns 0 or -HVD_ENOMEM. */
 int hvd__stats_open(int n);
 void hvd__stats_close(void); /* no driver; idempotent */
 int hvd__stats_wanted(void);
 
-/* What the agent gets. */
+/* Fills in the report that the agent gets. */
 void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out);
 
 #endif

@@ -1,49 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The timeline: the ring, the thread that empties it, and its life; see
- * timeline.h.
+ * The timeline: the ring of records, the thread that empties it, and starting
+ * and ending both; see timeline.h.
  *
- * The thread sleeps without a time limit when the ring was empty for a
- * whole nap, so the first record after a pause wakes it, which costs a system
- * call.  While records come, it naps and collects, so that is rare.
+ * When the ring was empty for a whole nap, the thread sleeps without a time
+ * limit, and the next record wakes it at the price of a system call.  While
+ * records come, it naps to let them collect, so that is rare.
  */
 #include "runtime/trace/timeline.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
+#include "lib/base/sys/clock.h"
 #include "runtime/trace/timeline_lanes.h"
 #include "runtime/trace/timeline_text.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum {
     RING_RECORDS = 1 << 14, /* a power of two */
     BATCH_RECORDS = 64,
-    NAP_NS = 20 * 1000 * 1000, /* what a killed process may lose */
+    NAP_NS = 20 * 1000 * 1000, /* time whose records a killed process may
+                                  lose */
 };
 
 _Atomic int hvd__timeline_state;
 
 /* Orders open and close. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
-/* Protects all of `ring` but what is said to be the thread's. */
+/* Protects `ring`, except for what only the thread uses. */
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     struct timeline_record *records; /* [RING_RECORDS]; NULL: none runs */
-    size_t head, tail;               /* count up; tail is the next to write */
+    size_t head, tail;               /* only count up; tail is the next to
+                                        write */
     uint64_t dropped;
     struct timeline_lanes lanes;
     pthread_cond_t work;
     enum { AWAKE, NAPPING, ASLEEP } sleep;
     int stopping;
 
-    /* the thread's */
+    /* used by the thread only */
     struct hb_trace_file file;
     struct timeline_text text;
     struct timeline_record batch[BATCH_RECORDS];
@@ -53,11 +56,15 @@ static struct {
     unsigned flags;
 } ring;
 
-/* life's */
+/* protected by life */
 static pthread_t thread;
-static char *kept; /* path of the timeline whose lanes and base are kept */
+static char *kept; /* path of the timeline to continue: its lanes and base are
+                      kept */
 
-/* ---- Handing over --------------------------------------------------- */
+_Static_assert((int)TIMELINE_TIDS <= (int)HVD__TIMELINE_COPY_ROW,
+               "requests and copies have rows of their own");
+
+/* ---- Adding records ------------------------------------------------------ */
 
 static const char *lane_name(const struct hvd__timeline_event *e)
 {
@@ -95,11 +102,14 @@ static void fill(struct timeline_record *r, const struct hvd__timeline_event *e)
         .began_ns = e->began_ns,
         .agreed_ns = e->agreed_ns,
         .done_ns = e->done_ns,
+        .busy_ns = e->busy_ns,
     };
     from = r->issued_ns ? r->issued_ns : r->began_ns;
     r->lane = timeline_lane(&ring.lanes, lane_key(e), e->set, lane_name(e));
     if (e->what == HVD__TIMELINE_REQUEST)
         r->tid = timeline_lane_row(&ring.lanes, r->lane, from, r->done_ns);
+    else if (e->what == HVD__TIMELINE_ACTIVITY)
+        r->tid = e->row;
 }
 
 void hvd__timeline_add(const struct hvd__timeline_event *e)
@@ -141,7 +151,8 @@ static void emit_record(const struct timeline_record *r)
             emit();
 }
 
-/* Names are never freed, and lanes never removed, before the end. */
+/* Writes the names of new lanes.  Names are never freed, and lanes never
+ * removed, before the end. */
 static void emit_lanes(size_t count)
 {
     while (ring.lanes_told < count) {
@@ -157,7 +168,7 @@ static void emit_lanes(size_t count)
     }
 }
 
-/* Takes some records out of the ring and writes them; 0: there were none. */
+/* Takes some records out of the ring and writes them; 0: it was empty. */
 static int write_some(void)
 {
     size_t n, lanes;
@@ -194,7 +205,7 @@ static struct timespec nap_end(void)
     return ts;
 }
 
-/* Collects for a while, and if nothing came, waits until something does; 0
+/* Naps while records collect; if none came, sleeps until one does.  Returns 0
  * when the timeline ends. */
 static int wait_for_records(void)
 {
@@ -243,7 +254,7 @@ static int make_cond(struct hb_error *err)
     return rc ? hb_error_sys(err, rc, "make a condition") : 0;
 }
 
-/* Signals are the program's own threads' business. */
+/* Blocks all signals in the thread: they are the program's. */
 static int start_thread(struct hb_error *err)
 {
     sigset_t all, before;
@@ -282,13 +293,17 @@ static void forget(void)
     kept = NULL;
 }
 
-/* Opens it; 1: and goes on with it. */
+/* Opens the file.  Returns 1 to continue the timeline in it, 0 to begin one, or
+ * negative with err set. */
 static int open_file(const char *path, unsigned flags, struct hb_error *err)
 {
     if ((flags & HVD__TIMELINE_GO_ON) && kept && strcmp(kept, path) == 0 &&
         hb_trace_file_reopen(&ring.file, path, NULL) == 0)
         return 1;
     forget();
+    if ((flags & HVD__TIMELINE_OF_AGENT) &&
+        hb_trace_file_reopen(&ring.file, path, NULL) == 0)
+        return 0;
     return hb_trace_file_open(&ring.file, path, err);
 }
 
@@ -363,7 +378,8 @@ static void stop_thread(void)
     pthread_join(thread, NULL);
 }
 
-/* After the thread has ended; late records find no ring. */
+/* Closes the timeline after the thread has ended; later records find no
+ * ring. */
 static int end(struct hb_error *err)
 {
     int e = hb_trace_file_close(&ring.file);
@@ -412,6 +428,17 @@ char *hvd__timeline_path(const char *path, int rank)
     return hb_buf_detach(&out);
 }
 
+/* Returns whether the path is in the directory that the agent makes for each
+ * traced job; see lib/agent/trace_dir.h. */
+static int is_of_agent(const char *path)
+{
+    const char *id = hb_variable("HVD_JOB_ID");
+    char dir[64];
+
+    snprintf(dir, sizeof(dir), "/hvd-timeline-%.16s-", id ? id : "");
+    return id && strstr(path, dir) != NULL;
+}
+
 int hvd__timeline_knobs_read(struct hvd__timeline_knobs *k, int rank,
                              struct hb_error *err)
 {
@@ -425,6 +452,8 @@ int hvd__timeline_knobs_read(struct hvd__timeline_knobs *k, int rank,
         k->flags |= HVD_TIMELINE_CYCLES;
     if (rc < 0 || !path || strcmp(path, "DYNAMIC") == 0)
         return rc;
+    if (is_of_agent(path))
+        k->flags |= HVD__TIMELINE_OF_AGENT;
     k->path = hvd__timeline_path(path, rank);
     return k->path ? 0 : hb_error_set(err, HVD_ENOMEM, "HVD_TIMELINE");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes by key: an open hash table, at most half full. */
+/* Lanes by key: a hash table with open addressing, at most half full. */
 #include "runtime/trace/timeline_lanes.h"
 
 #include "lib/base/alloc.h"
@@ -19,7 +19,7 @@ static uint32_t *slot_of(const struct timeline_lanes *l, uint64_t key)
     return &l->index[at];
 }
 
-/* Room for one more lane, and twice as many slots. */
+/* Makes room for one more lane, by doubling the table if needed. */
 static int make_room(struct timeline_lanes *l)
 {
     size_t cap = l->cap ? 2 * l->cap : LANES_MIN;

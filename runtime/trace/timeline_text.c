@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of a timeline as text.  By hand: this is what a timeline costs, and
- * printf would be most of it.
+ * Writes the events of a timeline as text.  By hand, since this is the main
+ * cost of a timeline, and printf would be most of it.
  */
 #include "runtime/trace/timeline_text.h"
 
@@ -9,12 +9,8 @@
 
 #include <string.h>
 
-static const char *const kinds[] = {
-    [HVD__ALLREDUCE] = "ALLREDUCE", [HVD__BROADCAST] = "BROADCAST",
-    [HVD__ALLGATHER] = "ALLGATHER", [HVD__BARRIER] = "BARRIER",
-    [HVD__ALLTOALL] = "ALLTOALL",   [HVD__REDUCESCATTER] = "REDUCESCATTER",
-    [HVD__JOIN] = "JOIN",
-};
+#define KIND(symbol, name, nccl) #symbol
+static const char *const kinds[] = {COLLECTIVES_AND_JOIN(KIND)};
 
 /* ---- Pieces --------------------------------------------------------- */
 
@@ -50,7 +46,7 @@ static void put_int(struct timeline_text *t, int v)
     put_u64(t, (uint64_t)(v < 0 ? -(int64_t)v : v));
 }
 
-/* Microseconds with three decimals. */
+/* Writes microseconds with three decimals. */
 static void put_us(struct timeline_text *t, uint64_t ns)
 {
     char rest[4] = {'.', (char)('0' + ns / 100 % 10),
@@ -60,7 +56,7 @@ static void put_us(struct timeline_text *t, uint64_t ns)
     put(t, rest, sizeof(rest));
 }
 
-/* Of text that is UTF-8 without control bytes. */
+/* Writes a JSON string; s is UTF-8 without control bytes. */
 static void put_quoted(struct timeline_text *t, const char *s)
 {
     put(t, "\"", 1);
@@ -90,7 +86,7 @@ static void put_field(struct timeline_text *t, const char *key, uint64_t value)
     put_u64(t, value);
 }
 
-/* What another part of the program calls something. */
+/* Copies a name that comes from outside, made printable and cut to fit. */
 static void clean(char *out, size_t size, const char *s)
 {
     size_t len = strnlen(s, size - 1);
@@ -98,7 +94,6 @@ static void clean(char *out, size_t size, const char *s)
     memcpy(out, s, len);
     out[len] = '\0';
     hb_text_trim_cut(out);
-    hb_text_make_utf8(out);
     hb_text_sanitize(out);
 }
 
@@ -175,7 +170,7 @@ static const char *kind_of(const struct timeline_record *r)
 {
     if (r->kind == HVD__ALLREDUCE && r->op == HVD_ADASUM)
         return "ADASUM";
-    if ((size_t)r->kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[r->kind])
+    if ((size_t)r->kind < sizeof(kinds) / sizeof(kinds[0]))
         return kinds[r->kind];
     return "OTHER";
 }
@@ -200,6 +195,10 @@ static void put_args(struct timeline_text *t, const struct timeline_record *r)
     if (r->algorithm)
         put_text_field(t, ",\"algorithm\":", r->algorithm);
     put_field(t, ",\"fused\":", r->fused);
+    if (r->busy_ns) {
+        puts_(t, ",\"busy_us\":");
+        put_us(t, r->busy_ns);
+    }
     if (r->set > 0)
         put_field(t, ",\"process_set\":", (uint64_t)r->set);
     if (r->status < 0)
@@ -207,7 +206,7 @@ static void put_args(struct timeline_text *t, const struct timeline_record *r)
     puts_(t, "}");
 }
 
-/* From when to when; 0: no such span. */
+/* Finds a span's begin and end; 0: there is no such span. */
 static int limits(const struct timeline_record *r, enum timeline_span span,
                   uint64_t *from_ns, uint64_t *to_ns)
 {
@@ -252,7 +251,7 @@ int timeline_text_span(struct timeline_text *t, const struct timeline_record *r,
 
     if (!limits(r, span, &from, &to))
         return 0;
-    /* What was issued before the timeline began, began with it. */
+    /* A request issued before the timeline began, begins with it. */
     from = from > base_ns ? from - base_ns : 0;
     to = to > base_ns ? to - base_ns : 0;
     t->len = 0;

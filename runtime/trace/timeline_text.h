@@ -6,7 +6,7 @@
 #ifndef HVD_TRACE_TIMELINE_TEXT_H
 #define HVD_TRACE_TIMELINE_TEXT_H
 
-#include "lib/base/trace_file.h"
+#include "lib/base/sys/trace_file.h"
 #include "runtime/trace/timeline.h"
 
 enum { TIMELINE_LANE_BYTES = HVD__NAME_BYTES + 64 };
@@ -16,7 +16,8 @@ struct timeline_text {
     char bytes[HB_TRACE_ELEMENT_MAX];
 };
 
-/* A record in the ring: an event without what it borrows. */
+/* A record in the ring: an event that borrows nothing; a lane number replaces
+ * its name. */
 struct timeline_record {
     enum hvd__timeline_what what;
     enum hvd__kind kind;
@@ -26,10 +27,10 @@ struct timeline_record {
     uint32_t fused, lane, tid;
     uint64_t count, bytes;
     const char *plane, *algorithm, *activity;
-    uint64_t issued_ns, began_ns, agreed_ns, done_ns;
+    uint64_t issued_ns, began_ns, agreed_ns, done_ns, busy_ns;
 };
 
-/* What pid 0 is. */
+/* The metadata of pid 0. */
 struct timeline_start {
     struct hvd__timeline_owner owner;
     uint64_t wall_ns, monotonic_ns; /* the same moment */
@@ -37,7 +38,8 @@ struct timeline_start {
 
 void timeline_text_start(struct timeline_text *t,
                          const struct timeline_start *s);
-/* The name and the place of a lane; name is made printable. */
+/* Appends the name of a lane, which is made printable, or its place in the
+ * order. */
 void timeline_text_lane(struct timeline_text *t, uint32_t lane,
                         const char *name);
 void timeline_text_order(struct timeline_text *t, uint32_t lane);
@@ -45,7 +47,7 @@ void timeline_text_dropped(struct timeline_text *t, uint64_t at_ns,
                            uint64_t records);
 void timeline_text_cycle(struct timeline_text *t, uint64_t at_ns);
 
-/* Which spans a record has; each of begin <= end, or left out. */
+/* The spans that a record may have; each has begin <= end, or is left out. */
 enum timeline_span {
     TIMELINE_NEGOTIATE,
     TIMELINE_QUEUE,
@@ -53,7 +55,7 @@ enum timeline_span {
     TIMELINE_SPANS
 };
 
-/* 1, or 0 when the record has no such span. */
+/* Writes one span.  Returns 1, or 0 when the record has no such span. */
 int timeline_text_span(struct timeline_text *t, const struct timeline_record *r,
                        enum timeline_span span, uint64_t base_ns);
 

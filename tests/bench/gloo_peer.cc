@@ -2,8 +2,8 @@
 /*
  * Gloo as a peer of `hvd-bench allreduce --pin --json`: gloo::allreduce of
  * floats, summed, out of place, over TCP on the loopback interface, with its
- * default algorithm (the ring) and settings.  Ranks are not pinned: Gloo's own
- * thread would share the CPU with its caller, which makes it slower.  hvdrun
+ * default algorithm (the ring) and settings.  The ranks are not pinned, because
+ * Gloo's own thread would share the CPU with its caller and be slower.  hvdrun
  * starts the ranks, which find each other by files in DIR.
  *
  *     hvdrun -np N gloo_peer DIR SECONDS BYTES...

@@ -33,7 +33,7 @@ def built(name):
 
 
 def missing(peer):
-    """What is not there for a peer to run, or None."""
+    """Returns a text on what a peer lacks to run, or None."""
     program = built("gloo_peer" if peer == "gloo" else "mpi_peer." + peer)
     if not os.access(program, os.X_OK):
         return f"{program} was not built"
@@ -43,7 +43,7 @@ def missing(peer):
 
 
 def run_job(argv):
-    """The objects that a job prints; its text is shown when it fails."""
+    """Returns the objects that a job prints; exits if the job fails."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=LIMIT_S,
                               capture_output=True, text=True, check=False)
@@ -60,7 +60,7 @@ def hvdrun(ranks):
 
 
 def bench(ranks, *args, mpi=None):
-    """hvd-bench with these arguments; mpi: whose launcher starts it."""
+    """Runs hvd-bench, by the launcher of `mpi` or by hvdrun."""
     launcher = hvdrun(ranks)
     if mpi:
         launcher = [MPI[mpi][0]] + MPI[mpi][1] + ["-np", str(ranks)]
@@ -70,7 +70,7 @@ def bench(ranks, *args, mpi=None):
 
 
 def peer(name, ranks, collective, seconds, sizes):
-    """A peer's collective at these sizes."""
+    """Runs a collective of a peer at these sizes."""
     args = [str(seconds)] + [str(size) for size in sizes]
     if name == "gloo":
         with tempfile.TemporaryDirectory(prefix="hvd-bench-") as store:
@@ -86,7 +86,14 @@ def probe(*args):
 
 
 def times(lines, which="median_us"):
-    return {line["bytes"]: line[which] for line in lines if which in line}
+    """Returns the time for each size: of several calls, the best."""
+    found = {}
+    for line in lines:
+        if which in line:
+            us_now = line[which]
+            found[line["bytes"]] = min(us_now,
+                                       found.get(line["bytes"], us_now))
+    return found
 
 
 def version(lines):

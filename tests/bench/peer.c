@@ -77,7 +77,8 @@ static float *pages(size_t count)
     return p;
 }
 
-/* A small integer, so that every order of adding gives the same sum. */
+/* Returns element i of a rank's input: a small integer, so that the sum is the
+ * same in every order. */
 static float value_of(const struct peer *p, int rank, size_t i)
 {
     unsigned x = (unsigned)i * 2654435761u + p->seed;
@@ -85,7 +86,7 @@ static float value_of(const struct peer *p, int rank, size_t i)
     return (float)((x >> 16) * (unsigned)(rank + 1) % 251);
 }
 
-/* What recv[i] has to be. */
+/* Returns the value that recv[i] must have. */
 static float wanted(const struct peer *p, size_t i)
 {
     size_t part = p->recv_count / (size_t)p->size, own = (size_t)p->rank;
@@ -215,7 +216,8 @@ static void report(const struct peer *p, double *ns, int nblocks, long block)
     fflush(stdout);
 }
 
-/* The quickest iteration in blocks of which two are long enough. */
+/* Returns the time of the quickest iteration, in blocks that grow until two are
+ * long enough. */
 static double estimate(struct peer *p)
 {
     double ns, once = 1e18, total = 0;

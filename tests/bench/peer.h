@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the peers of hvd-bench have in common: the loop of
- * cmd/hvd-bench/measure.c for floats, with the same statistics and the same
- * JSON.  Blocks of at least a millisecond after a barrier, warm-up of two
- * blocks, the time of a block is that of its slowest rank.  Buffers begin on
- * a page and are touched before; results are checked before, after, and by
- * a moving window after each block.
+ * What the peers of hvd-bench share: the loop of cmd/hvd-bench/measure.c for
+ * floats, with the same statistics and JSON.  After a barrier and a warm-up of
+ * two blocks, each block takes at least a millisecond, and its time is that of
+ * its slowest rank.  Buffers begin on a page and are touched first.  Results
+ * are checked before, after, and in a moving window after each block.
  *
  * A peer fills in `struct peer` and calls peer_run for each size.
  */
@@ -32,26 +31,28 @@ enum peer_kind {
 struct peer {
     int rank, size;
     enum peer_kind kind;
-    void *context; /* of the functions below */
+    void *context; /* argument of the functions below */
     void (*call)(struct peer *p);
     void (*barrier)(struct peer *p);
-    void (*maximum)(struct peer *p, double *v, int count); /* over ranks */
+    void (*maximum)(struct peer *p, double *v, int count); /* stores the
+                                                            * maximum over
+                                                            * all ranks */
     /* set by peer_run */
     size_t send_count, recv_count; /* floats */
     float *send, *recv;            /* the same for PEER_BROADCAST */
     unsigned seed;
 };
 
-/* PEER_KINDS for a word that is none. */
+/* Returns the kind of that name, or PEER_KINDS if there is none. */
 enum peer_kind peer_kind_of(const char *name);
 
-/* To the n-th CPU that this process may use, counted round. */
+/* Pins this process to the n-th CPU that it may use, modulo their number. */
 void peer_pin(int n);
 
-/* Measures for so many seconds; rank 0 prints an object. */
+/* Measures for `seconds`; rank 0 prints a JSON object. */
 void peer_run(struct peer *p, double seconds, size_t bytes);
 
-/* One line and exit 1. */
+/* Prints one line and exits with 1. */
 void peer_die(const char *what) __attribute__((noreturn));
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine itself allows: the least that two processes on two cores
- * must do for a collective, without any library.
+ * Measures what the machine itself allows: the least that two processes on two
+ * cores must do for a collective, without any library.
  *
- *     probe weather         how disturbed the machine is right now
- *     probe limits BYTES... the bounds of tests/bench/speed
+ *     probe weather         how busy the machine is right now
+ *     probe limits BYTES... the limits of tests/bench/speed
  *
  * Prints one JSON object of medians, in microseconds:
  *   flag      each of two cores writes a word and sees the other's
@@ -13,9 +13,7 @@
  *             and copies the other half, with two exchanges of flags
  *   copy      both copy BYTES of their own at the same time
  *   exchange  both send BYTES to the other over TCP on the loopback interface
- * The last three by size.  For the weather also
- *   wait      wall time over CPU time of a process that never sleeps: 1, or
- *             more when other processes had its CPU
+ * The last three are given for each size.  For the weather also
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -53,7 +51,7 @@ struct line {
 
 struct shared {
     struct line lines[2];
-    atomic_int go; /* another round is wanted; set by process 0 */
+    atomic_int go; /* 1: do another round; set by process 0 */
     float *in[2], *out[2];
     double waits[2]; /* of weather() */
 };
@@ -62,7 +60,7 @@ struct side {
     struct shared *shared;
     int me; /* 0 or 1 */
     unsigned seq;
-    int fd;       /* to the other side */
+    int fd;       /* connected to the other side */
     void *own[2]; /* memory that is not shared */
     int cpus[2];
 };
@@ -93,7 +91,8 @@ static void pin(int cpu)
         die("pin");
 }
 
-/* The first two CPUs that this process may use; one twice if alone. */
+/* Stores the first two CPUs that this process may use; the same twice if there
+ * is one only. */
 static void find_cpus(int cpus[2])
 {
     cpu_set_t allowed;
@@ -108,7 +107,8 @@ static void find_cpus(int cpus[2])
         cpus[1] = cpus[0];
 }
 
-/* Release of what was written before pairs with the acquire of the other. */
+/* Waits until the other side is here, too.  The release of `own` pairs with the
+ * acquire by the other side, which then sees all that was written before. */
 static void meet(struct side *s, int yields)
 {
     atomic_uint *own = &s->shared->lines[s->me].seq;
@@ -155,7 +155,8 @@ static void copy_plain(float *restrict out, const float *restrict a, size_t n)
 
 static const struct mover plain = {add_plain, copy_plain};
 
-/* Stores that bypass the caches: better for what does not fit into them. */
+/* Adds with stores that bypass the caches, which is faster for what does not
+ * fit into them. */
 #ifdef __AVX__
 static void add_past(float *restrict out, const float *restrict a,
                      const float *restrict b, size_t n)
@@ -212,7 +213,8 @@ static void copies_past_cache(struct side *s, size_t bytes)
     meet(s, 0);
 }
 
-/* What is there to write and to read, without waiting; 0: nothing. */
+/* Writes and reads what is possible without waiting.  Returns 0 if nothing
+ * was. */
 static int move_some(struct side *s, size_t bytes, size_t *sent, size_t *got)
 {
     size_t left = bytes - *sent, room = bytes - *got;
@@ -256,7 +258,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of rounds in ns; process 0 decides how many. */
+/* Returns the median time of a round in ns.  Process 0 decides how many there
+ * are. */
 static double median_of(struct side *s, void (*round)(struct side *, size_t),
                         size_t bytes, int yields)
 {
@@ -297,7 +300,8 @@ static double cpu_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Neither side ever sleeps: what it does not get of its CPU, others had. */
+/* Measures the weather.  Neither side ever sleeps, so when wall time exceeds
+ * CPU time, other processes had its CPU. */
 static void weather(struct side *s)
 {
     double wall = now_ns(), cpu = cpu_ns();
@@ -404,7 +408,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: probe weather | limits BYTES...\n");
         return 2;
     }
-    alarm(LIMIT_S); /* a side whose other side is gone ends as well */
+    alarm(LIMIT_S); /* ends this side if the other one is gone */
     for (int i = 2; i < argc; i++) {
         bytes = strtoul(argv[i], NULL, 10);
         most = bytes > most ? bytes : most;

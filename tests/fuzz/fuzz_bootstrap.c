@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a host answers to the bootstrap.  The first byte is the size of the
- * pieces in which it arrives, the second says whether there is an agent to
- * send; "M" followed by a space stands for the sign with the marker.
+ * A host's answers to the bootstrap.  The first byte is the size of the pieces
+ * in which they arrive; a bit of the second says whether there is an agent to
+ * send.  "M " stands for the marker.
+ *
+ * Another bit of the second byte means: two bytes follow, the length of the
+ * noise, for which the rest is repeated.  If the noise is within the limit, the
+ * agent must start after it, else not.
  */
-#include "lib/transport/bootstrap.h"
+#include "lib/remote/bootstrap.h"
 #include "tests/fuzz/fuzz.h"
 
 static char bytes[] = "the agent's bytes";
@@ -31,6 +35,37 @@ static void check_bounds(const struct bootstrap *b)
         FUZZ_CHECK(memcmp(hb_buf_data(&b->in), "hvD1", 4) == 0);
 }
 
+/* Noise within the limit, its line end included, must not hinder the start; one
+ * byte more must end it. */
+static void check_limit(const uint8_t *data, size_t size, size_t step)
+{
+    static const char run[] = "\nhvd:0123456789abcdef0123456789abcdef run\n";
+    static char noise[BOOTSTRAP_NOISE_MAX + 1];
+    size_t len = 1 + ((size_t)data[0] << 8 | data[1]), at = 0;
+    struct hb_error err = HB_ERROR_INIT;
+    struct bootstrap b;
+    int rc = 0;
+
+    for (size_t i = 0; i < len; i++)
+        noise[i] = (char)data[2 + i % (size - 2)];
+    if (memmem(noise, len, "hvD1", 4) || memmem(noise, len, "hvd:", 4))
+        return;
+    bootstrap_init(&b, NULL, "0123456789abcdef0123456789abcdef");
+    for (step *= 64; at < len && rc == 0; at += step)
+        rc = bootstrap_read(&b, noise + at, len - at < step ? len - at : step,
+                            &err);
+    if (rc == 0)
+        rc = bootstrap_read(&b, run, strlen(run), &err);
+    FUZZ_CHECK(rc == (len < BOOTSTRAP_NOISE_MAX ? 0 : -HVD_EPROTO));
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(b.state == BOOTSTRAP_STARTING);
+        FUZZ_CHECK(bootstrap_read(&b, "hvD1", 4, &err) == 0);
+        FUZZ_CHECK(b.state == BOOTSTRAP_RUNNING);
+    }
+    bootstrap_fini(&b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct agent_image image = {bytes, sizeof(bytes) - 1, "beef", "*"};
@@ -44,6 +79,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     step = data[0] ? data[0] : 1;
+    if (data[1] & 2 && size < 5)
+        return 0;
+    if (data[1] & 2) {
+        check_limit(data + 2, size - 2, step);
+        return 0;
+    }
     bootstrap_init(&b, data[1] & 1 ? &image : NULL,
                    "0123456789abcdef0123456789abcdef");
     put_input(&in, data + 2, size - 2);

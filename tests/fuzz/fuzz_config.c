@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --config-file, YAML and JSON: the first byte says under which name the
- * rest is read.  What was read is applied too, except what would look at
- * files.
+ * --config-file, YAML and JSON: the first byte selects the name under which the
+ * rest is read.  The settings are applied, too, except those that open files.
  */
-#include "cmd/hvdrun/config.h"
+#include "cmd/hvdrun/options/config.h"
 #include "lib/base/alloc.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -18,7 +17,7 @@ static void check_settings(struct settings *s)
     }
 }
 
-/* Drops what opens files: the fuzzer would choose their names. */
+/* Drops settings that open files: the input would choose their names. */
 static void drop_files(struct settings *s)
 {
     size_t kept = 0;

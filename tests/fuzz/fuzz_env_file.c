@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --env-file: every item that comes out is NAME=VALUE. */
-#include "cmd/hvdrun/env_file.h"
+/* --env-file: every item read is NAME=VALUE. */
+#include "cmd/hvdrun/options/env_file.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that comes over a connection.  The first byte picks the
- * decoder, a letter as below; the rest is the stream or the payload.  A
- * message that is accepted is encoded again: the binary ones must give
- * the same bytes, the JSON ones must be accepted again.
+ * Decoders of all bytes that come over a connection.  The first byte picks the
+ * decoder, by its letter in the table below; the rest is the stream or the
+ * payload.  An accepted message is encoded again: a binary one must give the
+ * same bytes, a JSON one must be accepted again.
  */
-#include "lib/protocol/control.h"
+#include "lib/protocol/control/control.h"
 #include "lib/protocol/worker.h"
+#include "lib/protocol/worker_stats.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { TEXT_BYTES = 64 };
 
-/* The frame in b carries exactly these bytes. */
+/* Checks that the frame in b carries exactly these bytes. */
 static void check_same_payload(const struct hb_buf *b, const void *p,
                                size_t len)
 {
@@ -21,7 +22,7 @@ static void check_same_payload(const struct hb_buf *b, const void *p,
     FUZZ_CHECK(f.len == len && (len == 0 || !memcmp(f.payload, p, len)));
 }
 
-/* A stream that arrives in pieces of `step` bytes. */
+/* Decodes a stream that arrives in pieces of `step` bytes. */
 static void fuzz_stream(const char *p, size_t len, size_t step)
 {
     struct hb_buf in = HB_BUF_INIT;
@@ -42,7 +43,7 @@ static void fuzz_stream(const char *p, size_t len, size_t step)
     hb_buf_free(&in);
 }
 
-/* What was noise and what is left are what came, in order. */
+/* Noise plus the rest must be the input, in order. */
 static void fuzz_sync(const char *p, size_t len, size_t step)
 {
     struct hb_buf in = HB_BUF_INIT, noise = HB_BUF_INIT;
@@ -78,8 +79,8 @@ static void fuzz_welcome(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
-/* The short ones; lengths and contents tell them apart well enough to try
- * all of them on every payload. */
+/* Tries all short messages on every payload: their lengths and contents
+ * distinguish them well enough. */
 static void fuzz_worker(const char *p, size_t len)
 {
     struct hb_buf b = HB_BUF_INIT;
@@ -122,8 +123,7 @@ static void fuzz_worker(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
-/* What a worker says to a fence, and what it may be told; the addresses
- * and values of a small world. */
+/* The messages of a fence, both ways; addresses and values of a small world. */
 static void fuzz_worker_rdv(const char *p, size_t len)
 {
     char scope[WORKER_SCOPE_MAX], addresses[4][WORKER_ADDRESS_MAX];
@@ -207,7 +207,7 @@ static void fuzz_numbers(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
-/* For each JSON message: decode, encode, decode. */
+/* Defines a function that decodes, encodes and decodes a JSON message. */
 #define FUZZ_JSON(name)                                                     \
     static void fuzz_##name(const char *p, size_t len)                      \
     {                                                                       \
@@ -247,20 +247,39 @@ static void fuzz_route(const char *p, size_t len)
     fuzz_route_result(p, len);
 }
 
-/* Ranks that wait: what workers and agents say of them. */
+/* Reports of waiting ranks, from workers and from agents. */
 static void fuzz_stall(const char *p, size_t len)
 {
     struct control_stall_ranks ranks;
     struct control_stall_stack stack;
     struct control_stalled stalled;
     struct control_stall_ask ask;
+    struct control_late late;
     struct worker_stalled worker;
     unsigned char bytes[WORKER_STALLED_BYTES];
     struct hb_buf b = HB_BUF_INIT;
+    uint32_t number;
 
     if (worker_decode_stalled(p, len, &worker) == 0) {
         worker_write_stalled(bytes, &worker);
         FUZZ_CHECK(hb_buf_append(&b, bytes, sizeof(bytes)) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_blames(p, len, &number) == 0) {
+        worker_write_blames(bytes, number);
+        FUZZ_CHECK(hb_buf_append(&b, bytes, WORKER_BLAMES_BYTES) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_late(p, len, &number) == 0) {
+        worker_write_late(bytes, number);
+        FUZZ_CHECK(hb_buf_append(&b, bytes, WORKER_LATE_BYTES) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_late(p, len, &late, NULL) == 0) {
+        FUZZ_CHECK(control_encode_late(&b, &late) == 0);
         check_same_payload(&b, p, len);
     }
     hb_buf_clear(&b);
@@ -288,7 +307,28 @@ static void fuzz_stall(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
-/* A rank's memory, as its agent reads it. */
+/* A rank's counters: writing them again may drop only what adds nothing. */
+static void fuzz_stats(const char *p, size_t len)
+{
+    static struct worker_stats m, again, sum;
+    struct hb_buf a = HB_BUF_INIT, b = HB_BUF_INIT;
+
+    if (worker_stats_read(p, len, &m) < 0)
+        return;
+    FUZZ_CHECK(m.blamed_count <= WORKER_STATS_BLAMED);
+    FUZZ_CHECK(worker_stats_write(&a, &m) == 0);
+    FUZZ_CHECK(hb_buf_len(&a) <= WORKER_STATS_MAX);
+    FUZZ_CHECK(worker_stats_read(hb_buf_data(&a), hb_buf_len(&a), &again) == 0);
+    FUZZ_CHECK(worker_stats_write(&b, &again) == 0);
+    FUZZ_CHECK(hb_buf_len(&a) == hb_buf_len(&b) &&
+               !memcmp(hb_buf_data(&a), hb_buf_data(&b), hb_buf_len(&a)));
+    worker_stats_add(&sum, &m);
+    FUZZ_CHECK(sum.blamed_count <= WORKER_STATS_BLAMED);
+    hb_buf_free(&a);
+    hb_buf_free(&b);
+}
+
+/* A rank's shared memory, as its agent reads it. */
 static void fuzz_status(const char *p, size_t len)
 {
     static struct segment_status status;
@@ -314,7 +354,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {'n', fuzz_numbers}, {'h', fuzz_hello},      {'l', fuzz_launch},
         {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
         {'r', fuzz_route},   {'v', fuzz_worker_rdv}, {'t', fuzz_stall},
-        {'u', fuzz_status},
+        {'u', fuzz_status},  {'a', fuzz_stats},
     };
     char *p;
     size_t i;

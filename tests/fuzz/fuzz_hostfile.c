@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host lists: an input that begins with '-' is a -H argument (the rest of
- * it), any other a hostfile.  What is accepted keeps the promises of
- * hostlist.h and makes a plan.
+ * Host lists: an input that begins with '-' is the argument of -H (without the
+ * '-'), any other a hostfile.  An accepted list keeps the promises of
+ * hostlist.h and a plan can be made of it.
  */
-#include "lib/hosts/plan.h"
+#include "lib/hosts/slot_plan.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_name(const char *s)

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ANSWER: what hvdrun makes of the objects that agents answer with, as ps,
- * kill and doctor do.  Two hosts give the same answer, one gives none.
+ * ANSWER: how ps, kill and doctor read the objects that agents answer with.
+ * Two hosts give the same answer, one gives none.
  */
-#include "cmd/hvdrun/doctor.h"
-#include "cmd/hvdrun/jobs.h"
+#include "cmd/hvdrun/tools/doctor.h"
+#include "cmd/hvdrun/tools/jobs.h"
 #include "lib/base/alloc.h"
+#include "lib/protocol/control/control.h"
 #include "lib/protocol/query.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { HOSTS = 3 };
 
-/* Hosts' words must not drive the terminal. */
+/* Checks that a host's text cannot drive the terminal. */
 static void check_text(struct hb_buf *text)
 {
-    const unsigned char *p = (const unsigned char *)hb_buf_data(text);
-
-    for (; *p; p++)
-        FUZZ_CHECK((*p >= 0x20 && *p != 0x7f) || *p == '\n');
+    fuzz_check_text(hb_buf_data(text));
     hb_buf_free(text);
 }
 
@@ -29,6 +27,9 @@ static void use_jobs(const json_t *answer)
     struct hb_buf text = HB_BUF_INIT;
 
     jobs_table(answers, HOSTS, &text);
+    check_text(&text);
+    jobs_ended(&answers[0], 0, &text);
+    jobs_removed(&answers[0], 1, &text);
     check_text(&text);
     json_decref(jobs_json(answers, HOSTS));
     FUZZ_CHECK(jobs_match(answers, HOSTS, NULL, &ids, NULL) == 0);
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *copy = fuzz_copy(data, size);
     struct hb_error err = HB_ERROR_INIT;
     json_t *answer = NULL;
-    int rc = query_decode(copy, size, &answer, &err);
+    int rc = query_decode(copy, size, CONTROL_ANSWER, &answer, &err);
 
     fuzz_check_error(rc, &err);
     FUZZ_CHECK((answer != NULL) == (rc == 0));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rendezvous.  The input is a series of requests, each with a length of
- * two bytes and an origin of one: what the decoder takes goes to a store, as
- * from agents, and to a relay, as from workers.  Whatever comes, the store
- * stays within its bounds, and both can be released.
+ * The rendezvous.  The input is a series of requests, each with a length of two
+ * bytes and an origin of one.  Requests that the decoder accepts go to a store,
+ * as from agents, and to a relay, as from workers.  In all cases the store
+ * keeps within its limits, and both can be freed.
  */
-#include "lib/agent/rendezvous.h"
+#include "lib/agent/rdv_relay.h"
 #include "lib/rendezvous/store.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -29,7 +29,7 @@ static void on_reply(void *arg, int origin, const struct rdv_reply *m)
     hb_buf_free(&out);
 }
 
-/* What the relay asks is what an agent could send. */
+/* Checks that a request of the relay is one that an agent could send. */
 static void on_ask(void *arg, const struct rdv_request *m)
 {
     struct hb_buf out = HB_BUF_INIT;

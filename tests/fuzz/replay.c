@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The main program of a fuzzer that only replays: gives each file named on
- * the command line to LLVMFuzzerTestOneInput, once.  `make fuzz` links
- * libFuzzer in its place.
+ * The main program of a fuzzer that only replays: passes each file named on the
+ * command line to LLVMFuzzerTestOneInput once.  `make fuzz` links libFuzzer
+ * instead.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* 0, or -1 with errno.  The input lies in a block of exactly its size, so
- * that a sanitizer sees the first byte that is read past its end. */
+/* Returns 0, or -1 with errno.  The input is in a block of exactly its size, so
+ * that a sanitizer notices the first byte read past its end. */
 static int replay(const char *path)
 {
     FILE *f = fopen(path, "rb");

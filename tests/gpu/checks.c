@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libhvd on device memory, as a user's program calls it: what depends on
- * streams and events, which only a GPU shows for certain.  Values of all kinds,
- * refusals and failures: tests/system/prog/nccl.c.
+ * Checks libhvd on device memory, as a user's program calls it: what depends on
+ * streams and events, which only a GPU proves.  tests/system/prog/nccl.c has
+ * values of all kinds, refusals and failures.
  *
  *     hvdrun -np N checks [--real] [NAME...]
  *
  * Rank 0 prints a line "ok NAME" for each check, with a figure where there is
- * one.  --real: the device works while the host goes on, which the double of
- * tests/nccl does not promise.  Without names, all checks.
+ * one. --real: the device works while the host goes on, which the test double
+ * (tests/nccl) does not promise.  Without NAME, runs all checks.
  *
- * Each stream is kept busy for a while before the data that a collective
- * reduces comes to it: a collective that did not wait for the stream would
- * read what was there before.
+ * Each stream is kept busy for a while before the input of a collective arrives
+ * on it: a collective that did not wait for the stream would read the old data.
  */
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
 #include "tests/gpu/gpu.h"
 
@@ -32,10 +31,11 @@ enum {
 struct checks {
     struct gpu gpu;
     int real, rank, size;
-    unsigned salt; /* another for each check: no result is an earlier one */
+    unsigned salt; /* differs between checks, so no result equals an earlier
+                    * one */
     float *host;   /* [COUNT], pinned */
     float *in, *out;
-    char *scratch[2]; /* to keep a stream busy with */
+    char *scratch[2]; /* copied to keep a stream busy */
     size_t scratch_bytes;
     const char *name; /* of the check */
     char figure[64];
@@ -61,14 +61,14 @@ static void must(const struct checks *c, int rc, const char *call)
         gpu_fail("%s: %s: %s", c->name, call, hvd_error_message());
 }
 
-/* This rank's numbers to pinned memory. */
+/* Fills pinned memory with this rank's numbers. */
 static void fill(struct checks *c)
 {
     for (size_t i = 0; i < COUNT; i++)
         c->host[i] = (float)value(c, c->rank, i);
 }
 
-/* host holds the sums of all ranks, times factor. */
+/* Fails unless `host` holds the sums over all ranks, times factor. */
 static void compare(const struct checks *c, double factor)
 {
     for (size_t i = 0; i < COUNT; i++)
@@ -77,8 +77,8 @@ static void compare(const struct checks *c, double factor)
                      (double)c->host[i], sum(c, i) * factor);
 }
 
-/* Some ten milliseconds of work on a large GPU, more than ranks that share it
- * come apart by. */
+/* Queues some ten milliseconds of work on a large GPU, which is more than the
+ * delay between ranks that share it. */
 static void keep_busy(struct checks *c, CUstream s)
 {
     int n = c->real ? 300 : 4;
@@ -87,7 +87,7 @@ static void keep_busy(struct checks *c, CUstream s)
         gpu_copy(s, c->scratch[i & 1], c->scratch[~i & 1], c->scratch_bytes);
 }
 
-/* Work on the stream, and at its end the numbers arrive at `in`. */
+/* Queues work on the stream, and behind it the copy of the numbers to `in`. */
 static void late_input(struct checks *c, CUstream s)
 {
     gpu_set(&c->gpu, c->in, 0xff, COUNT * sizeof(float));
@@ -107,8 +107,8 @@ static struct hvd_options on(CUstream s)
 
 /* ---- Streams ----------------------------------------------------------- */
 
-/* Before and after a blocking call, all on one stream: the input comes late,
- * and is overwritten after it. */
+/* Checks a blocking call on one stream: its input arrives late, and is
+ * overwritten after the call. */
 static void stream(struct checks *c)
 {
     CUstream s = c->gpu.a;
@@ -123,8 +123,8 @@ static void stream(struct checks *c)
     compare(c, 1);
 }
 
-/* The result is read on a stream that knows of it by hvd_wait_on_stream
- * alone. */
+/* Checks that a stream that waits by hvd_wait_on_stream alone sees the
+ * result. */
 static void another_stream(struct checks *c)
 {
     struct hvd_options o = on(c->gpu.a);
@@ -141,7 +141,7 @@ static void another_stream(struct checks *c)
     compare(c, 1);
 }
 
-/* The call is back while the stream still works on what came before. */
+/* Checks that the call returns while the stream still does earlier work. */
 static void host_goes_on(struct checks *c)
 {
     CUstream s = c->gpu.a;
@@ -169,7 +169,8 @@ static void host_goes_on(struct checks *c)
     compare(c, 1);
 }
 
-/* The default stream before, and the host waits for the result. */
+/* Checks that a call without a stream waits for the default stream, and returns
+ * when the result is there. */
 static void default_stream(struct checks *c)
 {
     late_input(c, NULL);
@@ -179,7 +180,8 @@ static void default_stream(struct checks *c)
     compare(c, 1);
 }
 
-/* hvd_test tells when the result is there, with and without a stream. */
+/* Checks that hvd_test tells when the result is there, with and without a
+ * stream. */
 static void tested(struct checks *c, CUstream s)
 {
     uint64_t until = hb_now_ns() + PATIENCE_S * UINT64_C(1000000000);
@@ -212,7 +214,7 @@ static void events(struct checks *c)
 
 /* ---- Results ----------------------------------------------------------- */
 
-/* Factors on one input, and on many fused ones. */
+/* Checks prescale and postscale of one input, and of a batch. */
 static void scale(struct checks *c)
 {
     struct hvd_options o = HVD_OPTIONS_INIT;
@@ -244,7 +246,8 @@ static void scale(struct checks *c)
     compare(c, 8);
 }
 
-/* Many small ones, again and again, by the plan that the first made. */
+/* Checks batches of small allreduces, which repeat the plan that the first
+ * made. */
 static void fused(struct checks *c)
 {
     struct hvd_options o = on(c->gpu.a);

@@ -21,7 +21,7 @@ void gpu_fail(const char *fmt, ...)
     va_end(ap);
     fputc('\n', stderr);
     fflush(stdout);
-    _Exit(1); /* libhvd's peers learn of it from the agent */
+    _Exit(1); /* the agent tells the other ranks */
 }
 
 void gpu_must(CUresult result, const char *call)

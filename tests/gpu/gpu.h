@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the programs of tests/gpu share: the driver, memory, giving up.  They
- * run on a GPU, or on the double of tests/nccl when HVD_CUDA_LIBRARY names it.
- * Whatever fails ends the program with exit code 1 and one line.
+ * What the programs of tests/gpu share: the driver, memory, and how to give up.
+ * They run on a GPU, or on the test double (tests/nccl) if HVD_CUDA_LIBRARY
+ * names it.  Any failure ends the program with exit code 1 and one line.
  */
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
 
-#include "runtime/plugins/nccl/cuda.h"
+#include "runtime/plugins/nccl/nccl_cuda.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,11 +15,11 @@
 struct gpu {
     CUdevice device;
     CUcontext ctx;
-    CUstream a, b; /* not ordered with each other or the default one */
+    CUstream a, b; /* not ordered with each other or the default stream */
 };
 
-/* Of this rank: HVD_GPU, else the first.  Its primary context is current in
- * the calling thread. */
+/* Opens this rank's device: number HVD_GPU, else the first.  Its primary
+ * context becomes current in the calling thread. */
 void gpu_open(struct gpu *g, const char *program);
 void gpu_close(struct gpu *g);
 
@@ -33,11 +33,11 @@ void *gpu_host(size_t bytes); /* pinned */
 void gpu_host_free(void *p);
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
-/* Done when they return. */
+/* These three return when the device is done. */
 void gpu_put(struct gpu *g, void *to, const void *from, size_t bytes);
 void gpu_get(struct gpu *g, void *to, const void *from, size_t bytes);
 void gpu_set(struct gpu *g, void *p, int byte, size_t bytes);
-/* Put on a stream. */
+/* Queues a copy on the stream. */
 void gpu_copy(CUstream s, void *to, const void *from, size_t bytes);
 
 static inline CUdeviceptr gpu_ptr(const void *p)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels that pack and unpack, on the device.
+ * The kernels that pack and unpack on the device.
  *
- *     kernels device   what there is: lines "NAME VALUE"
- *     kernels check    against the functions of host memory, bit by bit, on
- *                      random bits, parts and alignments
- *     kernels speed    how fast, beside a copy of the driver's: lines
- *                      "speed NAME GB/s RATIO" (RATIO: of the copy's)
+ *     kernels device   prints what there is: lines "NAME VALUE"
+ *     kernels check    compares them bit by bit with the functions for host
+ *                      memory, with random bits, parts and alignments
+ *     kernels speed    compares their speed with that of the driver's copy:
+ *                      lines "speed NAME GB/s RATIO"
  *
  * Bandwidth counts bytes read and written.  The parts of the measurements are
- * the gradients of two ResNet-50, each where an allocator puts it; "odd" ones
- * have an element less, so that in the buffer nothing is aligned to more.
+ * the gradients of two ResNet-50s, each where an allocator would put it; "odd"
+ * ones are an element shorter, so that in the buffer nothing is aligned to more
+ * than an element.
  */
 #include "cmd/hvd-bench/resnet50.h"
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "runtime/plugins/nccl/fuse.h"
 #include "tests/gpu/gpu.h"
 
@@ -27,12 +28,12 @@
 enum {
     PARTS = 450, /* more than one launch takes */
     PART_MAX = 3000,
-    SLACK = 16, /* elements between parts, so that each has its alignment */
+    SLACK = 16, /* most elements between parts, for all alignments */
     CASES = 60,
     GUARD = 0x5a
 };
 
-/* One piece of memory on both sides. */
+/* A piece of memory on the host and its counterpart on the device. */
 struct pair {
     char *host, *device;
     size_t bytes;
@@ -73,7 +74,7 @@ static void pair_close(struct pair *p)
     gpu_free(p->device);
 }
 
-/* The same bytes on both sides. */
+/* Copies the host's bytes to the device. */
 static void pair_put(struct test *t, struct pair *p)
 {
     gpu_put(&t->gpu, p->device, p->host, p->bytes);
@@ -87,7 +88,8 @@ static void must(int rc, const struct hb_error *err)
 
 /* ---- Check ------------------------------------------------------------- */
 
-/* What is tried: how the elements lie with the caller and travel, factors. */
+/* A case: the dtype of the caller's parts and that of the buffer, and the
+ * factors. */
 struct kind {
     enum hvd_dtype part, travels;
     struct hvd__reduce_args args;
@@ -120,7 +122,7 @@ static const struct kind kinds[] = {
 };
 enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* Parts of random sizes, and some with nothing, at random places. */
+/* Lays out parts of random sizes, some of them empty, at random places. */
 static void lay_out(struct test *t, const struct kind *k, struct sides *s)
 {
     size_t elem = hvd_dtype_size(k->part), at = 0, first = 0;
@@ -167,7 +169,7 @@ static void differ(struct test *t, const struct pair *p, const char *what,
     gpu_host_free(got);
 }
 
-/* A reduction of one input. */
+/* Carries out a reduction of one input on the host. */
 static void on_host(const struct kind *k, void *p, size_t count,
                     struct hvd__reduce_args args)
 {
@@ -185,7 +187,8 @@ static void random_bytes(struct test *t, struct pair *p)
     }
 }
 
-/* The range [first, first + count) both ways. */
+/* Checks that device and host pack and unpack the range [first, first + count)
+ * alike. */
 static void check_range(struct test *t, const struct kind *k,
                         const struct sides *s, size_t first, size_t count)
 {
@@ -262,7 +265,8 @@ enum {
 
 typedef void job_fn(struct test *t, const struct hvd__op *op);
 
-/* The clocks of a device that was idle take a while to rise. */
+/* Keeps the device busy for a while, because the clocks of an idle device take
+ * time to rise. */
 static void warm_up(struct test *t, job_fn *job, const struct hvd__op *op)
 {
     uint64_t until = hb_now_ns() + WARM_NS;
@@ -273,7 +277,7 @@ static void warm_up(struct test *t, job_fn *job, const struct hvd__op *op)
     }
 }
 
-/* Median GB/s of a job that moves so many bytes. */
+/* Returns the median GB/s of a job that moves `bytes` bytes. */
 static double speed(struct test *t, job_fn *job, const struct hvd__op *op,
                     double bytes)
 {
@@ -337,7 +341,7 @@ struct row {
     const char *name;
     enum hvd_dtype travels;
     job_fn *job;
-    int whole, odd; /* one part; each an element less */
+    int whole, odd; /* all is one part; each part is an element shorter */
 };
 
 static void lay_out_row(struct test *t, const struct row *row,

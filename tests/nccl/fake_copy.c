@@ -2,9 +2,9 @@
 /*
  * Double of the CUDA driver API: copies and fills; see fake_cuda.h.
  *
- * As CUDA's API synchronization behavior says: of pageable memory the source
- * was read when an asynchronous copy returns, and the destination written;
- * of pinned and device memory only the order in the stream counts.
+ * As CUDA documents (API synchronization behavior): when an asynchronous copy
+ * returns, pageable source memory has been read and pageable destination memory
+ * written; pinned and device memory follow the order of the stream only.
  */
 #include "tests/nccl/fake_cuda.h"
 
@@ -15,8 +15,8 @@ struct copy {
     void *to;
     const void *from;
     size_t bytes;
-    void *staged; /* freed after it */
-    int fill;     /* a byte; -1: a copy */
+    void *staged; /* freed after the copy */
+    int fill;     /* a byte; -1: this is a copy */
 };
 
 static void run_copy(void *arg)
@@ -31,7 +31,7 @@ static void run_copy(void *arg)
     free(c);
 }
 
-/* Whether the driver knows it. */
+/* Returns whether the driver knows this memory. */
 static int known(const void *p)
 {
     unsigned type;
@@ -87,7 +87,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                       fake_stream(s, "cuMemcpyAsync"), "cuMemcpyAsync");
 }
 
-/* Of the synchronous ones, on the default stream. */
+/* Runs a synchronous copy on the default stream. */
 static CUresult copy_now(void *to, const void *from, size_t bytes,
                          const char *function)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Double of the CUDA driver API: initialisation, devices, contexts, errors
- * and injected failures; see fake_cuda.h.
+ * Double of the CUDA driver API: initialisation, devices, contexts, errors and
+ * injected failures; see fake_cuda.h.
  *
- * Only primary contexts exist.  They are never freed, so that a handle that
- * is used too late is noticed.
+ * Only primary contexts exist.  They are never freed, so that a stale handle is
+ * noticed.
  */
 #include "tests/nccl/fake_cuda.h"
 
@@ -86,7 +86,8 @@ int fake_cuda_live(void)
 /* How often each entry of FAKE_CUDA_FAIL was reached. */
 static atomic_int reached[16];
 
-/* One entry, "FUNCTION:CODE[:RANK[:K]]". */
+/* Returns the error that `entry`, "FUNCTION:CODE[:RANK[:K]]", asks for in this
+ * call of `function`. */
 static CUresult fault_of(const char *entry, int index, const char *function)
 {
     char name[64];
@@ -318,7 +319,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice device)
     return rc;
 }
 
-/* As the devices of one host: the same in every process there. */
+/* The same in every process: ranks of one host share their devices. */
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
     CUresult rc = enter_device("cuDeviceGetUuid", device);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A double of the CUDA driver API over host memory, for tests without a GPU:
- * built as libcuda.so.1 and never installed.  This is what its files share
- * with each other and with the double of NCCL.
+ * A double of the CUDA driver API over host memory, for tests without a GPU. It
+ * is built as libcuda.so.1 and never installed.  This header declares what its
+ * source files share with each other and with the double of NCCL.
  *
- * It is stricter than a driver where that finds mistakes.  Device memory is
- * mapped twice: at the addresses that callers see nothing can be read or
- * written, the double works at the others.  Each stream is a thread that takes
- * its jobs in order, after random delays, so what is not ordered soon gives
- * wrong data.  Misuse that a driver would not notice ends the process with a
- * line that says what it was.
+ * The double is stricter than a driver where that finds mistakes.  Device
+ * memory is mapped twice: the addresses given to callers can be neither read
+ * nor written; the double works through the other mapping.  Each stream is a
+ * thread that runs its jobs in order, after random delays, so that missing
+ * synchronisation soon gives wrong data.  Misuse that a driver would not notice
+ * ends the process with a line that describes it.
  *
- * Environment:
- *   FAKE_CUDA_DEVICES   how many devices there are (4)
- *   FAKE_CUDA_POOLS     0: without cuMemAllocAsync's pools (1)
+ * Environment (defaults in parentheses):
+ *   FAKE_CUDA_DEVICES   number of devices (4)
+ *   FAKE_CUDA_POOLS     0: no memory pools, so no cuMemAllocAsync (1)
  *   FAKE_CUDA_DELAY_US  longest delay before a job (200)
- *   FAKE_CUDA_SEED      of the delays
+ *   FAKE_CUDA_SEED      seed of the delays
  *   FAKE_CUDA_FAIL      FUNCTION:CODE[:RANK[:K]],...: the K-th call (1) of a
- *                       function, by the names of cuda.h's macros, on a rank
- *                       (all) gives CODE; "kernel": the launch as such works,
- *                       and CODE is what the device comes to
+ *                       function, named as by cuda.h's macros, returns CODE on
+ *                       RANK (all).  "kernel": the launch itself succeeds, and
+ *                       the context fails with CODE when the kernel runs
  *
- * For test programs: fake_cuda_live, what is not released yet.
+ * Test programs may call fake_cuda_live, the number of objects not released.
  */
 #ifndef TESTS_NCCL_FAKE_CUDA_H
 #define TESTS_NCCL_FAKE_CUDA_H
@@ -31,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Does not return: prints one line and aborts. */
+/* Prints one line and aborts. */
 _Noreturn void fake_misuse(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -42,37 +42,38 @@ enum { FAKE_NO_CONTEXT = 0, FAKE_CONTEXT = 1 };
 struct CUctx_st {
     unsigned magic;
     int device;
-    int refs;             /* retained */
-    CUresult error;       /* lasting; under fake_lock */
-    CUstream legacy;      /* the default stream, made when it is first used */
-    CUstream streams;     /* all of them, by next */
-    pthread_mutex_t lock; /* of streams, and of the order of submissions */
+    int refs;             /* retain count */
+    CUresult error;       /* sticky; protected by fake_lock */
+    CUstream legacy;      /* default stream, made on first use */
+    CUstream streams;     /* list of all streams */
+    pthread_mutex_t lock; /* protects streams, orders submissions */
 };
 
 enum { FAKE_DEVICES_MAX = 16 };
 
-/* At the beginning of each call: 0, or what it has to return. */
+/* Starts each API call.  Returns 0, or the error that the call must return. */
 CUresult fake_enter(const char *function, int needs);
-/* Whether the failure that FAKE_CUDA_FAIL asks for comes now; CUDA_SUCCESS:
- * it does not. */
+/* Returns the error that FAKE_CUDA_FAIL asks for in this call of `function`, or
+ * CUDA_SUCCESS. */
 CUresult fake_fault(const char *function);
-/* The calling thread's; NULL: none. */
+/* Returns the calling thread's context, or NULL if it has none. */
 CUcontext fake_context(void);
-/* Aborts when it is none. */
+/* Aborts if `ctx` is not a context. */
 void fake_check_context(CUcontext ctx, const char *function);
 void fake_context_fails(CUcontext ctx, CUresult error);
-/* What it came to: after that nothing runs any more. */
+/* Returns the sticky error of `ctx`; once it is set, no job runs. */
 CUresult fake_context_error(CUcontext ctx);
-/* A capture of global mode: until its end threads that are not relaxed are
- * refused what it is in danger from, and then fake_capture_ends is 1: it was
- * broken. */
+/* Mark the start and end of a capture in global mode.  In between, unsafe calls
+ * of threads that are not in relaxed mode are refused and break the capture:
+ * then fake_capture_ends returns 1.  `before`: what fake_capture_begins
+ * returned. */
 unsigned fake_capture_begins(void);
 int fake_capture_ends(unsigned before);
-/* HVD_RANK; 0. */
+/* Returns HVD_RANK, or 0 if it is unset. */
 int fake_rank(void);
-/* A number out of the environment. */
+/* Returns the number in a variable of the environment, or `otherwise`. */
 long fake_setting(const char *name, long otherwise);
-/* Counts what is there: +1, -1. */
+/* Adds `change`, +1 or -1, to the number of live objects. */
 void fake_count(int change);
 int fake_cuda_live(void);
 
@@ -80,22 +81,22 @@ int fake_cuda_live(void);
 
 enum fake_kind {
     FAKE_DEVICE,
-    FAKE_POOL, /* of cuMemAllocAsync */
-    FAKE_NCCL, /* device memory that ncclMemAlloc made */
+    FAKE_POOL, /* from cuMemAllocAsync */
+    FAKE_NCCL, /* device memory from ncclMemAlloc */
     FAKE_MANAGED,
     FAKE_PINNED,
-    FAKE_REGISTERED /* host memory of the caller's */
+    FAKE_REGISTERED /* host memory of the caller */
 };
 
 CUresult fake_alloc(enum fake_kind kind, int device, size_t bytes,
                     uintptr_t *p);
 CUresult fake_release(enum fake_kind kind, uintptr_t p, const char *function);
-/* Where the double can reach [p, p + bytes); aborts when that is not inside
- * one piece of memory that a device can reach. */
+/* Translates [p, p + bytes) to the double's own mapping.  Aborts unless one
+ * piece of memory that a device can reach holds all of it. */
 void *fake_reach(const void *p, size_t bytes, const char *function);
-/* The same without a check, for pointers inside kernels; NULL stays. */
+/* Translates a pointer inside a kernel, without a check; NULL stays NULL. */
 void *fake_alias(const void *p);
-/* 1 when p is inside memory that is there; *device may be NULL. */
+/* Returns whether `p` is inside allocated memory; *device may be NULL. */
 int fake_is_device(const void *p, int *device);
 
 /* ---- Streams (fake_stream.c) ------------------------------------------ */
@@ -114,28 +115,28 @@ struct CUstream_st {
     CUstream next;
     unsigned flags;
     int blocking;           /* ordered with the default stream */
-    int capturing;          /* 1; 2: an operation has broken the capture */
-    int global;             /* it is a capture that all threads have to mind */
-    unsigned broken_before; /* fake_capture_begins */
+    int capturing;          /* 1; 2: an operation broke the capture */
+    int global;             /* the capture is in global mode */
+    unsigned broken_before; /* from fake_capture_begins */
     int closing;
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t changed;
     struct fake_job *first, **last;
     uint64_t submitted, completed;
     uint64_t random;
 };
 
-/* The stream that a handle means, for the calling thread's context; aborts
- * when it is none. */
+/* Translates a handle for the calling thread's context; aborts if it is not a
+ * stream. */
 CUstream fake_stream(CUstream s, const char *function);
-/* Puts a job at a stream's end and returns its number, the first is 1;
- * 0 when the stream is being captured. */
+/* Appends a job to a stream.  Returns its number, the first is 1, or 0 if the
+ * stream is being captured. */
 uint64_t fake_submit(CUstream s, fake_job_fn *run, void *arg);
 void fake_wait(CUstream s, uint64_t number);
-/* Until everything that was submitted to the context is done. */
+/* Waits until everything submitted to the context is done. */
 void fake_drain(CUcontext ctx);
-/* The context of a stream, and its device, for the double of NCCL. */
+/* Returns the device of a stream's context, for the double of NCCL. */
 int fake_stream_device(CUstream s);
 void *fake_memory(size_t bytes); /* zeroed; never NULL */
 

@@ -2,9 +2,9 @@
 /*
  * Double of the CUDA driver API: modules and kernels; see fake_cuda.h.
  *
- * A module's image must be one that nvcc makes; what runs is the C of
- * runtime/plugins/nccl/kernels_body.h, by the stream's thread, for each warp
- * of the launch.  The order of the tiles changes from launch to launch.
+ * A module's image must have nvcc's format, but what runs is the C of
+ * runtime/plugins/nccl/kernels_body.h, on the stream's thread, once for each
+ * warp of the launch.  The order of the tiles changes from launch to launch.
  */
 #include "tests/nccl/fake_cuda.h"
 
@@ -21,7 +21,7 @@ enum {
 
 struct CUmod_st {
     unsigned magic;
-    CUmodule next; /* of all, so that LeakSanitizer knows them */
+    CUmodule next; /* list of all, for LeakSanitizer */
     CUcontext ctx;
 };
 
@@ -119,8 +119,8 @@ static void run_kernel(void *arg)
     free(l);
 }
 
-/* Pointers become those that can be used here, after a look at what they
- * point at: all that the kernel may touch. */
+/* Translates the pointers in `a` to the double's own mapping, after checking
+ * all memory that the kernel may touch. */
 static void reach_all(struct hvd__kernel_args *a, CUfunction f)
 {
     size_t part = (size_t)(a->to_parts ? f->out : f->in);

@@ -2,12 +2,12 @@
 /*
  * Double of the CUDA driver API: memory; see fake_cuda.h.
  *
- * Device memory of all devices is one file without a name, mapped twice.  At
- * the addresses of the callers' it can be touched only where it is managed
- * memory; the double adds `delta` and works there, where what is not
- * allocated cannot be touched either.  A piece ends where a page does, so that
- * a kernel that goes beyond it is ended by the first 256 bytes, and under
- * AddressSanitizer by the first byte.
+ * Device memory of all devices is one anonymous file, mapped twice.  At the
+ * callers' addresses only managed memory is accessible.  The double adds
+ * `delta` to an address and works there; what is not allocated is inaccessible
+ * there too.  A piece ends at a page boundary, so that a kernel that goes
+ * beyond its end faults within the first 256 bytes, and under AddressSanitizer
+ * at the first.
  */
 #include "tests/nccl/fake_cuda.h"
 
@@ -21,10 +21,10 @@ enum { PAGE = 4096, ALIGNMENT = 256, POISON = 0xa5, POISONED = 1 << 20 };
 #define HEAP_BYTES ((size_t)4 << 30)
 
 struct piece {
-    struct piece *next; /* by address, in the heap */
+    struct piece *next; /* those of the heap: sorted by address */
     uintptr_t p;
     size_t bytes;
-    uintptr_t pages; /* the first one's address */
+    uintptr_t pages; /* address of the first page */
     size_t span;     /* bytes of whole pages */
     enum fake_kind kind;
     int device;
@@ -35,7 +35,7 @@ static struct piece *heap_pieces, *host_pieces;
 static uintptr_t heap;
 static ptrdiff_t delta;
 
-/* AddressSanitizer's, where the double is built with it. */
+/* Defined by AddressSanitizer where the double is built with it. */
 #pragma weak __asan_poison_memory_region
 #pragma weak __asan_unpoison_memory_region
 void __asan_poison_memory_region(void const volatile *p, size_t bytes);
@@ -80,7 +80,7 @@ static int of_device(enum fake_kind kind)
            kind == FAKE_MANAGED;
 }
 
-/* Under table_lock. */
+/* The caller holds table_lock. */
 static struct piece *find(uintptr_t p)
 {
     struct piece *it = in_heap(p) ? heap_pieces : host_pieces;
@@ -90,7 +90,8 @@ static struct piece *find(uintptr_t p)
     return it;
 }
 
-/* Where to put so many pages, with one that is free before them. */
+/* Finds an address for `span` bytes with a free page before them; returns where
+ * to link the piece. */
 static struct piece **place(size_t span, uintptr_t *at)
 {
     struct piece **link = &heap_pieces;
@@ -168,7 +169,7 @@ CUresult fake_alloc(enum fake_kind kind, int device, size_t bytes, uintptr_t *p)
     return CUDA_SUCCESS;
 }
 
-/* Under table_lock. */
+/* The caller holds table_lock. */
 static void unmap(struct piece *piece)
 {
     struct piece **link = of_device(piece->kind) ? &heap_pieces : &host_pieces;
@@ -259,7 +260,7 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
     return rc;
 }
 
-/* As a driver's: when all that runs is done. */
+/* Waits for all running work first, as a driver does. */
 CUresult cuMemFree(CUdeviceptr p)
 {
     CUresult rc = fake_enter("cuMemFree", FAKE_CONTEXT);
@@ -298,7 +299,7 @@ static void run_release(void *arg)
     free(p);
 }
 
-/* When the stream comes to it: what comes later cannot touch it. */
+/* Frees when the stream gets there: a later use of `p` faults. */
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
 {
     CUresult rc = fake_enter("cuMemFreeAsync", FAKE_CONTEXT);
@@ -444,7 +445,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute,
                  : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Of memory that CUDA does not know, everything is 0, and no error. */
+/* For memory unknown to CUDA all attributes are 0, without an error. */
 CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes,
                                 void **out, CUdeviceptr p)
 {

@@ -2,9 +2,8 @@
 /*
  * Double of NCCL: communicators; see fake_nccl.h.
  *
- * Each has a thread, which carries out one after the other what a call asked
- * for.  A communicator is never freed, so that a handle that is used too late
- * is noticed.
+ * Each has a thread that runs the requested tasks one after the other.  A
+ * communicator is never freed, so that a stale handle is noticed.
  */
 #include "tests/nccl/fake_nccl.h"
 
@@ -22,7 +21,7 @@ static atomic_ullong inits; /* communicators begun */
 
 /* ---- Injected failures ------------------------------------------------- */
 
-/* The entry of FAKE_NCCL of that fault and this rank; 0: there is none. */
+/* Finds FAKE_NCCL's entry for `fault` and this rank; 0 if there is none. */
 static int find_fault(const char *fault, long *k, int *code)
 {
     const char *text = getenv("FAKE_NCCL");
@@ -83,7 +82,7 @@ const char *ncclGetErrorString(ncclResult_t result)
                : "unknown result code";
 }
 
-/* Of the process, as NCCL's. */
+/* The text is per thread here; NCCL's is per process. */
 static _Thread_local char last_error[256];
 
 const char *ncclGetLastError(ncclComm_t comm)
@@ -145,7 +144,8 @@ void fake_comm_leave(ncclComm_t comm)
     atomic_fetch_sub(&comm->inside, 1);
 }
 
-/* For those that may come at any time, but while nobody is in a call. */
+/* Begins a call that is allowed on a communicator in progress, but not beside
+ * another call. */
 static void enter_alone(ncclComm_t comm, const char *function)
 {
     check_comm(comm, function);
@@ -218,9 +218,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     return ncclSuccess;
 }
 
-/* ---- Coming about ------------------------------------------------------- */
+/* ---- Set-up ------------------------------------------------------------- */
 
-/* All ranks have come this far; -1: aborted. */
+/* Waits until all ranks are here; -1 if aborted. */
 static int meet(ncclComm_t comm)
 {
     struct fake_shared *shared = comm->shared;
@@ -239,7 +239,7 @@ static int meet(ncclComm_t comm)
     return 0;
 }
 
-/* The device of a rank, for those of one host. */
+/* Writes a name that identifies a device among all ranks of the host. */
 static void name_device(char *name, size_t bytes, int device)
 {
     const char *host = getenv("NCCL_HOSTID");
@@ -269,7 +269,7 @@ static ncclResult_t check_devices(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Takes this rank's seat, and waits until all have. */
+/* Takes this rank's seat and waits until all ranks have theirs. */
 static ncclResult_t join(ncclComm_t comm, const char *id)
 {
     uint64_t k = atomic_fetch_add(&inits, 1) + 1;
@@ -342,7 +342,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* The communicator has come about, or never will. */
+/* Closes the memory of an id: its communicator is ready or has failed. */
 static void forget_id(const char *text)
 {
     pthread_mutex_lock(&comms_lock);
@@ -396,11 +396,11 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id,
 struct split {
     int color, key;
     ncclComm_t child; /* NULL: no color */
-    ncclComm_t *out;  /* the caller's, until then NULL */
+    ncclComm_t *out;  /* the caller's; NULL until the split is done */
 };
 
-/* This rank's place among those of its color, by key and then rank, and
- * their number. */
+/* Computes this rank's place among those of its color, by key and then rank,
+ * and their number. */
 static void place_in_split(ncclComm_t comm, const struct split *s, int *place,
                            int *n, int *first)
 {
@@ -462,7 +462,7 @@ static ncclResult_t run_split(ncclComm_t comm, void *arg)
         pthread_mutex_unlock(&s->child->lock);
     }
     atomic_store(&comm->child, NULL);
-    *s->out = s->child; /* even one that was aborted, or has failed */
+    *s->out = s->child; /* set even if the split failed or was aborted */
     free(s);
     return rc;
 }
@@ -497,7 +497,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
 
 /* ---- Going away --------------------------------------------------------- */
 
-/* Until what was asked for and launched is over. */
+/* Waits until all tasks and launches are done. */
 static void settle(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -544,7 +544,7 @@ static void end(ncclComm_t comm)
     fake_count(-1);
 }
 
-/* Blocks until all is done: what hangs has to be aborted. */
+/* Blocks until all work is done: work that hangs needs ncclCommAbort. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm)
@@ -554,7 +554,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* What is being split off it will not come about, and is the caller's. */
+/* Also aborts a split in progress; its child stays the caller's to free. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     ncclComm_t child;
@@ -652,8 +652,8 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t bytes,
     return rc;
 }
 
-/* The memory must still be there.  NCCL asks peers about it, and waits for
- * them for ever. */
+/* Aborts unless the memory still exists.  NCCL would ask the peers about it and
+ * wait for them for ever. */
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     struct fake_registration *r = handle;

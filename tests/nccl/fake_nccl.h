@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A double of NCCL over host memory, for tests without a GPU: built as
- * libnccl.so.2 upon the double of the CUDA driver (fake_cuda.h), and never
- * installed.  This is what its files share.
+ * A double of NCCL over host memory, for tests without a GPU.  It is built as
+ * libnccl.so.2 on top of the double of the CUDA driver (fake_cuda.h), and never
+ * installed.  This header declares what its source files share.
  *
- * Ranks are processes, or threads, of one host.  They meet in a piece of
- * shared memory without a name, which the unique id leads to, so that nothing
- * stays behind whoever is killed.  A collective is a job of its stream.  As
- * with NCCL, a rank that never comes holds the others up until they abort.
+ * Ranks are processes or threads of one host.  They meet in anonymous shared
+ * memory that the unique id leads to, so nothing is left behind when a rank is
+ * killed.  A collective is a job of its stream.  As with NCCL, a rank that
+ * never comes blocks the others until they abort.
  *
- * A communicator that does not block is in progress for a while after each
- * call, and what was launched reaches the stream only at the end of that.  A
- * call on a communicator in progress, two at once, a handle that is gone,
- * ranks that do not call the same: each ends the process with a line.
+ * A nonblocking communicator is in progress for a while after each call, and a
+ * launch reaches the stream only when that is over.  These mistakes end the
+ * process with a line that describes them: a call on a communicator in
+ * progress, two calls at once, a handle that was freed, ranks that call
+ * different things.
  *
- * Environment:
- *   FAKE_NCCL_VERSION  what ncclGetVersion says (22809)
- *   FAKE_NCCL_SERIAL   1: one communicator's work at a time on a device
- *   FAKE_NCCL  FAULT:RANK[:K[:CODE]],...; RANK of the job, K as below
+ * Environment (defaults in parentheses):
+ *   FAKE_NCCL_VERSION  result of ncclGetVersion (22809)
+ *   FAKE_NCCL_SERIAL   1: a device runs one communicator's work at a time
+ *   FAKE_NCCL  FAULT:RANK[:K[:CODE]],...; RANK of the job
  *       hang    its K-th launch never does its part
  *       stuck   its K-th launch never returns to the caller
- *       stop    its K-th launch, when the device comes to it, stops the process
+ *       stop    its K-th launch stops the process when the device reaches it
  *       error   before its K-th launch the communicator fails with CODE (2)
  *       call    its K-th launch returns CODE (1)
  *       init    its K-th communicator fails with CODE (2)
- *       absent  its K-th communicator never comes about
+ *       absent  its K-th communicator is never ready
  *       slow    each of its launches takes K ms longer
  */
 #ifndef TESTS_NCCL_FAKE_NCCL_H
@@ -35,15 +36,15 @@
 #include <nccl.h>
 #include <stdatomic.h>
 
-/* Which the header declares as C++ does. */
+/* nccl.h declares these with (), which is no prototype in C. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
 enum {
     FAKE_RANKS = 16,
     FAKE_CHUNK = 256 * 1024, /* of a rank's contribution */
-    FAKE_LETTER = 64 * 1024, /* of what one sends another */
-    FAKE_OPS = 64, /* operators, and pieces of memory, of a communicator */
+    FAKE_LETTER = 64 * 1024, /* of a message between two ranks */
+    FAKE_OPS = 64,           /* operators, and registrations, per comm */
 };
 
 /* ---- Shared between ranks (fake_nccl_shared.c) ------------------------- */
@@ -58,7 +59,7 @@ enum fake_call {
     FAKE_RECV
 };
 
-/* What ranks have to agree on. */
+/* What all ranks must agree on. */
 struct fake_head {
     uint64_t count;
     int call, type, op, root;
@@ -76,25 +77,26 @@ struct fake_seat {
     char device[sizeof(CUuuid) + 64];
     struct fake_head head;
     char note[64];       /* of a split */
-    atomic_uint arrived; /* at barriers of collectives */
-    atomic_uint booted;  /* at those of communicators coming about */
+    atomic_uint arrived; /* barriers of collectives passed */
+    atomic_uint booted;  /* barriers of set-up passed */
 };
 
 struct fake_shared {
     uint64_t cookie;
-    atomic_uint bell; /* changes whenever something does */
+    atomic_uint bell; /* incremented at every change */
     struct fake_seat seats[FAKE_RANKS];
     unsigned char slots[FAKE_RANKS][FAKE_CHUNK];
-    struct fake_letter letters[FAKE_RANKS][FAKE_RANKS]; /* from, to */
+    struct fake_letter letters[FAKE_RANKS][FAKE_RANKS]; /* [from][to] */
 };
 
-/* Makes a piece of shared memory: *fd, and the text that leads to it. */
+/* Makes shared memory.  *fd keeps it alive; `text` leads to it. */
 void fake_shared_make(char text[64], int *fd);
-/* Maps it; NULL: its maker is gone. */
+/* Maps the memory that `text` leads to; NULL if its maker is gone. */
 struct fake_shared *fake_shared_map(const char *text);
 void fake_shared_unmap(struct fake_shared *shared);
 
-/* Waiting, and how it ends early: each returns 0, or -1 when *quit is set. */
+/* fake_ring wakes all who wait in fake_await, which waits until shared->bell
+ * differs from `bell`: 0, or -1 when *quit is set. */
 void fake_ring(struct fake_shared *shared);
 int fake_await(struct fake_shared *shared, unsigned bell,
                const atomic_int *quit);
@@ -114,27 +116,27 @@ struct fake_op {
     int64_t whole;
 };
 
-struct fake_registration { /* bytes 0: free */
+struct fake_registration { /* bytes 0: a free entry */
     const void *p;
     size_t bytes;
 };
 
 struct ncclComm {
     unsigned magic;
-    ncclComm_t next; /* of all, so that LeakSanitizer knows them */
+    ncclComm_t next; /* list of all, for LeakSanitizer */
     int rank, n, device, blocking;
     CUcontext ctx;
     struct fake_shared *shared;
     _Atomic(ncclComm_t) child; /* being split off; never freed */
     atomic_int quit;           /* aborted or revoked */
     atomic_int inside;         /* calls that must be alone */
-    atomic_int asking;         /* ncclCommGetAsyncError */
+    atomic_int asking;         /* calls of ncclCommGetAsyncError */
     int finalized;
     unsigned booted, arrived; /* barriers passed */
     struct fake_op ops[FAKE_OPS];
     struct fake_registration registered[FAKE_OPS];
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t changed;
     struct fake_task *first, **last;
     int pending; /* tasks */
@@ -144,36 +146,38 @@ struct ncclComm {
     uint64_t launched, done; /* jobs */
 };
 
-/* Around a call that must be alone on its communicator, and needs one that
- * is not in progress; 0, or the communicator's error. */
+/* Begins a call that must be the only one on its communicator, which must not
+ * be in progress.  Returns 0, or the communicator's error. */
 ncclResult_t fake_comm_enter(ncclComm_t comm, const char *function);
 void fake_comm_leave(ncclComm_t comm);
-/* Has the communicator's thread do it.  What the call returns: ncclInProgress
- * when it does not block. */
+/* Has the communicator's thread run `run`.  Returns what the call must return:
+ * ncclInProgress if the communicator is nonblocking. */
 ncclResult_t fake_comm_task(ncclComm_t comm,
                             ncclResult_t (*run)(ncclComm_t, void *), void *arg);
 void fake_comm_fails(ncclComm_t comm, ncclResult_t error, const char *text);
-/* Whether this is the K-th of the rank's for that fault; *code: given or 0. */
+/* Returns whether FAKE_NCCL asks this rank for `fault` at count k; *code is the
+ * given CODE or 0. */
 int fake_nccl_fault(const char *fault, uint64_t k, int *code);
-/* K of a fault that has no K-th; 0: not asked for. */
+/* Returns K of a fault that applies to every launch; 0 if not asked for. */
 long fake_nccl_amount(const char *fault);
 
 /* ---- Arithmetic (fake_nccl_reduce.c) ----------------------------------- */
 
 struct fake_reduction {
     ncclDataType_t type;
-    int op;      /* ncclRedOp_t, of which Avg and those made are resolved */
-    int divisor; /* of integers after the sum; 1: none */
-    const struct fake_op *scale; /* before it; NULL: none */
+    int op;      /* ncclRedOp_t; ncclAvg and custom operators are resolved */
+    int divisor; /* of the sum of integers; 1: none */
+    const struct fake_op *scale; /* applied to the inputs first; NULL: none */
 };
 
 size_t fake_type_bytes(ncclDataType_t type);
 int fake_is_float(ncclDataType_t type);
-/* One element of a type of floats; 0 of the others. */
+/* Returns one element of a floating-point type; 0 for other types. */
 double fake_float(ncclDataType_t type, const void *p);
-/* v as a type of floats has it. */
+/* Rounds `v` to a floating-point type. */
 double fake_rounded(ncclDataType_t type, double v);
-/* dst = reduction of srcs[0 .. n - 1][i], as NCCL's: rounded at each step. */
+/* Sets dst[i] to the reduction of srcs[0 .. n - 1][i], rounding at each step as
+ * NCCL does. */
 void fake_reduce(const struct fake_reduction *r, void *dst,
                  const unsigned char *const *srcs, int n, size_t count);
 

@@ -2,10 +2,10 @@
 /*
  * Double of NCCL: collectives; see fake_nccl.h.
  *
- * The calls of a group make one job of the stream for each communicator.  In
- * the job all ranks walk through the elements in the same steps: each puts its
- * share where the others see it, all meet, each takes what it needs, all
- * meet.  Sends and receives of a group go on side by side.
+ * The calls of a group become one job of the stream for each communicator.  In
+ * a job all ranks walk through the elements in the same steps: each writes its
+ * share where the others see it, all meet, each reads what it needs, all meet.
+ * Sends and receives of a group progress side by side.
  */
 #include "tests/nccl/fake_nccl.h"
 
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct call {
-    struct call *next; /* of the group, and then of the job */
+    struct call *next; /* in the group, then in the job */
     ncclComm_t comm;
     CUstream stream;
     struct fake_head head; /* root: the peer of a send or receive */
@@ -34,7 +34,7 @@ struct job {
     int hangs, stops;
 };
 
-static atomic_ullong launches; /* of this rank, for FAKE_NCCL */
+static atomic_ullong launches; /* of this rank, counted for FAKE_NCCL */
 static atomic_int busy[FAKE_DEVICES_MAX];
 
 static _Thread_local struct {
@@ -45,7 +45,7 @@ static _Thread_local struct {
 
 /* ---- Collectives -------------------------------------------------------- */
 
-/* All ranks have come this far; -1: aborted. */
+/* Waits until all ranks are here; -1 if aborted. */
 static int meet(ncclComm_t comm)
 {
     struct fake_shared *shared = comm->shared;
@@ -82,8 +82,8 @@ static void check_heads(const struct call *c)
     }
 }
 
-/* Elements that ranks walk through, and those of them that this one puts in
- * and wants. */
+/* Elements of a collective: all of them (total), those that this rank
+ * contributes (put), and the range that it wants. */
 struct walk {
     size_t total, put;
     size_t from, until;
@@ -169,7 +169,7 @@ static int is_single(const struct call *c)
     return c->head.call == FAKE_SEND || c->head.call == FAKE_RECV;
 }
 
-/* Returns whether something was done. */
+/* Returns whether any bytes moved. */
 static int move_out(struct call *c)
 {
     ncclComm_t comm = c->comm;
@@ -204,7 +204,7 @@ static int move_in(struct call *c)
     return 1;
 }
 
-/* The first that is not done in each direction with each peer goes on. */
+/* Advances the first unfinished send and receive of each peer. */
 static int run_singles(const struct job *job)
 {
     struct fake_shared *shared = job->comm->shared;
@@ -234,8 +234,8 @@ static int run_singles(const struct job *job)
 
 /* ---- Jobs --------------------------------------------------------------- */
 
-/* The communicator's earlier ones are done, in whichever stream they were,
- * and with FAKE_NCCL_SERIAL the device is free. */
+/* Waits until earlier jobs of the communicator are done, on all streams, and,
+ * with FAKE_NCCL_SERIAL, until the device is free. */
 static int take_turn(const struct job *job, int serial)
 {
     ncclComm_t comm = job->comm;
@@ -261,8 +261,8 @@ static void do_calls(const struct job *job)
 
     usleep((useconds_t)slow_ms * 1000);
     if (job->stops) {
-        usleep(100 * 1000); /* the caller goes on meanwhile */
-        raise(SIGSTOP);     /* this thread at once, the others soon */
+        usleep(100 * 1000); /* lets the caller go on first */
+        raise(SIGSTOP);     /* stops this thread at once, others soon */
     }
     while ((job->hangs || fake_context_error(job->comm->ctx)) &&
            !atomic_load(&job->comm->quit))
@@ -297,7 +297,7 @@ static void run_job(void *arg)
     free(job);
 }
 
-/* By the communicator's thread. */
+/* Runs on the communicator's thread. */
 static ncclResult_t run_launch(ncclComm_t comm, void *arg)
 {
     struct job *job = arg;
@@ -367,7 +367,7 @@ ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
-/* Takes those of the first's communicator out of the group. */
+/* Removes from the group the calls of the first call's communicator. */
 static struct call *take_comm(void)
 {
     ncclComm_t comm = group.first->comm;
@@ -416,7 +416,8 @@ static int overlaps(const unsigned char *a, size_t na, const unsigned char *b,
     return a < b + nb && b < a + na;
 }
 
-/* In place is where the element of a rank is the same in both. */
+/* Aborts if the buffers overlap without being in place, where a rank's element
+ * has the same address in both. */
 static void check_overlap(const struct call *c, size_t in, size_t out,
                           const char *function)
 {
@@ -433,7 +434,7 @@ static void check_overlap(const struct call *c, size_t in, size_t out,
         fake_misuse("%s: buffers overlap, and not in place", function);
 }
 
-/* Where the double reaches the buffers. */
+/* Translates the buffers to the double's own mapping. */
 static void reach_buffers(struct call *c, const void *in, void *out,
                           const char *function)
 {
@@ -451,7 +452,7 @@ static void reach_buffers(struct call *c, const void *in, void *out,
     check_overlap(c, bytes_in, bytes_out, function);
 }
 
-/* The operators that are others and a scale. */
+/* Replaces ncclAvg and custom operators by a sum and a scale. */
 static void resolve(struct call *c, ncclRedOp_t op)
 {
     ncclDataType_t type = (ncclDataType_t)c->head.type;
@@ -467,7 +468,7 @@ static void resolve(struct call *c, ncclRedOp_t op)
         c->scale = c->comm->ops[made];
         c->reduction.op = ncclSum;
         c->reduction.scale = &c->scale;
-        /* Ranks may scale by different factors, and number them so. */
+        /* Factors and their numbers may differ between ranks. */
         c->head.op = ncclNumOps;
     } else if (op == ncclAvg) {
         double one = 1, n = c->comm->n;
@@ -488,7 +489,7 @@ struct request {
     void *out;
     size_t count;
     ncclDataType_t type;
-    int op, root; /* 0 where there is none */
+    int op, root; /* 0 if the call has none */
 };
 
 static ncclResult_t enqueue(struct request q, ncclComm_t comm,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Double of NCCL: arithmetic.  As NCCL's kernels do it: operands two by two,
- * each result rounded to the type; averages of floats multiply each input by
- * 1/n first, those of integers divide the sum and truncate.
+ * Double of NCCL: arithmetic, as NCCL's kernels do it.  Operands are combined
+ * in pairs and each result is rounded to the type.  Averages of floats multiply
+ * each input by 1/n first; those of integers divide the sum and truncate.
  */
 #include "tests/nccl/fake_nccl.h"
 
@@ -13,7 +13,7 @@
 struct format {
     int exponent, mantissa; /* bits */
     int finite;             /* no infinity: all ones is NaN, the rest numbers */
-    int saturates;          /* too large becomes the largest */
+    int saturates;          /* values too large become the largest */
 };
 
 static const struct format half = {5, 10, 0, 0}, bfloat = {8, 7, 0, 0},
@@ -61,7 +61,7 @@ static double decode(const struct format *f, unsigned bits)
     return bits >> (f->exponent + f->mantissa) ? -v : v;
 }
 
-/* To nearest even. */
+/* Rounds to nearest, ties to even. */
 static unsigned encode(const struct format *f, double v)
 {
     int bias = (1 << (f->exponent - 1)) - 1, e;
@@ -178,7 +178,7 @@ static int is_signed(ncclDataType_t type)
     return type == ncclInt8 || type == ncclInt32 || type == ncclInt64;
 }
 
-/* Cut to the type, extended to 64 bits. */
+/* Truncates `v` to the type and extends it to 64 bits. */
 static uint64_t whole(ncclDataType_t type, uint64_t v)
 {
     int unused = 64 - 8 * (int)fake_type_bytes(type);

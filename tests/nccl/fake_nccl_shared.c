@@ -2,8 +2,8 @@
 /*
  * Double of NCCL: the memory that ranks share; see fake_nccl.h.
  *
- * It is a file without a name.  Its maker keeps it open until all ranks have
- * mapped it, and others reach it through /proc.
+ * It is an anonymous file.  Its maker keeps it open until all ranks have mapped
+ * it; the others open it through /proc.
  */
 #include "tests/nccl/fake_nccl.h"
 

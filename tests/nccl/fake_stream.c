@@ -2,11 +2,11 @@
 /*
  * Double of the CUDA driver API: streams and events; see fake_cuda.h.
  *
- * A stream numbers its jobs.  An event is a stream and a number, as it was
- * last recorded; to wait for one is a job that waits until that stream has
- * completed that number.  A stream and what it was recorded in are never
- * freed, so that a handle used too late is noticed, and each has its own lock,
- * so that ThreadSanitizer sees no order that the caller did not ask for.
+ * A stream numbers its jobs.  An event holds the stream and job number of its
+ * last recording; waiting for it is a job that waits until that stream has
+ * completed that number.  Streams and recordings are never freed, so that a
+ * stale handle is noticed.  Each has its own lock, so that ThreadSanitizer sees
+ * no order that the caller did not ask for.
  */
 #include "tests/nccl/fake_cuda.h"
 
@@ -19,10 +19,10 @@ enum { STREAM = 0x57ea3, EVENT = 0xe4e27, GONE = 0xdead };
 
 struct CUevent_st {
     unsigned magic;
-    CUevent next; /* of all, so that LeakSanitizer knows them */
+    CUevent next; /* list of all, for LeakSanitizer */
     CUcontext ctx;
     int timed;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     CUstream stream;      /* NULL: never recorded */
     uint64_t number;
     uint64_t at_ns;
@@ -101,7 +101,7 @@ static CUstream make_stream(CUcontext ctx, unsigned flags)
     return s;
 }
 
-/* Puts it among the context's; under ctx->lock. */
+/* Adds a stream to its context; the caller holds ctx->lock. */
 static CUstream add_stream(CUcontext ctx, unsigned flags)
 {
     CUstream s = make_stream(ctx, flags);
@@ -208,8 +208,8 @@ CUstream fake_stream(CUstream s, const char *function)
     return s;
 }
 
-/* The default stream and those that are not non-blocking wait for each
- * other.  Under the context's lock. */
+/* Orders `s` as CUDA does: the default stream and the blocking streams wait for
+ * each other.  The caller holds the context's lock. */
 static void order_default(CUstream s)
 {
     CUcontext ctx = s->ctx;
@@ -292,7 +292,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return rc;
 }
 
-/* What was submitted still runs. */
+/* Jobs submitted before still run. */
 CUresult cuStreamDestroy(CUstream s)
 {
     CUresult rc = fake_enter("cuStreamDestroy", FAKE_CONTEXT);
@@ -369,7 +369,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
     return rc;
 }
 
-/* There are no graphs: *graph is NULL. */
+/* Graphs are not modelled: *graph is NULL. */
 CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
 {
     CUresult rc = fake_enter("cuStreamEndCapture", FAKE_CONTEXT);
@@ -388,7 +388,8 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
     return rc;
 }
 
-/* The default stream would wait for those that are not non-blocking. */
+/* Returns whether the default stream would have to wait for a stream that is
+ * being captured. */
 static int would_join(CUcontext ctx)
 {
     int joins = 0;
@@ -518,7 +519,7 @@ CUresult cuEventRecord(CUevent e, CUstream s)
     return rc;
 }
 
-/* Where it was recorded last; stream NULL: nowhere. */
+/* Returns where `e` was last recorded; stream NULL if nowhere. */
 static struct wait recorded(CUevent e, const char *function)
 {
     struct wait w;

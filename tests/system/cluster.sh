@@ -1,27 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Tests on several hosts (see `cluster` for what a host is, and lib.sh).
+# What tests on several hosts can use.  `cluster` says what a host is.
 #
-#   cluster_up N [OPTION]...    skips the test where that is not possible
-#   cluster_down                fails if anything of a job is left on a host
-#   on HOST CMD...              runs CMD there, in this directory
-#   as_alice HOST CMD...        the same, as another user
-#   login CMD...                on the login node
-#   faulty COMMAND HOST ARG...  a fault of `cluster`: link, drop, sshd ...
-#   start_on HOST NAME CMD...   as `start`; signals go to what `the` tells
-#   the NAME COMM               pid, as seen here, of NAME's process COMM
-#   resume NAME                 SIGCONT to NAME's hvdrun, which was stopped
-#   left [HOST]                 prints what a job left
-#   ours                        err without what ranks wrote
-#   tells PATTERN               one line of `ours` matches, if case differs
-#   agents HOST                 its agents' pids there, guardians first
-#   sessions HOST               pids of its sshd's connections
-#   kill_on HOST SIGNAL PIDS    pids in one or more words
-#   ssh_config LINE...          the login node's ~/.ssh/config
-#   listening HOST              its TCP ports but sshd's
+#   cluster_up N [OPTION]...    starts N hosts, or skips the test where that is
+#                               not possible; OPTIONs are those of `cluster`
+#   cluster_down                ends the hosts; fails if a job left anything
+#   on HOST CMD...              runs CMD on HOST, in this directory
+#   as_alice HOST CMD...        the same, as user alice
+#   login CMD...                runs CMD on the login node
+#   faulty COMMAND HOST ARG...  causes a fault by a command of `cluster`: link,
+#                               drop, sshd ...
+#   start_on HOST NAME CMD...   as `start`, on HOST; send signals to the pid
+#                               that `the` prints
+#   the NAME COMM               prints the pid, on this machine, of the only
+#                               process of job NAME that runs COMM
+#   resume NAME                 continues the hvdrun of job NAME after a stop
+#   left [HOST]                 prints what a job left on HOST, or on any host
+#   ours [FILE]                 prints the lines of FILE (err) that ranks did
+#                               not write
+#   tells PATTERN [FILE]        fails unless a line of `ours` matches PATTERN,
+#                               ignoring case
+#   agents HOST                 prints the pids of the agents on HOST, guardians
+#                               first
+#   sessions HOST               prints the pids of the connections of its sshd
+#   kill_on HOST SIGNAL PIDS    sends SIGNAL to PIDS, one or more words of pids
+#   kill_agents HOST            kills agents and guardians on HOST all at once
+#   kill_job_and_agents NAME HOST  kills the hvdrun of job NAME with them
+#   ssh_config LINE...          writes ~/.ssh/config of the login node
+#   listening HOST              prints the TCP ports that HOST listens on
+#                               except that of its sshd
 #
-# A test that fails, or is killed, leaves no host: the hosts end with it.
+# The hosts end with the test, even if it fails or is killed.
 
 CLUSTER_PROG=$ROOT/tests/system/cluster
 
@@ -74,7 +84,8 @@ the() {
     echo "$found"
 }
 
-# nsenter stops when its child does.
+# Continues the hvdrun of job NAME ($1) and the nsenter around it, which stops
+# when its child does.
 resume() {
     local pid
     for pid in $(job_pids "$1" nsenter) $(job_pids "$1" hvdrun); do
@@ -87,8 +98,9 @@ left() {
     "$CLUSTER_PROG" leftovers "$CLUSTER" "$@"
 }
 
-# What ends by itself may take a moment: a dead client's sshd, an agent
-# that has just lost its connection.
+# Fails if a job left anything on a host.  Waits first, because some processes
+# need a moment to end: the sshd of a dead client, an agent that has just lost
+# its connection.
 nothing_left() {
     local end=$((SECONDS + WAIT_S)) now=x
     while [ -n "$now" ]; do
@@ -97,7 +109,7 @@ nothing_left() {
     done
 }
 
-# What hvdrun itself said: lines of ranks begin with a tag.
+# Prints what hvdrun itself wrote.  The lines of ranks begin with a tag.
 ours() {
     grep -av '^\[' "${1:-err}" || :
 }
@@ -121,12 +133,33 @@ sessions() {
         awk "{ print \$1 }"'
 }
 
-# One that is gone already is not missed.
+# Sends signal $2 to the pids in $3 and on; pids that are gone are ignored.
 kill_on() {
     local words
     read -rd "" -a words <<<"${*:3}" || :
     [ "${#words[@]}" -gt 0 ] || fail "nothing to kill on $1"
     on "$1" kill "-$2" "${words[@]}" 2>/dev/null || :
+}
+
+# Kills the agents and guardians of host $1.  Stops them first, because one
+# acts when it sees the other die.
+kill_agents() {
+    kill_on "$1" STOP "$(agents "$1")"
+    kill_on "$1" KILL "$(agents "$1")"
+}
+
+# Kills hvdrun of job NAME ($1) and the agents of HOST ($2).  Stops hvdrun
+# before the agents die, because it would connect to HOST again and end what
+# they left.
+kill_job_and_agents() {
+    local hvdrun
+    hvdrun=$(the "$1" hvdrun)
+    kill -STOP "$hvdrun"
+    kill_agents "$2"
+    kill_on "$2" KILL "$(sessions "$2")"
+    kill -KILL "$hvdrun"
+    resume "$1"
+    finish "$1" 137
 }
 
 ssh_config() {

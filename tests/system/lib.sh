@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What every system test can use.  A test runs with `set -Eeuo pipefail`
-# in an empty directory of its own: a command that fails, fails the test.
+# The functions that every system test can use.  A test runs with `set -Eeuo
+# pipefail` in an empty directory of its own: a command that fails, fails the
+# test.
 #
-#   expect_exit N CMD...      runs it; stdout to ./out, stderr to ./err
-#   refused PATTERN ARG...    hvdrun exits 2, one line, nothing started
-#   start NAME CMD...         in the background; $pid; NAME.out, NAME.err
-#   finish NAME [N]           waits for its end; $status; expects exit N
-#   survivors NAME            pids of what is left of it
-#   wait_for [-t S] CONDITION polls, bounded
-#   var FILE NAME             a value out of what `actor environ` wrote
-#   absent PATTERN FILE
-#   each_mpirun CMD..., each_mpi CMD..., mpi_launcher NP
-#   fail TEXT, skip REASON
+#   expect_exit N CMD...      runs CMD, stdout to ./out, stderr to ./err; fails
+#                             the test if CMD does not exit with code N
+#   check_refusal PATTERN     ./err is one line that matches PATTERN, ./out is
+#                             empty and ./started does not exist
+#   refused PATTERN ARG...    hvdrun ARG... exits with code 2, and the above
+#   start NAME CMD...         runs CMD as job NAME in the background: its pid in
+#                             $pid, its output in NAME.out and NAME.err
+#   finish NAME [N]           waits for job NAME to end; its exit code is in
+#                             $status and must be N
+#   survivors NAME            prints the pids of job NAME that still run
+#   gone NAME                 succeeds if no process of job NAME is left
+#   alive PID                 succeeds if PID exists and is not a zombie
+#   wait_for [-t S] CONDITION evaluates CONDITION until it succeeds, for at most
+#                             S seconds ($WAIT_S)
+#   var FILE NAME             prints the value of NAME in FILE, which
+#                             `actor environ` wrote
+#   absent PATTERN FILE       fails the test if FILE matches PATTERN
+#   each_mpirun CMD...        runs CMD once for each installed MPI
+#   each_mpi CMD...           the same for each MPI with a plug-in
+#   mpi_launcher NP           sets the array launcher to a command's start
+#   fail TEXT, skip REASON    end the test
 #
 # cluster.sh adds what tests on several hosts need.
 
@@ -24,7 +36,8 @@ EXAMPLES=$BUILD/examples
 PROG=$BUILD/tests/prog
 export HVDRUN HVD_AGENT HVD_BENCH EXAMPLES PROG
 
-# Longest wait for something that must happen; only failures take it.
+# The longest wait, in seconds, for something that must happen.  A test takes
+# this long only when it fails.
 WAIT_S=${HVD_TEST_WAIT:-30}
 
 fail() {
@@ -45,9 +58,9 @@ sanitized() {
     [ -n "${HVD_TEST_SAN:-}" ]
 }
 
-# Before the program of ranks that end by themselves while they are being
-# ended: an agent's SIGCONT takes away the SIGSTOP that LeakSanitizer waits
-# for at exit.
+# A prefix for the command of ranks that exit by themselves while the agent is
+# ending them.  LeakSanitizer stops the process at exit with SIGSTOP, which the
+# agent's SIGCONT would undo, so leak detection is off.
 # shellcheck disable=SC2034 # the suites use it
 unchecked_leaks=(env "ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0")
 
@@ -71,7 +84,7 @@ one_line() {
     [ "$(wc -l <"$1")" -eq 1 ] || fail "$1 is not one line"
 }
 
-# The command touches a file: it must not appear.
+# Runs a command that would create ./started, and checks that it did not.
 refused() {
     local pattern=$1
     shift
@@ -86,7 +99,8 @@ check_refusal() {
     [ ! -e started ] || fail "something was started"
 }
 
-# `! grep` and `a && b` do not end a test under set -e; this does.
+# Fails the test if FILE ($2) matches PATTERN ($1).  Under set -e, `! grep` and
+# `a && b` would not end a test.
 absent() {
     if grep -q -e "$1" "$2"; then
         fail "$2 holds '$1'"
@@ -106,7 +120,8 @@ wait_for() {
     done
 }
 
-# HVD_TEST_JOB marks what belongs to this command, however it is started.
+# Marks every process of the job with HVD_TEST_JOB in its environment, so that
+# survivors finds it however it was started.
 start() {
     local name=$1
     shift
@@ -123,7 +138,8 @@ finish() {
         fail "$1: exit $status instead of $2"
 }
 
-# Zombies have no environment left, so they do not count.
+# Prints the pids of job NAME ($1).  Zombies are left out: their environment is
+# empty.
 survivors() {
     local f
     for f in $(grep -laF "HVD_TEST_JOB=$HVD_TEST_TOKEN.$1" \
@@ -144,7 +160,7 @@ alive() {
     [ -n "$state" ] && [ "$state" != Z ]
 }
 
-# Processes of job NAME that run the program COMM.
+# Prints the pids of job NAME ($1) that run the program COMM ($2).
 job_pids() {
     local p
     for p in $(survivors "$1"); do
@@ -154,7 +170,7 @@ job_pids() {
     done
 }
 
-# rss_kib PID
+# rss_kib PID: prints the resident memory of PID in KiB.
 rss_kib() {
     sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$1/status"
 }
@@ -163,7 +179,8 @@ var() {
     tr '\n\0' '\1\n' <"$1" | sed -n "s/^$2=//p"
 }
 
-# same FILE NAME VALUE
+# same FILE NAME VALUE: fails the test if variable NAME in FILE, which `actor
+# environ` wrote, is not VALUE.
 same() {
     [ "$(var "$1" "$2")" = "$3" ] ||
         fail "$1: $2 is '$(var "$1" "$2")', not '$3'"
@@ -177,15 +194,16 @@ count_files() {
     echo "$n"
 }
 
-# Needs nobody to be able to run hvdrun: a build below a private directory
-# cannot be used by another user.
+# Skips the test if the user nobody cannot run hvdrun, as in a build below a
+# private directory.
 need_nobody() {
     setpriv --reuid 65534 --clear-groups test -x "$HVDRUN" ||
         skip "another user cannot reach $HVDRUN"
 }
 
-# A memory cgroup, $group, of so many bytes; its processes go in
-# $group/cgroup.procs, and the test removes it.
+# Makes a memory cgroup with a limit of $1 bytes and sets $group to its
+# directory.  The caller moves processes into it by $group/cgroup.procs and
+# removes it.
 memory_group() {
     local own
     need_root
@@ -210,8 +228,8 @@ memory_group() {
     fi
 }
 
-# Runs it with every MPI that is installed: its name in $mpi, and what hvdrun
-# --mpi calls.
+# Runs the command "$@" once for each MPI that is installed, with $mpi set to
+# its name and HVD_MPIRUN to the mpirun that hvdrun --mpi calls.
 each_mpirun() {
     local found=
     for mpi in openmpi mpich; do
@@ -224,7 +242,8 @@ each_mpirun() {
     [ "$found" ] || skip "no mpirun is installed"
 }
 
-# Only those that have a plug-in, too, which libhvd then finds.
+# Runs the command "$@" as each_mpirun does, but only for an MPI for which this
+# build has a plug-in; HVD_PLUGIN_DIR is its folder, so that libhvd finds it.
 each_mpi() {
     with_plugin=
     each_mpirun if_plugin "$@"
@@ -238,8 +257,8 @@ if_plugin() {
     "$@"
 }
 
-# The start of a command for that MPI's own launcher, into the array
-# launcher.
+# Sets the array launcher to the start of a command line that runs $1 ranks
+# with the MPI launcher of $mpi itself, without hvdrun.
 mpi_launcher() {
     launcher=(mpiexec.mpich -n "$1")
     [ "$mpi" = openmpi ] || return 0

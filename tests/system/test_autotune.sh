@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# --autotune: the log's shape, what it ends with, and that results are right
-# meanwhile, on both planes; wrong knobs.  hvd-bench checks all results.
+# --autotune, on both planes: the log is well formed and ends with the best
+# setting, results stay right while settings change (hvd-bench checks all
+# results), and wrong knobs are refused.
 
-# tuned ARG...: bursts under hvdrun ARG..., long enough to be tuned.
+# tuned ARG...: runs bursts under hvdrun ARG..., long enough to be tuned.
 tuned() {
     "$HVDRUN" -np 2 --no-tag-output --autotune \
         --autotune-steps-per-sample 2 --autotune-log-file "$PWD/log.csv" \
@@ -15,8 +16,8 @@ tuned() {
 HEAD=sample,phase,tensor_fusion_threshold,fused_tensor_max
 HEAD+=,tcp_alpha_percent,score_q1,score_q3,score
 
-# A header, numbered rows of eight fields, phases in order, `best` last and
-# once, and that is a setting that was tried.
+# Fails unless log.csv has a header, numbered rows of eight fields, the phases
+# in order, and `best` in the last row only, with a setting that was tried.
 check_log() {
     [ "$(head -n 1 log.csv)" = "$HEAD" ] || fail "$(head -n 1 log.csv)"
     awk -F, 'NR == 1 { next }

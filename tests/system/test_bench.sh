@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# hvd-bench: every collective on both planes, what it prints, wrong use.
-# Each run checks the results of the library.
+# hvd-bench runs every collective on both planes, prints what the manual says,
+# and refuses wrong use.  Each run also checks the results of the library.
 
 collectives='allreduce broadcast allgather alltoall reducescatter barrier'
 
@@ -13,12 +13,13 @@ bench() {
         fail "np $np: hvd-bench $*: $(tail -n 3 bench.out)"
 }
 
-# Quickest: as few iterations as there can be.
+# Runs hvd-bench with as few iterations as it accepts.
 quick() {
     bench "$@" --iters 2 --warmup 0
 }
 
-# json EXPRESSION: true of the list of objects, `lines`, in bench.out.
+# json EXPRESSION: fails the test if EXPRESSION is false.  In it, `lines` is
+# the list of objects in bench.out.
 json() {
     command -v python3 >/dev/null || skip "needs python3"
     python3 - "$1" <<'PYTHON' || fail "not so: $1: $(cat bench.out)"
@@ -31,7 +32,8 @@ sys.exit(0 if eval("(" + sys.argv[1] + ")") else 1)
 PYTHON
 }
 
-# every PLANE WANTED NP...: every collective, and what its objects say.
+# every PLANE WANTED NP...: runs each collective with --plane PLANE and checks
+# the objects that hvd-bench prints; their plane must be WANTED.
 every() {
     local plane=$1 wanted=$2 np what
     shift 2
@@ -135,7 +137,7 @@ test_bursts_and_groups() {
     json 'lines[0]["mode"] == "group" and lines[0]["bytes"] == 65536'
 }
 
-# On the doubles of tests/nccl.
+# Makes libhvd use the test doubles of CUDA and NCCL (tests/nccl).
 on_gpus() {
     [ -e "$BUILD/tests/nccl/libcuda.so.1" ] || skip "built without NCCL"
     export HVD_CUDA_LIBRARY=$BUILD/tests/nccl/libcuda.so.1

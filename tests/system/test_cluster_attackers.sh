@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Hostile hosts in the list, and other users on good ones.
+# hvdrun and libhvd withstand hostile hosts in the list and other users on good
+# hosts.
 
-# hvdrun ends in time, names n2, and is not flooded.
+# Fails unless hvdrun ARG... ($@) with the hostile host n2 ends in time, names
+# n2, and prints neither much nor control bytes.
 survives() {
     local began=$SECONDS status=0
     login bash -c 'ulimit -v 4000000; exec "$@"' x \
@@ -22,14 +24,15 @@ not_started() {
     [ ! -e started ] || fail "something was started"
 }
 
-# What a hostile host goes on running is its own affair.
+# Kills what still runs on n2: hvdrun cannot end the processes of a host that
+# does not obey.
 end_of_n2() {
     local left
     left=$(left n2 | sed -n 's/^n2: process \([0-9]*\):.*/\1/p')
     [ -z "$left" ] || kill_on n2 KILL "$left"
 }
 
-# What n2 answers instead of a shell.
+# Makes the sshd of n2 run the command $1 instead of a shell.
 n2_is() {
     faulty sshd n2 stop
     cp cluster/n2/sshd_config config
@@ -65,7 +68,7 @@ test_attackers_instead_of_a_shell() {
     cluster_down
 }
 
-# What starts as the agent is none.
+# hvdrun survives an agent that is some other program on n2.
 test_attackers_instead_of_an_agent() {
     local what
     sanitized && skip "needs a limit on address space"
@@ -82,7 +85,7 @@ test_attackers_instead_of_an_agent() {
     cluster_down
 }
 
-# Frames as an agent would send them, of every bad kind.
+# hvdrun survives an agent on n2 that sends malformed frames of every kind.
 test_attackers_frames() {
     local what
     sanitized && skip "needs a limit on address space"
@@ -137,7 +140,7 @@ test_attackers_other_user_sees_nothing() {
     done
     as_alice n1 sh -c 'ls -R /root /tmp/*hvd* /run/*hvd*' >seen 2>&1 || :
     absent 'sock$\|hvd-agent-' seen
-    # nor are segments of shared memory there to be opened
+    # Nor can alice open a shared memory segment of the job.
     as_alice n1 sh -c 'ls /dev/shm' >seen 2>&1
     absent 'hvd' seen
     end_waiting
@@ -145,17 +148,23 @@ test_attackers_other_user_sees_nothing() {
 }
 
 test_attackers_other_user_cannot_signal() {
-    local pid
+    local pid pids
     cluster_up 2
     start_waiting
-    for pid in $(agents n1); do
-        ! as_alice n1 kill -TERM "$pid" 2>/dev/null
+    pids=$(agents n1)
+    [ -n "$pids" ]
+    for pid in $pids; do
+        on n1 kill -0 "$pid"
+        if as_alice n1 kill -TERM "$pid" 2>kill.err; then
+            fail "another user could signal pid $pid"
+        fi
+        grep -q 'not permitted' kill.err
     done
     end_waiting
     cluster_down
 }
 
-# Jobs of two users on one host do not meet.
+# Jobs of two users run on one host at the same time without interference.
 test_attackers_two_users_of_one_host() {
     need_nobody
     cluster_up 1

@@ -3,7 +3,8 @@
 #
 # hvdrun ps, kill, clean and doctor on several hosts.
 
-# A job on n1 and n2 under NAME, with its id in $id.
+# Starts job $1 on n1 and n2 with the hvdrun options that follow, and sets $id
+# to its job id.
 start_job() {
     local name=$1
     shift
@@ -89,7 +90,8 @@ test_commands_kill_refuses() {
     cluster_down
 }
 
-# What another user runs is not ours.
+# ps and kill as root neither list nor end a job that runs as alice; as alice
+# they do.
 test_commands_another_user() {
     cluster_up 1
     login ssh alice@n1 true
@@ -109,7 +111,8 @@ test_commands_another_user() {
     cluster_down
 }
 
-# Left by a crash that nothing survived: processes without an agent, files.
+# clean ends the processes of a job that has no agent any more, and leaves a
+# job that runs and processes that belong to no job alone.
 test_commands_clean() {
     cluster_up 2
     start_job job

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The fault matrix: whoever dies, stops or is cut off, the job ends
-# everywhere in time, the message says what happened where, and nothing is
-# left on any host.
+# The fault matrix.  Whichever process dies or stops, and whichever host is cut
+# off, the job ends everywhere in time, the message says what happened where,
+# and nothing is left on any host.
 
 GRACE=1
 
-# Two hosts with two ranks each, trees that resist signals.
+# Starts a job on two hosts with two ranks each.  Every rank is a tree of
+# processes that resist signals.
 start_trees() {
     cluster_up 2
     start_on login job "$HVDRUN" --grace $GRACE "$@" -H n1:2,n2:2 \
@@ -18,9 +19,10 @@ start_trees() {
     began=$(now_ms)
 }
 
-# hvdrun ended with CODE, at most SECONDS after the fault, and said PATTERN.
-# Then the network is mended (COMMAND HOST ARG...): an sshd that cannot reach
-# its client stays, whatever we do.
+# ended CODE SECONDS PATTERN [COMMAND HOST ARG...]: fails unless hvdrun exits
+# with CODE at most SECONDS after the fault and says PATTERN.  Then repairs the
+# network with `faulty COMMAND HOST ARG...`, because an sshd that cannot reach
+# its client never ends.
 ended() {
     local code=$1 limit=$2 pattern=$3
     finish job "$code"
@@ -34,14 +36,17 @@ ended() {
     cluster_down
 }
 
-# No rank is left on a host that can still be looked at.
+# Fails if a rank is left on host $2 after $1 seconds.
 gone_within() {
     wait_for -t "$1" '[ "$(on '"$2"' ps -eo args= |
         grep -c "[t]ree $PWD/up")" -eq 0 ]'
 }
 
-# What the grace time, one second and a busy machine allow.
+# hvdrun promises to end a job within the grace time and a second.  After the
+# loss of a host, REACH is added: the time in which a second connection must
+# come about.  The other seconds are for a machine on which other tests run.
 SOON=$((GRACE + 4))
+REACH=3
 
 test_faults_exit_code() {
     cluster_up 2
@@ -67,7 +72,8 @@ test_faults_signals() {
     cluster_down
 }
 
-# The first one, on one clock, although it takes longer to be heard of.
+# hvdrun names the rank that failed first, even if its host reports later than
+# the host of another rank that failed.
 test_faults_first_of_two_hosts() {
     local i
     cluster_up 2
@@ -147,7 +153,7 @@ test_faults_ssh_client_killed() {
     ended 125 $SOON 'host n2: '
 }
 
-# The listener is not needed any more.
+# A job survives a restart of the sshd of a host: only its listener ends.
 test_faults_sshd_restarted() {
     start_trees
     faulty sshd n2 stop
@@ -171,35 +177,74 @@ test_faults_guardian_killed() {
     ended 125 $SOON 'host n2: '
 }
 
-# Nobody is left there to end what resists signals and left the tree, but
-# it can be found.
+# When agent and guardian of a host are killed, hvdrun connects a second time
+# and ends the processes that resist signals or have left the tree.
 test_faults_agent_and_guardian_killed() {
     start_trees
-    kill_on n2 KILL "$(agents n2)"
+    kill_agents n2
+    ended 125 $SOON 'host n2: lost the agent'
+    tells 'host n2: ended [0-9]+ processes that the job had left' job.err
+}
+
+# Starts a job whose ranks have a plain child and one that has left session and
+# process group.  Only these are left when the ranks end with their agent.
+start_parents() {
+    cluster_up 2
+    start_on login job "$HVDRUN" --grace $GRACE "$@" -H n1:2,n2:2 sh -c '
+        sleep 771 & (setsid sleep 772 >/dev/null 2>&1 </dev/null &)
+        touch up.$HVD_RANK; exec sleep 773'
+    wait_for '[ "$(count_files up.?)" -eq 4 ]'
+}
+
+children_on() {
+    on "$1" ps -eo args= | grep -c '^[s]leep 77' || :
+}
+
+# The children of ranks on a host whose agents were killed have ended before
+# hvdrun does.
+test_faults_children_of_killed_agents() {
+    local launcher
+    for launcher in ssh2 openssh; do
+        start_parents --launcher $launcher
+        kill_agents n2
+        finish job 125
+        [ "$(children_on n2)" -eq 0 ]
+        [ "$(children_on n1)" -eq 0 ]
+        tells 'host n2: ended 4 processes that the job had left' job.err
+        cluster_down
+        rm up.?
+    done
+}
+
+# If the host cannot be reached again, hvdrun says so, and the command that it
+# prints ends the leftovers later.
+test_faults_no_second_connection() {
+    local command
+    start_parents
+    faulty sshd n2 stop
+    kill_agents n2
     finish job 125
-    tells 'host n2: ' job.err
-    gone_within $SOON n1
-    login "$HVDRUN" ps -H n1,n2 >out
-    grep -q n2 out
-    absent n1 out
-    expect_exit 0 login "$HVDRUN" clean -H n1,n2 --grace 1
-    gone_within 1 n2
+    tells 'n2: what the job may have left there could not be ended' job.err
+    [ "$(children_on n1)" -eq 0 ]
+    [ "$(children_on n2)" -eq 4 ]
+    faulty sshd n2 start
+    command=$(sed -n 's/^hvdrun: .*end what is left with: hvdrun //p' job.err)
+    expect_exit 0 login sh -c "'$HVDRUN' $command"
+    grep -q 'n2: ended what was left of job .*, 4 processes' out
+    [ "$(children_on n2)" -eq 0 ]
     cluster_down
 }
 
-# Plain ranks need no cleaning up.
+# When hvdrun, agent and guardian are all killed, the ranks end with their
+# agent, and `hvdrun clean` ends their children.
 test_faults_everything_of_us_killed() {
-    local hvdrun
-    cluster_up 2
-    start_on login job "$HVDRUN" -H n1:2,n2:2 sh -c '
-        touch up.$HVD_RANK; exec sleep 1000'
-    wait_for '[ "$(count_files up.?)" -eq 4 ]'
-    hvdrun=$(the job hvdrun)
-    kill -STOP "$hvdrun"
-    kill_on n2 KILL "$(agents n2)" "$(sessions n2)"
-    kill -KILL "$hvdrun"
-    resume job
-    finish job 137
+    start_parents
+    kill_job_and_agents job n2
+    wait_for '[ "$(on n2 ps -eo args= | grep -c "^[s]leep 773")" -eq 0 ]'
+    wait_for '[ "$(children_on n1)" -eq 0 ]'
+    [ "$(children_on n2)" -eq 4 ]
+    expect_exit 0 login "$HVDRUN" clean -H n1,n2 --grace 1
+    [ "$(children_on n2)" -eq 0 ]
     cluster_down
 }
 
@@ -212,35 +257,30 @@ test_faults_agent_stopped() {
 test_faults_agent_and_guardian_stopped() {
     start_trees --heartbeat 3
     kill_on n2 STOP "$(agents n2)"
-    finish job 125
-    tells 'host n2: ' job.err
-    gone_within $SOON n1
-    kill_on n2 CONT "$(agents n2)"
-    gone_within $SOON n2
-    cluster_down
+    ended 125 $((3 + SOON)) 'host n2: '
 }
 
 test_faults_link_down() {
     start_trees --heartbeat 3
     faulty link n2 down
-    ended 125 $((3 + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)' \
+    ended 125 $((3 + REACH + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)' \
         link n2 up
 }
 
 test_faults_packets_dropped() {
     start_trees --heartbeat 3
     faulty drop n2
-    ended 125 $((3 + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)' \
+    ended 125 $((3 + REACH + SOON)) 'host n2: .*(nothing|heard|lost|silent|answer)' \
         undrop n2
 }
 
 test_faults_login_node_cut_off() {
     start_trees --heartbeat 3
     faulty link login down
-    ended 125 $((3 + SOON)) 'hosts? n[12](, n2)?: ' link login up
+    ended 125 $((3 + REACH + SOON)) 'hosts? n[12](, n2)?: ' link login up
 }
 
-# A short break is not the end of a job.
+# A link that is down for less than the heartbeat limit does not end the job.
 test_faults_link_down_for_a_moment() {
     cluster_up 2
     start_on login job "$HVDRUN" --heartbeat 10 -H n1,n2 sh -c '
@@ -279,7 +319,7 @@ test_faults_no_heartbeat_wanted() {
     cluster_down
 }
 
-# Ranks that leave the tree in every way, and one that forks all the time.
+# A job whose ranks start daemons and fork all the time ends completely.
 test_faults_daemons_and_forkers() {
     cluster_up 2
     start_on login job "$HVDRUN" --grace $GRACE -H n1,n2 sh -c '
@@ -336,7 +376,8 @@ test_faults_full_disk_of_a_rank() {
 
 # ---- Ctrl-C at every stage -----------------------------------------------
 
-# Twice in a row; everything is over soon.
+# Sends SIGINT to hvdrun twice and fails unless it ends soon, with exit code 0
+# or 130.
 interrupt_twice() {
     local began=$SECONDS hvdrun
     hvdrun=$(the job hvdrun)
@@ -348,7 +389,7 @@ interrupt_twice() {
     0 | 130) ;;
     *) fail "exit $status" ;;
     esac
-    [ $((SECONDS - began)) -le 6 ] || fail "took $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -le 20 ] || fail "took $((SECONDS - began)) s"
 }
 
 test_faults_ctrl_c_while_connecting() {
@@ -375,7 +416,8 @@ test_faults_ctrl_c_while_resolving() {
     cluster_down
 }
 
-# The agent is on its way: the host takes it in slowly.
+# Ctrl-C ends hvdrun while it sends the agent to a host that reads slowly; the
+# next job starts.
 test_faults_ctrl_c_while_pushing() {
     cluster_up 1
     cp "$(command -v head)" real_head
@@ -397,7 +439,7 @@ test_faults_ctrl_c_at_any_moment() {
     for pause in 0.01 0.03 0.06 0.1 0.15 0.2 0.25 0.3 0.4 0.5; do
         start_on login job "$HVDRUN" --grace 1 -H 'n[1-4]:2' sleep 1000
         wait_for '[ -n "$(job_pids job hvdrun)" ]'
-        # at an arbitrary moment of the start, on purpose
+        # an arbitrary moment of the start, on purpose
         sleep $pause
         interrupt_twice
         [ "$status" -eq 130 ]
@@ -413,7 +455,8 @@ test_faults_ctrl_c_while_running() {
     cluster_down
 }
 
-# The ranks have been told to end, and do not.
+# Ctrl-C ends a job at once whose ranks ignore SIGTERM and have a long grace
+# time.
 test_faults_ctrl_c_while_ending() {
     cluster_up 2
     start_on login job "$HVDRUN" --grace 100 -H n1:2,n2:2 \
@@ -446,7 +489,8 @@ test_faults_terminal_closed() {
     cluster_down
 }
 
-# Ctrl-Z stops ranks on every host; no heartbeat ends the job meanwhile.
+# Ctrl-Z stops the ranks on every host, and heartbeats do not end the stopped
+# job.
 test_faults_suspended() {
     cluster_up 2
     start_on login job "$HVDRUN" --heartbeat 2 --grace 1 -H n1,n2 sh -c '
@@ -462,8 +506,8 @@ test_faults_suspended() {
     cluster_down
 }
 
-# A rank of another host keeps the others waiting: one report, made where
-# hvdrun runs of what the agents there see; then the end, everywhere.
+# When a rank on another host keeps the others waiting, hvdrun prints one
+# report from what the agents tell it; then the job ends everywhere.
 test_faults_stall() {
     local verb pid
     for verb in never stop spin; do

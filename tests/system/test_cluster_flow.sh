@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Bytes between hosts: much output, slow readers, stdin, any byte.
+# Output and input between hosts: much output, slow readers, stdin, any byte.
 
-# Every line of 16 ranks, in the order of each rank.
+# hvdrun prints every line of 16 ranks whole, in the order of each rank.
 test_flow_many_lines() {
     local lines=20000 rank
     sanitized && lines=2000
@@ -21,7 +21,8 @@ test_flow_many_lines() {
     cluster_down
 }
 
-# Nobody reads: ranks wait, and memory stays as it is.
+# When nobody reads hvdrun's output, the ranks block and the memory of hvdrun
+# and its agents stays bounded.
 test_flow_unread_output() {
     local rss
     sanitized && skip "sanitizers need more memory"
@@ -47,7 +48,7 @@ test_flow_unread_output() {
     cluster_down
 }
 
-# Nothing that was written is lost when the reader comes back.
+# A reader that starts late still gets everything that the ranks wrote.
 test_flow_slow_reader() {
     local mib=4
     sanitized && mib=1
@@ -65,7 +66,8 @@ test_flow_slow_reader() {
     cluster_down
 }
 
-# A host that shouts does not keep the others from being heard.
+# A rank that writes without pause does not hold back the output of other
+# hosts.
 test_flow_one_loud_host() {
     cluster_up 2
     start_on login job "$HVDRUN" --grace 1 -H n1,n2 sh -c '
@@ -111,7 +113,8 @@ test_flow_stdin_to_all_ranks() {
     cluster_down
 }
 
-# Stdin is not read unless it is wanted: loops over hosts stay whole.
+# hvdrun does not read stdin unless asked to, so a `while read` loop around it
+# gets all its lines.
 test_flow_stdin_is_left_alone() {
     local n=0
     cluster_up 1
@@ -140,7 +143,7 @@ test_flow_any_byte() {
     cluster_down
 }
 
-# Ends of lines, of every kind, from hosts.
+# A last line without a line end is printed, and with one.
 test_flow_last_line_without_an_end() {
     cluster_up 2
     expect_exit 0 login "$HVDRUN" -H n1,n2 printf 'one\ntwo'
@@ -159,7 +162,8 @@ test_flow_output_files() {
     cluster_down
 }
 
-# A pipe that breaks ends the job, quietly, on every host.
+# When the reader of hvdrun's output goes away, the job ends on every host
+# without further output.
 test_flow_broken_pipe() {
     cluster_up 2
     start_on login job bash -c '"$@" | head -n 1; exit ${PIPESTATUS[0]}' x \

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Host lists on real hosts: who gets which rank, and where it is this one.
+# Host lists on real hosts: which host gets which rank, and that hvdrun
+# recognises this machine in the list.
 
 places() {
     expect_exit 0 login "$HVDRUN" --no-tag-output "$@" sh -c 'echo \
@@ -65,7 +66,8 @@ test_hosts_from_files() {
     cluster_down
 }
 
-# This host needs no ssh, whatever it is called.
+# hvdrun starts ranks on this machine without ssh, by whatever name or address
+# it is in the list.
 test_hosts_this_one() {
     local name
     cluster_up 1
@@ -88,10 +90,30 @@ test_hosts_this_one_and_others() {
     cluster_down
 }
 
+# A host listed by name and again by address is one host.  Only the agents can
+# tell.
 test_hosts_by_two_names_are_one() {
+    local show='echo $RANK $(uname -n) $LOCAL_RANK/$LOCAL_WORLD_SIZE'
+    show+=' $HVD_CROSS_RANK/$HVD_CROSS_SIZE $NODE_RANK $HVD_HOSTNAME'
     cluster_up 2
     expect_exit 0 login "$HVDRUN" --no-tag-output -H n1,n2,n1 uname -n
     [ "$(sort out | tr '\n' ' ')" = 'n1 n1 n2 ' ]
+    expect_exit 0 login "$HVDRUN" --no-tag-output --output-filename files \
+        -H n1:2,10.66.0.2:1,10.66.0.1:1,n2:1 sh -c "$show"
+    printf '%s\n' '0 n1 0/3 0/2 0 n1' '1 n1 1/3 0/2 0 n1' \
+        '2 n1 2/3 0/1 0 n1' '3 n2 0/2 1/2 1 10.66.0.2' \
+        '4 n2 1/2 1/2 1 10.66.0.2' | diff - <(sort out)
+    [ "$(cat files/rank.4/stdout)" = '4 n2 1/2 1/2 1 10.66.0.2' ]
+    # the same when this machine, which needs no ssh, is in the list
+    expect_exit 0 login "$HVDRUN" --no-tag-output -H login:1,n1:1,10.66.0.1:1 \
+        "$PROG/coll" topo
+    printf '%s\n' 'rank 0/3 local 0/1 cross 0/2' \
+        'rank 1/3 local 0/2 cross 1/2' 'rank 2/3 local 1/2 cross 0/1' |
+        diff - <(sort out)
+    expect_exit 0 login "$HVDRUN" --timeline t.json --stats \
+        -H n1,10.66.0.1 "$PROG/coll" sum 10 10
+    grep -q 'host 10.66.0.1: counted as host n1, which it is' err
+    python3 -m json.tool t.json >/dev/null
     cluster_down
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# libhvd between hosts: worlds, results, errors, death, the examples.
+# libhvd between hosts: topology, results, errors, deaths, and the examples.
 
 test_libhvd_hosts_topology() {
     cluster_up 3
@@ -44,7 +44,8 @@ test_libhvd_hosts_bench_checks_results() {
     cluster_down
 }
 
-# Every kind, dtype, op and process set, in random orders.
+# Collectives of every kind, dtype, op and process set give right results in
+# random orders.
 test_libhvd_hosts_properties() {
     local hosts
     cluster_up 4
@@ -74,7 +75,8 @@ test_libhvd_hosts_mismatch() {
     cluster_down
 }
 
-# Somebody dies in the middle: the others are told who, and soon.
+# When a rank dies inside a collective, the others soon get an error that names
+# it and its host.
 test_libhvd_hosts_death() {
     local how delay
     cluster_up 2
@@ -105,7 +107,7 @@ test_libhvd_hosts_examples() {
         last_figures one >figures.one
         last_figures two >figures.two
         [ -s figures.one ]
-        # sums are taken in another order, so the last digits may differ
+        # sums are added in another order, so the last digits may differ
         paste figures.one figures.two | awk '
             { d = $1 - $2; if (d < 0) d = -d; if (d > 1) exit 1 }' ||
             fail "$example: $(paste figures.one figures.two)"
@@ -116,14 +118,14 @@ test_libhvd_hosts_examples() {
     cluster_down
 }
 
-# What was learnt, not how fast.
+# Prints the accuracies and AUCs in file $1, which, unlike times, do not vary.
 last_figures() {
     grep -oE '(accuracy|AUC)[^0-9]*[0-9.]+' "$1" | grep -oE '[0-9.]+$' |
         sed 's/[.]$//' | tail -n 1
 }
 
-# A port of a rank is open to the network: who is not of the job learns
-# nothing and disturbs nothing.
+# A rank's port is open to the network.  A process outside the job that
+# connects to it learns nothing and disturbs nothing.
 test_libhvd_hosts_scanned_ports() {
     local host port what
     cluster_up 2
@@ -136,7 +138,7 @@ test_libhvd_hosts_scanned_ports() {
         for host in 10.66.0.1 10.66.0.2; do
             for what in junk huge flood cut hello; do
                 login "$PROG/poke" "tcp:$host:$port" $what >answer
-                # a random challenge is all that anybody gets to see
+                # a random challenge is all that such a process sees
                 grep -Eq '^(refused|silence|answer ..)$' answer ||
                     fail "$host:$port $what: $(cat answer)"
             done
@@ -150,7 +152,7 @@ test_libhvd_hosts_scanned_ports() {
     cluster_down
 }
 
-# As long as ranks have not met: a scanner in the middle of that.
+# A port scan while the ranks connect to each other does not disturb them.
 test_libhvd_hosts_scanned_while_connecting() {
     local i port
     cluster_up 2

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# hvdrun --mpi on several hosts: mpirun reaches them by ssh.
+# hvdrun --mpi on several hosts, which mpirun reaches by ssh.
 
-# up_with MPI N: a cluster whose hosts have that MPI, in HVD_MPIRUN
+# up_with MPI N: starts N hosts with HVD_MPIRUN set to the mpirun of MPI, or
+# skips the test if that MPI is not installed.
 up_with() {
     HVD_MPIRUN=mpirun.openmpi
     [ "$1" = openmpi ] || HVD_MPIRUN=mpiexec.hydra
@@ -12,7 +13,7 @@ up_with() {
     cluster_up "$2"
 }
 
-# The MPI that libhvd's plug-in was built with.
+# Skips the test unless libhvd's MPI plug-in was built with the MPI $1.
 plane_is() {
     "$HVDRUN" --check-build --json | tr -d '\n' |
         grep -q "\"version\": \"$1[^}]*libhvd-mpi.so" ||
@@ -29,7 +30,8 @@ for f in /proc/[0-9]*/cmdline; do
     esac
 done'
 
-# Ranks are where the plan has them; the token gets there unseen.
+# The ranks run where the plan puts them, and get the value of -x TOKEN without
+# its showing on a command line.
 hosts_and_environment() {
     export TOKEN=s3cret
     expect_exit 0 login "$HVDRUN" --mpi -H n1:2,n2:1 --no-tag-output \
@@ -57,7 +59,8 @@ test_mpi_hosts_mpich() {
     cluster_down
 }
 
-# Port, user, key and known hosts of the options, for one run each.
+# The options for port, user, key and known hosts of ssh each have their
+# effect.
 ssh_options() {
     login cat /root/.ssh/id_ed25519 >key
     login cat /root/.ssh/known_hosts >known
@@ -85,7 +88,8 @@ test_mpi_ssh_options_mpich() {
     cluster_down
 }
 
-# A host that refuses, and a signal: nothing stays anywhere.
+# After a host that refuses the connection, and after a signal, nothing is left
+# on any host.
 test_mpi_faults() {
     local status=0
     up_with openmpi 2
@@ -104,8 +108,9 @@ test_mpi_faults() {
     cluster_down
 }
 
-# A libhvd program finds its ranks and hosts from MPI, where hvdrun puts them;
-# every collective, over MPI between hosts and on shared memory in one.
+# A libhvd program finds the same ranks and hosts from MPI as hvdrun alone
+# gives it.  Every collective works over MPI between hosts and in shared memory
+# within a host.
 test_mpi_libhvd() {
     local hosts
     up_with openmpi 3

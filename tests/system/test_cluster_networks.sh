@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Which networks ranks use: those over which the hosts reach each other.
+# Ranks use the networks over which their hosts reach each other.
 
-# The variables of every rank, in env.RANK; and an allreduce that works.
+# Runs a job with the hvdrun options $@: each rank's variables are written to
+# env.RANK, and an allreduce must work.
 job_env() {
     rm -f env.*
     expect_exit 0 login "$HVDRUN" --start-timeout 20 "$@" sh -c '
@@ -31,7 +32,8 @@ test_networks_one() {
     cluster_down
 }
 
-# Every host has the same docker0; names of the real ones differ.
+# Interfaces with different names work; docker0, which has the same address on
+# every host, is not used.
 test_networks_with_traps() {
     cluster_up 3 --docker --nics eth0,ens3,enp0s1
     job_env -H n1,n2,n3
@@ -65,7 +67,7 @@ test_networks_chosen_by_the_user() {
     cluster_down
 }
 
-# The first network of both hosts is filtered between them.
+# If the first network is filtered between the hosts, ranks use the second.
 test_networks_that_do_not_connect() {
     cluster_up 2 --second-net
     faulty drop n1 n2
@@ -84,7 +86,8 @@ test_networks_ipv6_only() {
     cluster_down
 }
 
-# No way from one to the other: said at the start, with both names.
+# If two hosts cannot reach each other at all, the job fails at the start and
+# the message names both.
 test_networks_none() {
     local began=$SECONDS
     cluster_up 3
@@ -96,7 +99,8 @@ test_networks_none() {
     cluster_down
 }
 
-# A host that may only be connected to from one side.
+# If connections are possible from one side only, the job fails, too, and the
+# message names both hosts.
 test_networks_one_way() {
     cluster_up 2
     on n2 iptables -w -I INPUT -s 10.66.0.1 -p tcp --syn -j DROP
@@ -107,7 +111,7 @@ test_networks_one_way() {
     cluster_down
 }
 
-# The login node is a host too; ranks there and elsewhere.
+# Ranks on this machine and on another host reach each other.
 test_networks_with_this_host() {
     cluster_up 1
     job_env -H login,n1

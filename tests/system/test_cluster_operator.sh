@@ -3,7 +3,8 @@
 #
 # hvdrun ps, kill, clean and doctor on several hosts.
 
-# start_job NAME HOSTS [COMMAND]: runs till it is ended; its id is in ./NAME.
+# start_job NAME HOSTS [COMMAND]: starts a job that runs until it is ended,
+# with its id in ./NAME.
 start_job() {
     start_on login "$1" "$HVDRUN" -H "$2" sh -c \
         "[ \$HVD_RANK != 0 ] || { echo \$HVD_JOB_ID >$1.tmp; mv $1.tmp $1; }
@@ -38,7 +39,7 @@ test_cluster_ps_and_kill() {
     cluster_down
 }
 
-# One of root's is no business of alice's.
+# A user can neither see nor end the job of another user.
 test_cluster_kill_is_for_ones_own() {
     need_nobody
     cluster_up 1
@@ -55,17 +56,26 @@ test_cluster_kill_is_for_ones_own() {
     cluster_down
 }
 
-# What leaves its process group and loses every process above it is still
-# known by its mark.
+# Prints how many processes on HOST ($1) have a command line that matches
+# PATTERN ($2).
+count_on() {
+    on "$1" ps -eo args= | grep -c "$2" || :
+}
+
+# clean finds a process by the job's mark in its environment, even if it has
+# left its process group and hvdrun, agent and guardian were killed at once.
 test_cluster_clean_ends_orphans() {
     cluster_up 2
     start_job job n1,n2 'setsid sleep 2000 & touch started.$HVD_RANK; wait'
     start_job other n2
     wait_for '[ -e started.0 ] && [ -e started.1 ]'
-    # Stopped first, so that none of them acts on the other's end.
-    kill_on n1 STOP "$(agents n1)"
-    kill_on n1 KILL "$(agents n1)"
-    finish job 125
+    wait_for '[ "$(count_on n1 "^[s]leep 2000")" -eq 1 ]'
+    kill_job_and_agents job n1
+    # The rank on n1 ends with its agent, and the agent of n2 ends its own
+    # ranks.
+    wait_for '[ "$(count_on n1 "[t]ouch started")" -eq 0 ]'
+    wait_for '[ "$(agents n2 | wc -w)" -eq 2 ]'
+    [ "$(count_on n1 "^[s]leep 2000")" -eq 1 ]
     expect_exit 0 login "$HVDRUN" clean --dry-run -H n1,n2
     grep -q "host n1: would end what was left of job $(prefix job), 1 process" out
     expect_exit 0 login "$HVDRUN" ps -H n1,n2
@@ -73,6 +83,7 @@ test_cluster_clean_ends_orphans() {
     expect_exit 0 login "$HVDRUN" clean -H n1,n2
     grep -q "host n1: ended what was left of job $(prefix job), 1 process" out
     absent "$(prefix other)" out
+    [ "$(count_on n1 "^[s]leep 2000")" -eq 0 ]
     expect_exit 0 login "$HVDRUN" ps -H n1,n2
     absent "^$(prefix job) " out
     grep -q "^$(prefix other) .*running" out
@@ -86,7 +97,7 @@ test_cluster_clean_removes_old_agents() {
     cluster_up 1
     expect_exit 0 login "$HVDRUN" ps -H n1
     on n1 sh -c "cp $cache/hvd-agent-* $cache/hvd-agent-old
-        touch -d '2 days ago' $cache/hvd-agent-old; echo x >$cache/.push-1
+        touch -d '31 days ago' $cache/hvd-agent-old; echo x >$cache/.push-1
         touch -d '2 days ago' $cache/.push-1; echo x >$cache/mine"
     expect_exit 0 login "$HVDRUN" clean --dry-run -H n1
     [ "$(grep -c 'would remove' out)" -eq 2 ]
@@ -114,7 +125,7 @@ END
     cluster_down
 }
 
-# A firewall that lets connections through one way only.
+# doctor finds a firewall that lets connections through one way only.
 test_cluster_doctor_finds_asymmetry() {
     cluster_up 3
     on n2 iptables -A INPUT -p tcp --syn -s 10.66.0.1 -j DROP

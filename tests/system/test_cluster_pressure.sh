@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Hosts that are slow, busy, silent, unknown; many at once.
+# Hosts that are slow, busy, silent or unknown, and many connections at once.
 
-# hvdrun fails within SECONDS, starts nothing, and says PATTERN.
+# fails_within SECONDS PATTERN ARG...: fails the test unless hvdrun ARG...
+# fails within SECONDS, starts nothing, and says PATTERN.
 fails_within() {
     local limit=$1 pattern=$2 began
     shift 2
@@ -25,7 +26,8 @@ test_pressure_twelve_hosts() {
     cluster_down
 }
 
-# sshd drops connections at random when many are not logged in yet.
+# hvdrun tries again when sshd drops a connection, as it does at random while
+# many clients have not logged in yet.
 test_pressure_drops_are_tried_again() {
     local i launcher
     cluster_up 1 --maxstartups 1:80:3
@@ -44,7 +46,8 @@ test_pressure_drops_are_tried_again() {
     cluster_down
 }
 
-# One jump host sees all of them.
+# hvdrun reaches twelve hosts through one jump host, which sees all
+# connections.
 test_pressure_on_a_jump_host() {
     cluster_up 1 --inner 12
     expect_exit 0 login "$HVDRUN" --start-timeout 60 --no-tag-output \
@@ -117,7 +120,7 @@ test_pressure_closed_port() {
     cluster_down
 }
 
-# Every host that cannot be reached is told at once, not the first alone.
+# hvdrun reports every host that it cannot reach, not only the first.
 test_pressure_several_failures() {
     cluster_up 3
     faulty sshd n2 stop
@@ -130,7 +133,8 @@ test_pressure_several_failures() {
     cluster_down
 }
 
-# A server that accepts and says nothing, and one that is no ssh server.
+# hvdrun fails in time if the server at the ssh port says nothing, or is no ssh
+# server.
 test_pressure_not_an_ssh_server() {
     command -v busybox || skip "busybox is not installed"
     cluster_up 2
@@ -159,7 +163,7 @@ test_pressure_progress_on_a_terminal() {
     cluster_down
 }
 
-# No progress where nobody looks.
+# hvdrun prints no progress when stderr is not a terminal.
 test_pressure_no_progress_in_a_pipe() {
     cluster_up 1
     expect_exit 0 login "$HVDRUN" -H n1 true
@@ -167,7 +171,8 @@ test_pressure_no_progress_in_a_pipe() {
     cluster_down
 }
 
-# A second and third round of failures would lock the user out.
+# hvdrun tries a key that is refused once only: repeated failures could lock
+# the user out.
 test_pressure_few_attempts_with_a_wrong_key() {
     local launcher
     cluster_up 1
@@ -182,7 +187,8 @@ test_pressure_few_attempts_with_a_wrong_key() {
 }
 
 test_pressure_many_stand_ins() {
-    local n=512 rss
+    local n=128 rss
+    ! full || n=512
     sanitized && n=32
     cluster_up 1
     start_on login many "$HVDRUN" -H "x[001-$n]" --rsh 'env X={host}' \

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# How the agent gets to a host, and what can be wrong there.
+# How the agent gets to a host, and the file systems and files that can be in
+# its way.
 
 CACHE=/root/.cache/hvd
 
@@ -21,7 +22,7 @@ cached() {
     on "$1" sh -c "stat -c '%n %i %s' $CACHE/hvd-agent-*"
 }
 
-# Every file system that n2 could take the agent on.
+# Remounts, with option $1, every file system of n2 that could take the agent.
 everywhere() {
     local dir
     for dir in /root /tmp /var/tmp /dev/shm; do
@@ -81,7 +82,8 @@ test_push_of_a_damaged_copy() {
     cluster_down
 }
 
-# A copy that was cut off before its new name does not harm or stay.
+# A copy of the agent that was cut off before it got its final name does no
+# harm and is removed.
 test_push_interrupted() {
     cluster_up 1
     on n1 mkdir -p -m 700 $CACHE
@@ -104,7 +106,8 @@ test_push_where_the_cache_is() {
     cluster_down
 }
 
-# What the job leaves in /tmp is its cache there, or nothing.
+# Fails unless the job left nothing in /tmp but a private cache, and removes
+# that.
 tmp_is_clean() {
     [ "$(on n1 sh -c 'ls -A /tmp | grep -c hvd')" -le 1 ]
     on n1 sh -c 'for d in /tmp/*hvd*; do [ -d $d ] || continue
@@ -173,7 +176,7 @@ test_push_prunes_old_versions() {
         on n1 touch -d "$((100 - i)) days ago" "$CACHE/hvd-agent-$i"
     done
     runs -H n1
-    [ "$(on n1 ls -A $CACHE | wc -l)" -le 10 ]
+    [ "$(on n1 ls -A $CACHE | wc -l)" -eq 1 ]
     cluster_down
 }
 
@@ -191,7 +194,8 @@ test_push_is_not_needed_with_an_installed_agent() {
     cluster_down
 }
 
-# Another user was first at every name that can be foretold.
+# Files and links that another user made first, at every name that can be
+# guessed, are neither used nor changed.
 test_push_with_a_squatter() {
     local name
     cluster_up 1
@@ -213,7 +217,7 @@ test_push_with_a_squatter() {
     cluster_down
 }
 
-# A cache that others can write to is not ours.
+# A cache that others can write to is not used.
 test_push_with_an_open_cache() {
     cluster_up 1
     runs -H n1

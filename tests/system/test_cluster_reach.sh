@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Reaching hosts: launchers, the user's ssh configuration, keys, host keys.
+# Reaching hosts: launchers, ssh configuration, keys and host keys.
 
-# Who and where the ranks are, sorted by rank.
+# Runs a job with the hvdrun options $@ and prints the user and host of each
+# rank, in the order of ranks.
 who() {
     expect_exit 0 login "$HVDRUN" --no-tag-output "$@" \
         sh -c 'echo "$HVD_RANK $(id -un)@$(uname -n)"'
@@ -17,7 +18,8 @@ expect_who() {
         fail "not '$want': $(cat out)"
 }
 
-# hvdrun fails before any rank runs, says PATTERN, and quickly.
+# fails PATTERN ARG...: fails the test unless hvdrun ARG... fails soon, before
+# any rank runs, and says PATTERN.
 fails() {
     local pattern=$1 began=$SECONDS
     shift
@@ -156,7 +158,8 @@ test_reach_keys_of_the_agent() {
     cluster_down
 }
 
-# RSA cannot be used by every libssh2; the user does not notice.
+# Keys of all kinds work without a message, even RSA, which some versions of
+# libssh2 cannot use.
 test_reach_kinds_of_keys() {
     local type
     cluster_up 1
@@ -182,11 +185,11 @@ test_reach_asks_for_a_passphrase_once() {
     grep -q '^n2' text
     [ "$(grep -ci 'passphrase' out)" -eq 1 ]
     absent 'open sesame' out
-    # in CI nobody sits at the terminal
+    # with CI set, hvdrun does not ask for the passphrase even at a terminal
     login env CI=true "$PROG/pty" wait -- "$HVDRUN" --launcher ssh2 \
         -H n1,n2 uname -n >out || true
     grep -q 'needs its passphrase, and nobody gave it' out
-    # nobody is there to be asked
+    # without a terminal there is nobody to ask
     unasked() {
         fails 'host n1: .*(key|passphrase|permission denied)' "$@" -H n1
     }
@@ -275,7 +278,8 @@ test_reach_revoked_host_key() {
         fails 'host n1: .*(revoked|verification)' "$@" -H n1
     }
     both_launchers revoked
-    # which of ssh(1) only loses its other ways to log in
+    # with this option, ssh(1) would connect all the same, only without
+    # passwords
     ssh_config 'StrictHostKeyChecking no'
     revoked --launcher ssh2
     cluster_down
@@ -317,7 +321,7 @@ test_reach_known_hosts_files() {
     cluster_down
 }
 
-# A host with several keys shows the one that known_hosts has.
+# A host with several keys is asked for the kind that known_hosts has.
 test_reach_orders_the_host_key_kinds() {
     local type
     cluster_up 1
@@ -335,8 +339,8 @@ test_reach_orders_the_host_key_kinds() {
     cluster_down
 }
 
-# libssh2 cannot judge certificates: the ssh program is asked, and one
-# line says so, for those who want to know.
+# libssh2 cannot check host certificates: hvdrun uses the ssh program for that
+# host, and says so in one line at log level INFO.
 test_reach_host_certificates() {
     cluster_up 1
     ssh-keygen -q -t ed25519 -N '' -f authority

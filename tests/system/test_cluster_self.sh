@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The test hosts themselves: what the suites on them stand on.
+# The test hosts of `cluster` themselves, on which the other tests rely.
 
 test_hosts_have_names_and_addresses() {
     local i
@@ -44,7 +44,7 @@ test_hosts_show_what_is_left() {
     cluster_down
 }
 
-# A process there is in a job of ours, and its signals reach it.
+# A process on a host belongs to a job of the test, and signals reach it.
 test_hosts_pass_exit_codes_and_signals() {
     cluster_up 1
     expect_exit 7 on n1 sh -c 'exit 7'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What a rank on another host gets: directory, arguments, environment,
-# limits; and what is missing there.
+# What a rank on another host gets: directory, arguments, environment and
+# limits; and the messages if one of them is missing there.
 
 SHELLS=bash,dash,zsh,fish,csh,ash
 
@@ -66,7 +66,8 @@ test_worker_behind_much_noise() {
     cluster_down
 }
 
-# hvdrun's environment goes along, but not what belongs to its host.
+# Ranks get the environment of hvdrun but for the variables that describe its
+# host.
 test_worker_environment_rule() {
     cluster_up 1
     faulty sshd n1 stop
@@ -186,7 +187,8 @@ test_worker_locale_does_not_matter() {
     cluster_down
 }
 
-# ps on every host, while a job runs.
+# While a job runs, ps on no host shows its environment or arguments, except in
+# the command lines of hvdrun, where the user typed them, and of the rank.
 test_worker_secrets_are_not_in_ps() {
     local host
     cluster_up 2
@@ -209,7 +211,8 @@ test_worker_secrets_are_not_in_ps() {
     cluster_down
 }
 
-# The command that the login shell is asked to run is a constant.
+# The command line that the login shell runs is constant: it holds nothing of
+# the job.
 test_worker_nothing_is_said_to_the_login_shell() {
     cluster_up 1 --noise 'set -- "$BASH_EXECUTION_STRING"
         echo "$1" >>/tmp/asked'

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Ranks, environment, arguments: what a rank finds when it starts.
+# What a rank finds when it starts: its place among the ranks, its environment
+# and its arguments.
 
 environ_of() {
     "$HVDRUN" "$@" "$PROG/actor" environ env
 }
 
-# place FILE RANK SIZE LOCAL LOCAL_SIZE CROSS CROSS_SIZE
+# place FILE RANK SIZE LOCAL LOCAL_SIZE CROSS CROSS_SIZE: fails the test unless
+# the variables in FILE, which `actor environ` wrote, give a rank this place.
 place() {
     local names=(RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE)
     local f=$1 i prefix
@@ -41,19 +43,36 @@ test_np_alone_is_this_machine() {
     [ "$(count_files env.*)" -eq 4 ]
 }
 
-test_two_names_of_this_machine() {
+test_two_names_of_this_machine_are_one_host() {
     environ_of -np 4 -H localhost:2,127.0.0.1:2
+    place env.0 0 4 0 4 0 1
+    place env.1 1 4 1 4 0 1
+    place env.2 2 4 2 4 0 1
+    place env.3 3 4 3 4 0 1
+    same env.3 NODE_RANK 0
+    same env.0 HVD_HOSTNAME localhost
+    same env.3 HVD_HOSTNAME localhost
+    expect_exit 0 "$HVDRUN" --verbose -H localhost:2,127.0.0.1:2 true
+    grep -q 'host 127.0.0.1: counted as host localhost, which it is' err
+    printf 'localhost slots=1 max_slots=1\n127.0.0.1\n' >hosts
+    refused 'localhost and 127.0.0.1 are one host: its slots add up to 2' \
+        --hostfile hosts
+}
+
+# Each host name that --rsh gets counts as a host.
+test_places_on_two_hosts() {
+    environ_of -np 4 -H a:2,b:2 --rsh 'env PLAYED={host}'
     place env.0 0 4 0 2 0 2
     place env.1 1 4 1 2 0 2
     place env.2 2 4 0 2 1 2
     place env.3 3 4 1 2 1 2
     same env.3 NODE_RANK 1
-    same env.0 HVD_HOSTNAME localhost
-    same env.3 HVD_HOSTNAME 127.0.0.1
+    same env.0 HVD_HOSTNAME a
+    same env.3 HVD_HOSTNAME b
 }
 
 test_cross_size_of_unequal_hosts() {
-    environ_of -np 3 -H localhost:1,127.0.0.1:2
+    environ_of -np 3 -H a:1,b:2 --rsh 'env PLAYED={host}'
     place env.0 0 3 0 1 0 2
     place env.1 1 3 0 2 1 2
     place env.2 2 3 1 2 0 1
@@ -73,9 +92,9 @@ test_hosts_alone_fill_their_slots() {
 }
 
 test_hostfile_dialects() {
-    printf '%s\n' '# a comment' '' '   localhost slots=2 max_slots=4  # two' \
-        '127.0.0.1' >hosts
-    environ_of -np 3 --hostfile hosts
+    printf '%s\n' '# a comment' '' '   a slots=2 max_slots=4  # two' \
+        'b' >hosts
+    environ_of -np 3 --hostfile hosts --rsh 'env PLAYED={host}'
     place env.0 0 3 0 2 0 2
     place env.2 2 3 0 1 1 2
 }
@@ -100,8 +119,8 @@ test_own_values_win_over_inherited() {
     [ "$(var env.0 HVD_RENDEZVOUS)" != unix:@old ]
 }
 
-# Bytes that shells and launchers like to lose.  Names that are hvdrun's
-# own to set are taken out of both sides.
+# Ranks get every variable unchanged, whatever bytes it holds.  The variables
+# that hvdrun itself sets are left out of the comparison.
 test_environment_arrives_intact() {
     local big i
     big=$(head -c 50000 /dev/zero | tr '\0' x)
@@ -185,7 +204,7 @@ test_start_timeout_reaches_the_ranks() {
     absent START_TIMEOUT out
 }
 
-# One CPU for two ranks.
+# hvdrun warns if two ranks are bound to one core.
 test_more_ranks_than_cores() {
     local cpu
     cpu=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' \
@@ -220,8 +239,8 @@ test_relative_programs() {
     [ "$(cat out)" = here ]
 }
 
-# A rank starts with default signals, three descriptors, and the limits,
-# mask and priority of whoever called hvdrun.
+# A rank starts with default signals and three descriptors, and with the
+# limits, umask and priority of hvdrun's caller.
 test_clean_start() {
     sanitized && skip "sanitizers handle signals in every program"
     umask 027
@@ -252,7 +271,8 @@ test_nested_failure_passes_up() {
         exec "$HVDRUN" -np 2 sh -c "[ \$HVD_RANK = 0 ] && exit 9; exec sleep 1000"'
 }
 
-# knob FLAGS NAME VALUE: the environment string that a flag means.
+# knob FLAGS NAME VALUE: fails the test unless FLAGS set variable NAME to
+# VALUE.
 knob() {
     local value
     rm -f env.0
@@ -283,7 +303,7 @@ test_every_tunable_flag() {
         AUTOTUNE_BAYES_OPT_MAX_SAMPLES 6
     knob '--autotune --autotune-gaussian-process-noise 0.25' \
         AUTOTUNE_GAUSSIAN_PROCESS_NOISE 0.25
-    # libhvd's variable names a file of each rank, which hvdrun collects.
+    # HVD_TIMELINE names a file for each rank, which hvdrun merges.
     environ_of -np 1 --timeline-filename t.json
     [ "$(var env.0 HOROVOD_TIMELINE)" = t.json ]
     var env.0 HVD_TIMELINE | grep -q '^/.*/trace.json$'
@@ -340,11 +360,19 @@ stall_check:
   enabled: false
   warning_time_seconds: 120
 library_options:
+  mpi_threads_disable: true
   num_nccl_streams: 2
+  thread_affinity: 1
+  gloo_timeout_seconds: 60
 logging:
   level: INFO
+  with_timestamp: false
 YAML
-    environ_of -np 1 --config-file job.yaml
+    environ_of -np 2 --config-file job.yaml
+    same env.1 HOROVOD_THREAD_AFFINITY 1
+    same env.1 HOROVOD_GLOO_TIMEOUT_SECONDS 60
+    same env.1 HOROVOD_MPI_THREADS_DISABLE 1
+    same env.1 HOROVOD_LOG_HIDE_TIME 1
     same env.0 HOROVOD_FUSION_THRESHOLD 33554432
     same env.0 HOROVOD_CACHE_CAPACITY 2048
     same env.0 HOROVOD_HIERARCHICAL_ALLREDUCE 1
@@ -357,6 +385,66 @@ YAML
     same env.0 HOROVOD_STALL_CHECK_TIME_SECONDS 120
     same env.0 HOROVOD_NUM_NCCL_STREAMS 2
     same env.0 HOROVOD_LOG_LEVEL INFO
+}
+
+# The sample configuration file of horovodrun's documentation, which hvdrun(1)
+# shows too, works with a program that uses libhvd.  Its thread_affinity asks
+# for cores 1 and 2, which a machine may lack.
+test_config_file_of_horovodruns_documentation() {
+    awk '/^controller: gloo/ {on = 1} /^\.Ed/ {on = 0} on' \
+        "$ROOT/man/hvdrun.1" >job.yaml
+    grep -q '^  thread_affinity: 1$' job.yaml
+    grep -q '^  with_timestamp: false$' job.yaml
+    expect_exit 0 "$HVDRUN" -np 2 --config-file job.yaml "$PROG/coll" sum 10 20
+    [ -s timeline.json ]
+    [ -s autotune.csv ]
+}
+
+test_thread_affinity() {
+    local cpu
+    cpu=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*\([0-9]*\).*/\1/p' \
+        /proc/self/status)
+    expect_exit 0 "$HVDRUN" -np 1 --thread-affinity "$cpu" "$PROG/coll" cores
+    grep -qx "\[0\]<stdout>:rank 0: hvd-engine on $cpu" out
+    [ ! -s err ]
+    # A single number is the core of local rank 0; local rank 1 gets the next
+    # core.
+    expect_exit 0 "$HVDRUN" -np 2 --thread-affinity 4000 "$PROG/coll" cores
+    grep -q '"4000" gives core 4000 to local rank 0, which has no such' err
+    grep -q '"4000" gives core 4001 to local rank 1, which has no such' err
+    [ "$(wc -l <err)" -eq 2 ]
+    # A list gives cores only to as many ranks as it has numbers.
+    expect_exit 0 "$HVDRUN" -np 3 --thread-affinity "$cpu,$cpu" \
+        "$PROG/coll" cores
+    [ "$(grep -c "hvd-engine on $cpu\$" out)" -ge 2 ]
+    one_line err
+    grep -q "\"$cpu,$cpu\" has no core for local rank 2" err
+    HVD_THREAD_AFFINITY=one expect_exit 1 "$HVDRUN" -np 1 "$PROG/coll" cores
+    grep -q "HVD_THREAD_AFFINITY: 'one' is not a whole number" err
+}
+
+# --gloo-timeout-seconds limits how long hvd_init waits for other ranks.
+test_gloo_timeout() {
+    local late='[ $HVD_RANK = 1 ] && exec sleep 1000; exec "$PROG/coll" sum 1 1'
+    expect_exit 124 "$HVDRUN" -np 2 --grace 1 --gloo-timeout-seconds 1 \
+        sh -c "$late"
+    grep -q 'rank 1 (pid [0-9]*) on host .* has not called hvd_init' err
+    HOROVOD_GLOO_TIMEOUT_SECONDS=0 expect_exit 1 "$HVDRUN" -np 1 \
+        "$PROG/coll" sum 1 1
+    grep -q "HOROVOD_GLOO_TIMEOUT_SECONDS: 0 is out of range" err
+    # --start-timeout takes precedence.
+    expect_exit 0 "$HVDRUN" -np 2 --start-timeout 60 --gloo-timeout-seconds 1 \
+        sh -c '[ $HVD_RANK = 0 ] || sleep 1.2; exec "$PROG/coll" sum 1 1'
+}
+
+test_time_before_the_librarys_lines() {
+    local time='[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\.[0-9]{3} '
+    expect_exit 0 "$HVDRUN" -np 1 --no-tag-output --log-with-timestamp \
+        -x HVD_CYCLE_TIME=3 -x HVD_LOG_LEVEL=info "$PROG/coll" sum 1 1
+    grep -qE "^${time}libhvd: info: HVD_CYCLE_TIME changes nothing" err
+    expect_exit 0 "$HVDRUN" -np 1 --no-tag-output --log-without-timestamp \
+        -x HVD_CYCLE_TIME=3 -x HVD_LOG_LEVEL=info "$PROG/coll" sum 1 1
+    grep -q '^libhvd: info: HVD_CYCLE_TIME changes nothing' err
 }
 
 test_config_file_json() {
@@ -397,12 +485,15 @@ test_domains() {
     grep -q 'HVD_DOMAINS is near; a number for each rank' err
 }
 
-# Knobs that have nothing to tune: a line each, of rank 0, and only at info.
+# For each knob without effect, rank 0 alone prints a line, at log level info
+# only.
 test_knobs_without_effect() {
-    export HOROVOD_LOG_HIDE_TIME=1 HVD_CYCLE_TIME=3
+    export HOROVOD_NUM_NCCL_STREAMS=2 HVD_CYCLE_TIME=3
     expect_exit 0 "$HVDRUN" -np 2 -x HVD_LOG_LEVEL=info "$PROG/coll" sum 1 1
-    [ "$(grep -c 'HVD_LOG_HIDE_TIME changes nothing' err)" -eq 1 ]
+    [ "$(grep -c 'HVD_NUM_NCCL_STREAMS changes nothing' err)" -eq 1 ]
     [ "$(grep -c 'HVD_CYCLE_TIME changes nothing' err)" -eq 1 ]
     expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" sum 1 1
     absent 'changes nothing' err
+    expect_exit 0 "$HVDRUN" -np 1 --verbose --num-nccl-streams 2 true
+    grep -q -e '--num-nccl-streams: no effect: each process set has one' err
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The examples, on their real data.
+# The examples learn from their real data.
 
-# The last percentage on a line that speaks of accuracy.
+# Prints the last percentage in file $1 on a line about accuracy.
 accuracy() {
     grep -i accuracy "$1" | tail -n 1 | grep -oE '[0-9]+\.[0-9]+ ?%' |
         tail -n 1 | tr -d ' %'
@@ -30,7 +30,8 @@ test_train_digits_alone_and_again() {
     awk "BEGIN { exit !($(accuracy alone) >= 95) }"
 }
 
-# Times and speeds differ from run to run; what was learnt must not.
+# Prints the losses, accuracies and AUCs in file $1, which must not differ
+# between runs, unlike times and speeds.
 results() {
     grep -oE '(loss|accuracy|AUC)[^0-9]*[0-9.]+' "$1"
 }
@@ -66,7 +67,7 @@ test_anomaly_autoencoder() {
     done
 }
 
-# From another directory, as the README has it from the top one.
+# The examples find their data from any current directory.
 test_examples_find_their_data() {
     sanitized && skip "too slow with sanitizers"
     (cd / && "$HVDRUN" -np 2 "$EXAMPLES/train_digits") >out

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Which GPU a rank gets, on a machine that seems to have three: a driver's
-# /proc files, mounted over the real ones for one test.
+# Which GPU each rank gets.  The machine seems to have three: for one test,
+# files like those of a driver are mounted over /proc/driver.
 
 three_gpus() {
     local bus minor=0
@@ -18,7 +18,8 @@ three_gpus() {
     done
 }
 
-# ranks EXPECTED OPTION...: "rank: hvd_local_gpu of CUDA_VISIBLE_DEVICES"
+# ranks EXPECTED OPTION...: fails the test unless the ranks of hvdrun OPTION...
+# print the lines EXPECTED, "RANK: hvd_local_gpu of CUDA_VISIBLE_DEVICES" each.
 ranks() {
     local expected=$1
     shift

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The script for machines with a GPU, on the doubles of tests/nccl: that it
-# works, and notices what does not.
+# tests/gpu/run, on the test doubles of CUDA and NCCL (tests/nccl): it passes,
+# and notices failures.
 
 need_doubles() {
     [ -e "$BUILD/tests/nccl/libcuda.so.1" ] || skip "built without NCCL"
@@ -18,7 +18,7 @@ test_gpu_run() {
     need_doubles
     gpu_run --fake "$BUILD" || fail "$(grep '^FAIL' out)"
     absent '^FAIL' out
-    # Once as it goes, and once at the end.
+    # Each result is printed when the check ends, and again in the final table.
     [ "$(grep -c '^pass  np 2: a rank that hangs' out)" -eq 2 ]
     [ "$(grep -c '^pass  np 2: a rank that dies' out)" -eq 2 ]
     [ "$(grep -c '^skip  kernels: speed  *needs a GPU' out)" -eq 2 ]
@@ -26,16 +26,17 @@ test_gpu_run() {
 
 test_gpu_run_notices() {
     need_doubles
-    # A device that gives an error.
+    # An error of the device makes a check fail, ...
     ! FAKE_CUDA_FAIL=cuMemcpyAsync:700:0:20 gpu_run --fake "$BUILD" alone
     grep -q '^FAIL  np 1' out
-    # And goes on.
+    # ... and the checks after it still run.
     grep -q '^pass  np 1: again' out
     ! FAKE_CUDA_DEVICES=0 HVD_RANK=0 gpu_run --fake "$PWD"
     grep -q 'has no tests/nccl' err
 }
 
-# The table comes last all the same, and is in the log from the beginning.
+# An interrupted run still ends with the table, which the log holds from the
+# beginning.
 test_gpu_run_interrupted() {
     local pid
     need_doubles
@@ -61,7 +62,7 @@ test_gpu_run_bounds() {
     grep -q '^FAIL  device  *no time left' out
 }
 
-# Where nothing is but what the folder holds.
+# A packed folder works on its own, without the source tree.
 test_gpu_pack() {
     need_doubles
     [ -x "$BUILD/tests/static/hvdrun" ] || skip "no static hvdrun"
@@ -73,7 +74,7 @@ test_gpu_pack() {
         fail "$(grep '^FAIL' out)"
     grep -q '^pass  np 1: stream' out
     "packed/examples/train_digits" >out
-    # No GPU: one line.
+    # Without a GPU, the example says so in one line.
     ! packed/examples/train_digits_cuda >out 2>err
     one_line err
     [ ! -s out ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Wrong input: one line, the right exit code, nothing started.
+# Wrong input gives one line and the right exit code, and nothing is started.
 
 test_unknown_options_name_the_nearest() {
     refused '(^|[^-])--hosts' --host localhost:2
@@ -25,6 +25,20 @@ test_missing_argument() {
     check_refusal '(-np|--num-proc)'
     expect_exit 2 "$HVDRUN" -np 1 --hostfile
     check_refusal '--hostfile'
+}
+
+# A file for ssh that is missing is an error.  ssh itself would only warn, and
+# log in with other keys.
+test_files_for_ssh_that_are_missing() {
+    local launcher
+    for launcher in ssh2 openssh; do
+        refused "-i '/nowhere/key': No such file.*private key" \
+            --launcher $launcher -np 1 -i /nowhere/key
+    done
+    refused "--ssh-config '/nowhere/c': No such file" -np 1 --ssh-config /nowhere/c
+    refused "--ssh-known-hosts '/nowhere/h': No such file.*touch" \
+        -np 1 --ssh-known-hosts /nowhere/h
+    expect_exit 2 "$HVDRUN" ps -i /nowhere/key -H localhost
 }
 
 test_more_ranks_than_slots() {
@@ -62,7 +76,7 @@ test_hostfile_errors_name_the_line() {
     refused 'dir' -np 1 --hostfile dir
 }
 
-# Reaching other machines is not part of this version.
+# A host that cannot be reached gives one line that names it.
 test_other_hosts_are_refused() {
     local got=0
     "$HVDRUN" -np 2 -H localhost:1,elsewhere.invalid:1 touch "$PWD/started" \
@@ -155,8 +169,8 @@ test_missing_program_is_127() {
     check_refusal 'true'
 }
 
-# As a shell: a directory of PATH that may not be searched is no reason.
-# On PATH such a directory says nothing; in a path it is named.
+# As in a shell, a directory in PATH that may not be searched is passed over.
+# If the path of the program itself leads through it, the message names it.
 test_unsearchable_path() {
     local user=
     if [ "$(id -u)" -eq 0 ]; then
@@ -208,7 +222,7 @@ test_deleted_working_directory() {
     check_refusal '--wdir'
 }
 
-# Each with its one line.
+# With too few descriptors hvdrun fails with one line, whatever the limit.
 test_few_descriptors() {
     local n got
     sanitized && skip "the sanitizers need more descriptors"
@@ -293,16 +307,17 @@ test_help_version_check_build() {
 }
 
 test_dry_run_starts_nothing() {
-    expect_exit 0 "$HVDRUN" --dry-run -np 3 -H localhost:2,127.0.0.1:2 \
-        touch "$PWD/started"
+    expect_exit 0 "$HVDRUN" --dry-run -np 3 \
+        -H localhost:1,elsewhere.invalid:1,127.0.0.1:1 touch "$PWD/started"
     [ ! -e started ]
     [ ! -s err ]
     grep -Eq '^ *0 +localhost' out
-    grep -Eq '^ *2 +127.0.0.1' out
+    grep -Eq '^ *1 +localhost' out # 127.0.0.1 is the same host
+    grep -Eq '^ *2 +elsewhere.invalid' out
     [ "$(grep -Ec '^ *[0-9]+ ' out)" -eq 3 ]
 }
 
-# Text that nobody can read is an error, not a success.
+# --help exits with an error if its text cannot be written.
 test_help_into_a_full_device() {
     local got=0
     [ -c /dev/full ] || skip "no /dev/full"

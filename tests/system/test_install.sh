@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# make install and uninstall, and what a user does with the result; and what
-# make does where there is no MPI.
+# make install and uninstall work, the installed files are what a user needs,
+# and make decides rightly what to build where there is no MPI.
 
 install_to() {
     sanitized && skip "the normal build is installed"
@@ -12,7 +12,8 @@ install_to() {
         fail "$(tail -n 5 make.out)"
 }
 
-# `make install` would first build, which other tests must not see.
+# Installs below ./root and sets the variables for pkg-config.  `make install`
+# would build first, in the directory that other tests use.
 installed_tree() {
     install_to install-files
     prefix=$PWD/root/opt/hvd
@@ -74,10 +75,12 @@ test_man_pages_are_installed() {
     done
 }
 
-test_licence_is_installed() {
-    local prefix
+test_licence_and_documents_are_installed() {
+    local prefix file
     installed_tree
-    cmp "$ROOT/LICENSE" "$prefix/share/doc/hvd/LICENSE"
+    for file in LICENSE docs/security.md docs/gpu.md docs/mpi.md; do
+        cmp "$ROOT/$file" "$prefix/share/doc/hvd/${file##*/}"
+    done
 }
 
 test_uninstall_leaves_nothing() {
@@ -88,10 +91,11 @@ test_uninstall_leaves_nothing() {
     [ ! -s left ] || fail "left: $(head -n 5 left)"
 }
 
-# make_flags [VARIABLE=VALUE...]: make, as far as it decides what to build.
+# make_flags [VARIABLE=VALUE...]: runs only the part of make that decides what
+# to build.
 make_flags() {
     env -u MPICC make -C "$ROOT" --no-print-directory BUILD="$PWD/build" \
-        "$@" "$PWD/build/flags" >out 2>err
+        "$@" "$PWD/build/flags" "$PWD/build/plugins" >out 2>err
 }
 
 test_build_without_mpi() {

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# A person at a terminal: Ctrl-C, Ctrl-Z and fg, a terminal that goes away.
+# Job control at a terminal: Ctrl-C, Ctrl-Z and fg, background jobs, and a
+# terminal that goes away.
 
-# Typed into an interactive shell, so that job control is real.
+# Runs the steps of `pty` in $@ on an interactive shell, so that job control is
+# real.
 at_terminal() {
     HVD_TEST_JOB=$HVD_TEST_TOKEN.tty "$PROG/pty" -s 30 "$@" -- \
         env PS1='ready> ' TERM=dumb HISTFILE= bash --norc --noprofile -i
@@ -60,7 +62,7 @@ test_ctrl_z_and_fg() {
         'send:echo code=$?\n' 'expect:code=0' 'send:exit\n' >screen &
     driver=$!
     wait_for '[ -e suspended ]'
-    # (one that was about to start its sleep is there twice)
+    # (a rank that is just forking its sleep shows twice)
     wait_for '[[ "$(ranks_state)" =~ ^TT+$ ]]'
     touch checked
     rm ticks.*
@@ -86,7 +88,7 @@ test_hangup_of_the_terminal() {
     wait_for -t 15 'gone tty'
 }
 
-# In the background, hvdrun writes but never touches the terminal's input.
+# In the background, hvdrun writes to the terminal but never reads from it.
 test_background() {
     at_terminal 'expect:ready> ' "send:$HVDRUN -np 2 sh -c 'echo b''g' &\\n" \
         'expect:<stdout>:bg' 'expect:<stdout>:bg' 'send:wait\n' \

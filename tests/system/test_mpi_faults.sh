@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Ranks under an MPI's launcher to which something happens: a call of MPI or
-# for memory that fails, a rank that does not come, memory that is not what it
-# should be.  Each rank ends with a status and one line; see mpi_fail.c and
-# mpi_fault.c.
+# Faults of ranks under an MPI's own launcher: a call of MPI or of malloc
+# fails, a rank does not come, settings differ between ranks.  Each rank ends
+# with a status and one line.  See mpi_fail.c and mpi_fault.c.
 
-# A sanitizer's own malloc is not to be replaced.
+# Skips the test on a build whose own malloc cannot be replaced.
 preloads() {
     ! sanitized || skip "preloads before the sanitizer"
 }
 
-# ended PID: waits for a launcher; a rank of its that hangs is a failure.  Open
-# MPI's mpirun crashes or hangs by itself at times, after a failure and when all
-# ranks have ended: then it is killed.
+# ended PID: waits for the launcher PID and returns its exit code.  A launcher
+# that hangs is killed, with its ranks in ranks_left if some still run: only
+# those are a failure, as Open MPI's mpirun crashes or hangs by itself at
+# times, after a failure and when all ranks have ended.
 ended() {
     local i rank
     for ((i = 0; i < 600; i++)); do
@@ -31,7 +31,8 @@ ended() {
     wait "$1"
 }
 
-# launch NP CMD...: its exit code in $status; a hang is a failure.
+# launch NP CMD...: runs CMD on NP ranks and sets $status to the exit code.
+# Fails the test if a rank hangs or crashes.
 launch() {
     local launcher ranks_left=()
     mpi_launcher "$1"
@@ -40,7 +41,7 @@ launch() {
     "${unchecked_leaks[@]}" "${launcher[@]}" "$@" >out 2>err </dev/null &
     ended $! || status=$?
     [ ${#ranks_left[@]} -eq 0 ] || fail "$mpi: does not end: $*"
-    # Open MPI's mpirun itself, while it ends after a failure.
+    # Open MPI's mpirun itself may crash here while it ends after a failure.
     if grep -aq 'PMIx_server_finalize' err; then
         rm -rf "$TMPDIR"/ompi.*
         return
@@ -50,8 +51,9 @@ launch() {
     fi
 }
 
-# faulty WAIT [VARIABLE=VALUE...]: what rank R of 3 says in said/R.  Ranks 0
-# and 2 wait $patience for others, or as long as is usual.
+# faulty WAIT [VARIABLE=VALUE...]: runs mpi_fault on 3 ranks, which write their
+# status to said/RANK.  Ranks 0 and 2 wait $patience seconds for others in
+# hvd_init, or the default time.
 faulty() {
     local wait=$1
     shift
@@ -66,14 +68,15 @@ faulty() {
         "$PROG/mpi_fault" "$PWD/said" "$wait"
 }
 
-# says RANK PATTERN: its line.
+# says RANK PATTERN: fails unless RANK wrote one line that matches PATTERN.
 says() {
     [ -f "said/$1" ] || fail "$mpi: rank $1 ended without a status"
     one_line "said/$1"
     grep -q "$2" "said/$1" || fail "$mpi: rank $1 says: $(cat "said/$1")"
 }
 
-# The call on rank 1 that its status names, and how the others learn of it.
+# Makes call number $2 of the MPI function $1 fail on rank 1.  Fails unless the
+# status of rank 1 names the function and the others say the pattern $3.
 fails_everywhere() {
     local function=$1 k=$2 peers=$3 r
     faulty 20 MPI_FAIL="$function $k 1"
@@ -100,7 +103,8 @@ test_mpi_faults_cover_all_calls() {
     each_mpi every_call_can_fail
 }
 
-# Before there is a communicator of libhvd's, others can only wait for so long.
+# Every MPI call of the start fails once.  Before libhvd has a communicator,
+# the other ranks cannot be told and wait until their time limit.
 start_up_fails() {
     local call
     export HVD_CPU_PLANE=mpi
@@ -122,7 +126,7 @@ start_up_fails() {
                 'ranks have come to hvd_init'
         done
     fi
-    # as between hosts, where a first message makes a connection
+    # as between hosts, where the first message makes a connection
     if [ "$mpi" = openmpi ]; then
         OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo \
             fails_everywhere MPI_Comm_set_errhandler 3 \
@@ -144,7 +148,7 @@ work_fails() {
         fails_everywhere "MPI_${call%:*}" "${call#*:}" \
             "${told}MPI_${call%:*}"
     done
-    # whom a message was for; a collective does not say
+    # a message has an addressee to name; a collective has not
     faulty 20 MPI_FAIL='MPI_Isend 4 1'
     says 1 '^7 .*rank 0 on host .*: MPI_Isend'
     faulty 20 MPI_FAIL='MPI_Ibcast 1 1'
@@ -157,8 +161,8 @@ test_mpi_faults_at_work() {
     each_mpi work_fails
 }
 
-# Those who are in a call that blocks end when the job does: the launcher ends
-# it, as MPI is not finalised.
+# With blocking collectives, ranks inside a call cannot be told.  They end when
+# the launcher ends the job, as MPI is not finalised.
 blocking_calls_fail() {
     local call
     export HVD_CPU_PLANE=mpi
@@ -178,7 +182,7 @@ test_mpi_faults_in_blocking_calls() {
     each_mpi blocking_calls_fail
 }
 
-# What ends a plane, and MPI.
+# A failing MPI call while a plane or MPI ends does no harm.
 ends_fail() {
     local call
     export HVD_CPU_PLANE=mpi
@@ -193,7 +197,7 @@ test_mpi_faults_at_the_end() {
     each_mpi ends_fail
 }
 
-# All fail, or none does.
+# If memory runs out on one rank, all ranks fail, or none does.
 memory_runs_out() {
     local k r plane failed most=44 step=5
     ! full || step=1
@@ -241,7 +245,7 @@ somebody_is_missing() {
         says $r '^8 init hvd_init: 2 of 3 ranks have come.*missing: 1:'
     done
     HVD_START_TIMEOUT=3 launch 3 "$BUILD/tests/$mpi/mpi_user" absent
-    # mpirun may put both on one line.
+    # mpirun may print both messages on one line.
     [ "$(grep -o '2 of 3 ranks have come to hvd_init, missing: 1' out |
         wc -l)" -eq 2 ]
 }
@@ -250,7 +254,8 @@ test_mpi_faults_rank_does_not_come() {
     each_mpi somebody_is_missing
 }
 
-# Longer than a rank that gives up stays.
+# All ranks end rightly even if one is stopped for longer than a leaving rank
+# waits.
 long_stops_end() {
     local blocking
     for blocking in 0 1; do
@@ -294,7 +299,8 @@ test_mpi_faults_segment_is_another() {
     each_mpi segment_is_another
 }
 
-# A launcher that says no more than a rank, and an MPI that is not its own.
+# A launcher may tell a process its rank and no more, or not be that of the MPI
+# in use.  Rank 0 then runs alone, and every other rank gets an error.
 test_mpi_faults_worlds_of_one() {
     mkdir empty
     expect_exit 1 env PMIX_RANK=2 PMIX_NAMESPACE=job \

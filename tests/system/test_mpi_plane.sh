@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The MPI plane by itself, without libhvd, under every MPI that is installed;
-# see tests/system/prog/mpi_plane.c.
+# The MPI plane by itself, without libhvd, under every MPI that is installed.
+# See tests/system/prog/mpi_plane.c.
 
-# under NP [VARIABLE=VALUE...] MODE: no word, and exit code 0.  MPI's own
-# libraries do not free all they have.
+# under NP [VARIABLE=VALUE...] MODE: fails unless mpi_plane MODE on NP ranks
+# exits with 0 and prints nothing to stdout.  Leaks are not checked, as MPI's
+# own libraries have some.
 under() {
     local np=$1
     shift
@@ -16,7 +17,7 @@ under() {
     [ ! -s out ] || fail "$mpi, $np: stdout is not empty"
 }
 
-# with NPS MODE...
+# with NPS MODE...: runs each MODE with each number of ranks in NPS.
 with() {
     local np mode
     for np in $1; do
@@ -47,7 +48,8 @@ test_mpi_rank_leaves() {
     each_mpi with '2 3 4' leave given-up
 }
 
-# What the program itself has done with MPI.
+# The plane works beside an MPI that the program itself has initialised, and
+# refuses one that it cannot use.
 test_mpi_of_the_program() {
     each_mpi with 2 own
     each_mpi with 1 too-low too-late

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Programs on libhvd that an MPI's own launcher starts, without hvdrun: the
-# same binaries as everywhere, on shared memory and over MPI.
+# libhvd programs that an MPI's own launcher starts, without hvdrun.  The same
+# binaries as elsewhere run in shared memory and over MPI.
 
-# MPI's own libraries do not free all they have.
+# Leaks are not checked, as MPI's own libraries have some.
 limits=(timeout 120 "${unchecked_leaks[@]}")
 
-# under NP EXIT CMD...
+# under NP EXIT CMD...: fails unless CMD on NP ranks ends with exit code EXIT.
 under() {
     mpi_launcher "$1"
     expect_exit "$2" "${limits[@]}" "${launcher[@]}" "${@:3}"
 }
 
-# Ends with some exit code but 0: which one is the launcher's to say.
+# fails NP CMD...: fails the test if CMD on NP ranks exits with 0 or hangs.
+# The launcher chooses the exit code of a failure.
 fails() {
     local got=0
     mpi_launcher "$1"
@@ -38,7 +39,8 @@ test_mpi_world_topology() {
     each_mpi ranks_find_each_other
 }
 
-# As test_properties.sh, on either plane.
+# Collectives of all kinds give right results, as in test_properties.sh, on
+# either plane.
 properties_hold() {
     local np
     for np in 2 3 4; do
@@ -82,7 +84,8 @@ test_mpi_world_slow_peers() {
     each_mpi slow_peers_are_waited_for
 }
 
-# Whatever is wrong on one rank, none waits for ever, and MPI ends in order.
+# When one rank has a wrong setting, no rank waits for ever, and MPI is
+# finalised.
 failures_to_join_are_told() {
     local name
     for name in CPU_PLANE ALLOC_BYTES MPI_CHUNK FORCE_TCP; do
@@ -114,7 +117,8 @@ test_mpi_world_beside_the_users() {
     each_mpi users_mpi_is_respected
 }
 
-# The launcher ends the others at once; in order, they are told.
+# When a rank dies, the launcher ends the others at once; when it shuts down,
+# they are told.
 failures_end_the_job() {
     local plane how kind
     for plane in native mpi; do
@@ -134,7 +138,7 @@ test_mpi_world_failures() {
     each_mpi failures_end_the_job
 }
 
-# The digits that ranks train to do not depend on who started them.
+# Ranks learn the same whether hvdrun or MPI's launcher started them.
 examples_give_the_same() {
     expect_exit 0 "$HVDRUN" -np 2 --no-tag-output "$EXAMPLES/train_digits"
     grep -v ' s$' out >hvdrun.out
@@ -156,7 +160,16 @@ test_mpi_world_without_a_plugin() {
     expect_exit 1 env OMPI_COMM_WORLD_SIZE=2 HVD_PLUGIN_DIR="$PWD/empty" \
         "$PROG/coll" topo
     grep -q 'libhvd-mpi.so: ' err
-    # a world of one needs none
+    # without HVD_PLUGIN_DIR, a plug-in folder that others can write to is
+    # refused
+    mkdir -m 777 hvd
+    chmod 777 hvd
+    cp "$(dirname "$PROG")/../lib/libhvd.so.0" .
+    cp empty/libhvd-mpi.so hvd
+    expect_exit 1 env OMPI_COMM_WORLD_SIZE=2 LD_LIBRARY_PATH="$PWD" \
+        "$PROG/coll" topo
+    grep -q "$PWD/hvd can be written by others" err
+    # a single rank needs no plug-in
     expect_exit 0 env OMPI_COMM_WORLD_SIZE=1 HVD_PLUGIN_DIR="$PWD/empty" \
         "$PROG/coll" topo
     expect_exit 1 env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "$PROG/coll" topo

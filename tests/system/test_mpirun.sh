@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# hvdrun --mpi with the mpirun of each MPI that is installed.
+# hvdrun --mpi works with the mpirun of each MPI that is installed.
 
 need_openmpi() {
     command -v mpirun.openmpi >/dev/null || skip "Open MPI is not installed"
     export HVD_MPIRUN=mpirun.openmpi
 }
 
-# What a rank knows of itself, under either.  MPICH's mpiexec can die of
-# SIGPIPE when rank 0 ends before it was told that its input has ended.
+# who: shell code that sets rank and size under either MPI.  me: the same, and
+# rank 0 reads its stdin to the end, because MPICH's mpiexec can die of SIGPIPE
+# when rank 0 ends before mpiexec has told it that stdin has ended.
 # shellcheck disable=SC2016
 who='rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; size=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}'
 # shellcheck disable=SC2016
@@ -49,7 +50,8 @@ test_mpirun_tags() {
     each_mpirun output_is_tagged
 }
 
-# A rank looks for the value on every command line there is.
+# look: shell code of a rank that searches all command lines for the value of
+# TOKEN.
 # shellcheck disable=SC2016
 look='for f in /proc/[0-9]*/cmdline; do
     case $(tr "\0" " " <"$f" 2>/dev/null) in
@@ -91,7 +93,7 @@ test_mpirun_arguments() {
     each_mpirun arguments_are_kept
 }
 
-# The line that --dry-run prints is one for a shell, and does the same.
+# --dry-run prints one line, without values, that does the same in a shell.
 dry_run_prints_the_command() {
     local line
     # shellcheck disable=SC2016
@@ -123,7 +125,7 @@ test_mpirun_stdin() {
     each_mpirun stdin_is_read
 }
 
-# hvdrun has become mpirun: a signal to it ends the ranks.
+# A signal to hvdrun, which has become mpirun, ends the ranks.
 signals_end_the_job() {
     local signal
     for signal in TERM INT; do
@@ -133,7 +135,7 @@ signals_end_the_job() {
         wait_for '[ -e up.0 ] && [ -e up.1 ]'
         kill -$signal "$(cat "$mpi-$signal.pid")"
         finish "$mpi-$signal"
-        # MPICH's mpiexec calls it a success now and then.
+        # MPICH's mpiexec exits with 0 now and then.
         [ "$status" -ne 0 ] || [ "$mpi" = mpich ] || fail "exit 0: SIG$signal"
         wait_for "gone $mpi-$signal"
     done
@@ -154,7 +156,8 @@ test_mpirun_time_limit() {
     each_mpirun time_limit_holds
 }
 
-# What an outer job told its rank is not taken for its own.
+# A job that a rank of another job starts does not use the rank and size of the
+# outer one.
 nested_job_runs() {
     expect_exit 0 "$HVDRUN" --mpi -np 1 --no-tag-output "$HVDRUN" --mpi -np 2 \
         --no-tag-output sh -c "$me"'; echo "$rank of $size"'
@@ -191,7 +194,7 @@ test_mpirun_from_a_config_file() {
     grep -q 'size 2' out
 }
 
-# One line, whatever is wrong, and nothing started.
+# Wrong use gives one line, and nothing is started.
 test_mpirun_refusals() {
     expect_exit 2 env PATH="$PWD" "$HVDRUN" --mpi -np 1 true
     check_refusal 'there is no mpirun in PATH; install Open MPI'
@@ -206,7 +209,7 @@ test_mpirun_refusals() {
     HVD_MPIRUN=./intel refused 'Intel MPI 2021.5; --mpi works with' --mpi -np 1
 }
 
-# The system takes no variable of this size.
+# An environment variable that is too large for execve gives one line.
 test_mpirun_cannot_be_run() {
     need_openmpi
     { printf BIG=; head -c 200000 /dev/zero | tr '\0' x; echo; } >big

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# libhvd on several hosts that this one plays: each has an agent, a segment
-# and connections of its own, and `--rsh env` instead of ssh.
+# libhvd on several hosts that this machine plays.  Each host has its own
+# agent, shared memory segment and connections; --rsh env takes the place of
+# ssh.
 
-# many HOSTS ARG...: hvdrun on them
+# many HOSTS ARG...: runs hvdrun ARG... on HOSTS, all of which this machine
+# plays.
 many() {
     local hosts=$1
     shift
@@ -36,7 +38,30 @@ test_multihost_allreduce() {
     expect_exit 0 many x1:2,x2:2,x3:2 --map-by node "$PROG/coll" sum 20011 5
 }
 
-# Every kind, dtype, op and process set, in random orders.
+test_multihost_culprit_takes_long_to_end() {
+    local how rank
+    for how in exit shutdown; do
+        for rank in 0 3; do
+            expect_exit 3 many x1:2,x2:2 "$PROG/coll" desert $how $rank 3
+            grep -Eq "^hvdrun: rank $rank on host .* failed: exit code 3" err
+        done
+    done
+}
+
+test_multihost_init_after_a_death() {
+    local ms line
+    line='a peer died: hvd_init: rank 1 of this world has died; a static job'
+    line="$line cannot start again: rank 1 \\(pid [0-9]+\\) on host x1: killed"
+    for ms in 0 50; do
+        expect_exit 137 many x1:2,x2:2 --grace 20 "${unchecked_leaks[@]}" \
+            "$PROG/coll" reinit kill $ms
+        [ "$(grep -Ec "^rank [023]: again: $line .*: after [0-9]{1,4} ms\$" \
+            out)" -eq 9 ] || fail "not 9 times '$line': $(cat out)"
+    done
+}
+
+# Collectives of every kind, dtype, op and process set give right results in
+# random orders.
 test_multihost_properties() {
     local hosts
     for hosts in x1,x2 x1:2,x2:2 x1:1,x2:3 x1:4,x2:1,x3:1 x1,x2,x3,x4; do
@@ -44,7 +69,8 @@ test_multihost_properties() {
     done
 }
 
-# One host, and every rank as if it had its own.
+# With HVD_FORCE_TCP, the ranks of one host use TCP as if each had its own
+# host.
 test_multihost_forced_tcp() {
     local n what
     export HVD_FORCE_TCP=1
@@ -124,8 +150,9 @@ test_multihost_mismatch() {
     done
 }
 
-# lose HOSTS KIND HOW EXIT: rank 2 of 4 is lost inside a collective; the
-# other three name it and its host, soon.
+# lose HOSTS KIND HOW EXIT: rank 2 of 4 leaves in a collective KIND in way HOW.
+# Fails the test unless the other ranks soon get an error that names rank 2 and
+# its host, and hvdrun exits with EXIT.
 lose() {
     local hosts=$1 kind=$2 how=$3 code=$4 ms
     rm -f when
@@ -157,13 +184,14 @@ test_multihost_idle_costs_nothing() {
     expect_exit 0 many x1,x2 "$PROG/coll" idle 3 15
 }
 
-# The last number on a line that matches.
+# Prints the last number in file $2 on a line that matches $1.
 last_number() {
     grep -i "$1" "$2" | tail -n 1 | grep -oE '[0-9]+\.[0-9]+' | tail -n 1
 }
 
-# Two addends have one order: the same as on one host, to the last bit.
-# With more, only the order in which hosts are added differs.
+# With two ranks the result is the same as on one host, to the last bit, as two
+# numbers have one sum.  With more, the order in which hosts are added may
+# change the last digits.
 test_multihost_examples() {
     local example what one two
     sanitized && skip "too slow with sanitizers"

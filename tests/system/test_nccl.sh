@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Collectives in device memory.  Without a GPU: what libhvd says where there is
-# no CUDA or no NCCL, and all else on doubles of both (tests/nccl).
+# Collectives in device memory.  Without a GPU: what libhvd says where CUDA or
+# NCCL is missing, and all else on test doubles of both (tests/nccl).
 
 doubles=$BUILD/tests/nccl
 
@@ -10,7 +10,7 @@ need_plugin() {
     [ -e "$BUILD/lib/hvd/libhvd-nccl.so" ] || skip "built without NCCL"
 }
 
-# The doubles, and late things later than usual.
+# Makes libhvd use the doubles, which delay the device's work at random.
 with_doubles() {
     need_plugin
     export HVD_NCCL=1
@@ -25,8 +25,8 @@ ranks() {
     "$HVDRUN" -np "$np" --no-tag-output "$@"
 }
 
-# The same where ranks are on several hosts that this one plays: NCCL is told
-# so, as their devices are the same.
+# Runs the ranks on the hosts $1, all of which this machine plays.  NCCL_HOSTID
+# tells NCCL that they are different hosts, as their devices are the same.
 many() {
     local hosts=$1
     shift
@@ -35,7 +35,7 @@ many() {
         sh -c 'NCCL_HOSTID=$HVD_CROSS_RANK exec "$@"' sh "$@"
 }
 
-# says N PATTERN: on N lines of the ranks' output.
+# says N PATTERN: fails unless exactly N lines of ./out match PATTERN.
 says() {
     [ "$(grep -Ec -- "$2" out)" -eq "$1" ] ||
         fail "not $1 times '$2': $(cat out err)"
@@ -43,7 +43,7 @@ says() {
 
 # ---- What is not there ------------------------------------------------------
 
-# Without the plug-in, host memory is as ever.
+# Without the plug-in, libhvd works in host memory and refuses device memory.
 test_nccl_no_plugin() {
     [ -e "$PROG/nccl" ] || skip "built without NCCL"
     mkdir -p here/lib here/tests/prog
@@ -68,7 +68,8 @@ test_nccl_no_driver() {
     expect_exit 0 ranks 2 "$PROG/nccl" alone
 }
 
-# What the library that is installed says of itself, without a GPU.
+# The NCCL that is installed can be loaded without a GPU, and its own error is
+# passed on.
 test_nccl_installed_library() {
     local lib=/usr/local/cuda/lib64/libnccl.so.2
     with_doubles
@@ -78,7 +79,7 @@ test_nccl_installed_library() {
     export HVD_NCCL_LIBRARY=$lib
     expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 success
-    # It finds no driver of its own.
+    # NCCL loads the CUDA driver itself, and must find none in what follows.
     ldconfig -p | grep -q libcuda.so.1 && skip "there is a CUDA driver"
     expect_exit 0 ranks 2 "$PROG/nccl" work null 3
     grep -Eq 'rank [01]: the operating system refused: .*unhandled cuda' out
@@ -104,7 +105,8 @@ test_nccl_versions_and_libraries() {
     says 1 "NCCL_COMM_BLOCKING is 1"
     HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
     says 1 'HVD_NCCL_TIMEOUT'
-    # Not asked for: hvd_init goes on, and knows device memory all the same.
+    # Unless NCCL is asked for, hvd_init succeeds without it, and device memory
+    # is still recognised.
     unset HVD_NCCL
     HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" work null 3
     says 2 'the buffers are in device memory: .*unavailable: no NCCL: /none'
@@ -112,7 +114,7 @@ test_nccl_versions_and_libraries() {
 
 # ---- Values -----------------------------------------------------------------
 
-# The doubles give right results, and notice what they are there for.
+# The doubles give right results, and report each wrong use that they look for.
 test_nccl_doubles() {
     local verb
     need_plugin
@@ -120,7 +122,7 @@ test_nccl_doubles() {
         expect_exit 0 "$PROG/nccl_double" $verb
         [ ! -s err ] || fail "$verb: $(cat err)"
     done
-    # The rest is wrong on purpose, as sanitizers notice.
+    # The other verbs make real errors, which sanitizers would report.
     sanitized && return
     for verb in order touch host-memory beyond differ progress event; do
         expect_exit 0 "$PROG/nccl_double" $verb
@@ -140,7 +142,7 @@ values() {
     done
 }
 
-# What each is carried out by, which the timeline says.
+# The timeline says which algorithm carried out each collective.
 test_nccl_algorithms() {
     local name
     with_doubles
@@ -152,7 +154,7 @@ test_nccl_algorithms() {
     done
 }
 
-# An NCCL that lacks what came after 2.14.
+# libhvd works with NCCL 2.14, which lacks later functions.
 test_nccl_values_old_library() {
     with_doubles
     export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
@@ -160,14 +162,15 @@ test_nccl_values_old_library() {
     expect_exit 0 ranks 2 "$PROG/nccl" values null $RANDOM no-float8
 }
 
-# A fusion buffer that is far smaller than what is fused.
+# A batch that is far larger than the fusion buffer is reduced in blocks.
 test_nccl_values_in_blocks() {
     with_doubles
     export HVD_FUSION_THRESHOLD=1
     expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM large
 }
 
-# By host and across hosts, by splitting and by ids.
+# Hierarchical and torus allreduce give right results, whether NCCL can split
+# communicators or, as in version 2.14, needs a new id for each.
 test_nccl_values_layers() {
     local hosts
     with_doubles
@@ -178,7 +181,7 @@ test_nccl_values_layers() {
             expect_exit 0 many $hosts "$PROG/nccl" \
             values null $RANDOM allreduce fused wire
     done
-    # Only where all hosts have as many ranks.
+    # torus needs the same number of ranks on all hosts
     grep -q '"nccl.allreduce.torus"' x1:2,x2:2.0.json
     absent 'nccl.allreduce.torus' x1:1,x2:2.0.json
     export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
@@ -200,8 +203,8 @@ test_nccl_streams() {
     done
 }
 
-# When the device worked, in the timeline, within what the host saw; and how
-# long, in the statistics.
+# The timeline shows when the device worked, within what the host saw; the
+# statistics show for how long.
 test_nccl_timeline() {
     with_doubles
     FAKE_CUDA_DELAY_US=2000 expect_exit 0 ranks 2 --timeline t.json --stats \
@@ -220,13 +223,15 @@ assert all(e["ts"] >= first - 1000 for e in device), (first, device)
 END
 }
 
-# Operations in flight in a set that goes; nothing is left to a time limit.
+# A process set can be removed while its operations are in flight, without
+# waiting for a time limit.
 test_nccl_set_removed() {
     with_doubles
     FAKE_CUDA_DELAY_US=200 expect_exit 0 ranks 3 "$PROG/nccl" remove 30
 }
 
-# One communicator's kernels at a time on a device, as where they fill it.
+# Process sets do not deadlock if a device runs the kernels of one communicator
+# at a time, as when they fill it.
 test_nccl_sets_on_a_full_device() {
     with_doubles
     FAKE_NCCL_SERIAL=1 expect_exit 0 ranks 4 "$PROG/nccl" \
@@ -239,7 +244,7 @@ test_nccl_places() {
     expect_exit 0 ranks 3 "$PROG/nccl" places
 }
 
-# A capture in a thread of the program's.
+# Operations work while another thread of the program captures a CUDA graph.
 test_nccl_capture_elsewhere() {
     with_doubles
     expect_exit 0 ranks 1 "$PROG/nccl" capture
@@ -270,7 +275,8 @@ test_nccl_rank_dies() {
     says 2 'rank [02]: shut down: rank 1 '
 }
 
-# While the others wait for it on their devices, after it has launched.
+# A rank dies after it has launched an operation; the others, whose devices
+# wait for it, learn of the death.
 test_nccl_rank_dies_in_a_collective() {
     with_doubles
     FAKE_NCCL=hang:1:6 expect_exit 142 ranks 3 --grace 20 "$PROG/nccl" \
@@ -285,12 +291,13 @@ test_nccl_rank_stops() {
     says 2 'rank [02]: timed out: rank 1 .*allreduce.*stopped by a signal'
 }
 
-# The rank's own process is below a shell, which does not hide what it does;
-# ended by nobody before it has said what it knows.
+# Puts the rank below a shell that ignores SIGTERM, so that it is not ended
+# before it has printed what it knows.  hvdrun still looks at the rank itself.
 heedless=(sh -c 'trap "" TERM; "$@" && exit 1' sh)
 
-# names FAULT SAID VERB...: rank 1 hangs, and the others and hvdrun's report
-# name it, when the job ends and when they give up by themselves.
+# names FAULT SAID VERB...: with FAULT, rank 1 hangs.  Fails unless the other
+# ranks and hvdrun name it and say SAID, both when hvdrun ends the job and when
+# the ranks give up by themselves.
 names() {
     local host="rank 1 \\(pid [0-9]+\\) on host [^ ]+: kept the others waiting"
     local limit="CUDA device [02] has waited for 2 s.*HVD_NCCL_TIMEOUT"
@@ -325,7 +332,7 @@ test_nccl_rank_stops_after_a_launch() {
     done
 }
 
-# While it makes its communicator.
+# A rank that hangs while it makes its communicator is named with its host.
 test_nccl_rank_hangs_on_another_host() {
     with_doubles
     FAKE_NCCL=stuck:2:1 HVD_NCCL_TIMEOUT=1 expect_exit 1 \
@@ -333,7 +340,8 @@ test_nccl_rank_hangs_on_another_host() {
     says 2 '^rank [01]: .*: rank 2 .* on host x2: .* has not launched'
 }
 
-# Of whom it is not known: that is what is said, and nobody is named.
+# If all devices hang, the cause cannot be known: the message says so and names
+# no rank.
 test_nccl_device_hangs_everywhere() {
     with_doubles
     HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2 \
@@ -343,8 +351,9 @@ test_nccl_device_hangs_everywhere() {
     says 3 'ranks 0-2 wait; all react: NCCL, a device or the network hangs'
 }
 
-# hangs FAULT WHAT VERB...: who notices says so, the others at least who that
-# was.
+# hangs FAULT WHAT VERB...: with FAULT, a device hangs in WHAT.  Fails unless
+# each rank says that its device has waited too long, or names the rank that
+# said so.
 hangs() {
     local late="timed out: $2: CUDA device [012] has waited for 2 s"
     FAKE_NCCL=$1 HVD_NCCL_TIMEOUT=2 \
@@ -359,13 +368,15 @@ test_nccl_device_hangs() {
     hangs absent:1 'NCCL, allreduce' retry
 }
 
-# On a stream that nobody waits for, the watch ends it.
+# libhvd's watchdog ends the wait even if the program does not wait for its
+# stream.
 test_nccl_device_hangs_unwatched() {
     with_doubles
     hangs hang:1:4 allreduce work own 30
 }
 
-# Of what is in layers, one communicator's work is behind another one's.
+# A hierarchical allreduce that hangs ends on all ranks, although the work of
+# one communicator is queued behind that of another.
 test_nccl_layer_hangs() {
     with_doubles
     HVD_HIERARCHICAL_ALLREDUCE=1 FAKE_NCCL=hang:1:1 HVD_NCCL_TIMEOUT=2 \
@@ -373,7 +384,8 @@ test_nccl_layer_hangs() {
     says 4 'timed out: |shut down: rank [0123] '
 }
 
-# A rank that fails says why, the others who it was.
+# fails FAULT SAID VERB...: with FAULT, rank 1 fails.  Fails the test unless
+# rank 1 says SAID and the others name rank 1.
 fails() {
     FAKE_NCCL=$1 expect_exit 0 ranks 3 "$PROG/nccl" "${@:3}"
     says 1 "rank 1: the operating system refused: .*$2"
@@ -396,7 +408,7 @@ test_nccl_init_fails() {
     fails init:1 'ncclCommInitRankConfig: unhandled system error.*inject' retry
 }
 
-# Before NCCL comes into it, all ranks are told.
+# If one rank cannot use NCCL at all, all ranks are told which and why.
 test_nccl_rank_cannot() {
     local fault
     with_doubles
@@ -408,14 +420,14 @@ test_nccl_rank_cannot() {
     says 2 'ranks 0 and 1 .*use the same GPU'
 }
 
-# Without memory of NCCL's, and without registering it, all goes on.
+# libhvd works without memory from ncclMemAlloc and without registered buffers.
 test_nccl_no_memory_of_nccl() {
     with_doubles
     FAKE_CUDA_FAIL=ncclMemAlloc:2:1,ncclCommRegister:2:0 \
         expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM fused
 }
 
-# What CUDA refuses later is in its own words.
+# An error of CUDA after the start is passed on in CUDA's words.
 test_nccl_cuda_fails() {
     with_doubles
     FAKE_CUDA_FAIL=kernel:719:1:2 expect_exit 0 ranks 2 \

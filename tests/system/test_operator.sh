@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# hvdrun ps, kill and doctor on this machine, and through --rsh, whose
-# command here gives each host name a shell of its own.  What would touch
-# other tests' jobs (kill --all, clean) is in test_cluster_operator.sh.
+# hvdrun ps, kill and doctor on this machine, and through an --rsh command that
+# runs a shell for each host name.  test_cluster_operator.sh has what would
+# touch the jobs of other tests: kill --all and clean.
 
-# Runs a job of one rank that only SIGTERM or more ends; its id is in ./NAME.
+# Starts job $1 of $2 ranks (1), with its id in ./$1.  The ranks end only by a
+# signal such as SIGTERM.
 start_job() {
     start "$1" "$HVDRUN" -np "${2:-1}" \
         sh -c "echo \$HVD_JOB_ID >$PWD/$1.tmp; mv $PWD/$1.tmp $PWD/$1; exec sleep 1000"
@@ -62,7 +63,8 @@ test_kill_of_nothing() {
     one_line err
 }
 
-# One that ignores SIGTERM is killed after kill's grace time, not its own.
+# kill ends a job that ignores SIGTERM after the grace time of kill, not that
+# of the job.
 test_kill_is_not_ignored() {
     start job "$HVDRUN" --grace 1000 -np 1 sh -c \
         "trap '' TERM; echo \$HVD_JOB_ID >$PWD/id.tmp; mv $PWD/id.tmp $PWD/id
@@ -73,18 +75,18 @@ test_kill_is_not_ignored() {
     gone job || fail "processes are left"
 }
 
-# The agent and its guardian are killed at once, hvdrun too: only the marks
-# of the processes are left.
+# After hvdrun, agent and guardian have been killed at once, ps finds the job's
+# processes by their marks and kill ends them.
 test_orphans_are_listed_and_ended() {
     start_job job
     local rank agents launcher=$pid
     rank=$(job_pids job sleep)
     agents=$(job_pids job hvd-agent)
-    # Stopped first, so that none of them sees another go.
+    # Stop all first, so that none acts when it sees another die.
     # shellcheck disable=SC2086
     kill -STOP "$launcher" $agents
-    # A parent-death signal ends a rank with its agent: so its mark is given
-    # to a process that has none.
+    # The rank ends with its agent, by its parent-death signal.  So the orphan
+    # is a process without that signal that has the job's mark.
     start orphan env HVD_JOB_ID="$(cat job)" HVD_RANK=0 sleep 1000
     # shellcheck disable=SC2086
     kill -KILL "$launcher" $agents
@@ -96,7 +98,8 @@ test_orphans_are_listed_and_ended() {
     finish orphan 143
 }
 
-# A host is a shell; H_FILE is what it is like.
+# Makes ./via, the command for --rsh: host H is a shell that first runs
+# ./host-H, if that exists.
 rsh_hosts() {
     export HOME=$PWD/home XDG_CACHE_HOME=$PWD/cache
     mkdir -p home cache
@@ -112,7 +115,7 @@ test_ps_and_kill_through_rsh() {
     rsh_hosts
     start_job job
     ps_lists --rsh './via {host}' -H a,b "$(cat job)" running
-    # Two names of one machine: both say so.
+    # The two hosts are one machine, so both list the job.
     [ "$(grep -c "^$(head -c 12 job) *[ab] " out)" -eq 2 ]
     expect_exit 0 "$HVDRUN" kill --rsh './via {host}' -H b "$(cat job)"
     finish job 125
@@ -141,7 +144,7 @@ assert all(f["kind"] == "note" for f in report["findings"]), report
 END
 }
 
-# Three equal hosts and one difference each.
+# doctor finds what differs on each of three hosts.
 test_doctor_finds_differences() {
     rsh_hosts
     printf 'SHELL=%s/noisy\nexport SHELL\n' "$PWD" >host-b
@@ -182,7 +185,7 @@ test_operator_wrong_use() {
     one_line err
 }
 
-# Ctrl-C while a host does not answer.
+# Ctrl-C ends ps while a host does not answer.
 test_operator_interrupted() {
     rsh_hosts
     echo "touch $PWD/asked; exec sleep 1000" >host-a

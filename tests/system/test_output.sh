@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What ranks write: whole lines, every byte, nothing lost, bounded memory.
+# hvdrun prints what ranks write: in whole lines, every byte, with nothing lost
+# and in bounded memory.
 
-# What the ranks wrote, without the tags.
+# Prints file $1 without the tags of ranks.
 untag() {
     LC_ALL=C sed 's/\[[0-9]*\]<std[a-z]*>://g' "$1"
 }
@@ -46,7 +47,7 @@ test_no_final_newline_is_not_glued() {
     grep -q '^\[0\]<stderr>:last$' err
 }
 
-# Progress bars: each carriage return must reach the terminal.
+# Each carriage return of a progress bar reaches the terminal.
 test_carriage_returns_pass() {
     expect_exit 0 "$HVDRUN" -np 1 --no-tag-output printf '1%%\r2%%\r3%%\n'
     printf '1%%\r2%%\r3%%\n' | cmp - out
@@ -57,7 +58,7 @@ test_carriage_returns_pass() {
     printf 'dos\r\nlines\r\n' | cmp - out
 }
 
-# A bar without newlines shows while it runs, not at the end.
+# A progress bar without newlines shows while the rank runs, not at its end.
 test_progress_is_live() {
     start bar "$HVDRUN" -np 1 --no-tag-output sh -c 'printf "50%%\r"
         while [ ! -e go ]; do sleep 0.05; done; printf "100%%\n"'
@@ -98,7 +99,8 @@ test_long_lines() {
     [ "$(untag out | wc -c)" -eq 6000000 ]
 }
 
-# No line end at all, more than anybody may keep.
+# A line of 100 MB without an end passes whole, though too long to be kept in
+# memory.
 test_endless_line() {
     local pid
     mkfifo pipe
@@ -118,7 +120,7 @@ test_many_long_unfinished_lines() {
     absent '[^x]\[' out
 }
 
-# Lines of 64 ranks: each there once, whole, in its rank's order.
+# Each line of 64 ranks is printed once, whole, in its rank's order.
 test_many_ranks_many_lines() {
     local np=64 n=500
     sanitized && np=16
@@ -147,8 +149,8 @@ test_output_before_a_crash_is_kept() {
     grep -q '^\[0\]<stderr>:second$' err
 }
 
-# Nobody reads: the ranks must block, hvdrun and its agent must not grow,
-# and once somebody reads, everything must arrive.
+# When nobody reads hvdrun's output, the ranks block and hvdrun and its agent
+# do not grow.  When somebody reads again, everything arrives.
 test_slow_reader() {
     local before=-1 now pid
     mkfifo pipe
@@ -172,7 +174,7 @@ test_slow_reader() {
     [ "$(cat lines)" -eq $((2 << 16)) ]
 }
 
-# Death of a rank is told even while its output is stuck.
+# A rank's death ends the job even while its output is stuck.
 test_failure_with_a_stuck_reader() {
     mkfifo pipe
     start stuck sh -c 'exec "$HVDRUN" -np 2 --grace 1 sh -c "
@@ -238,7 +240,8 @@ test_output_filename_replaces_old_files() {
     [ "$(cat logs/rank.0/stdout)" = short ]
 }
 
-# The job goes on without the files; the loss is told once and counts.
+# A full disk loses the output files, but the job goes on.  hvdrun reports the
+# loss once and exits with 125.
 test_disk_full() {
     need_root
     mkdir disk

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Every collective, dtype, op, shape, process set and way of issuing, at
-# random, against a formula that each rank computes by itself: on shared
-# memory, over TCP, and both.  A failure names the seed: `prop SEED 1 BATCHES`
-# with as many ranks is the same again.
+# Random collectives of every kind, dtype, op, shape, process set and way of
+# issuing have the results of a formula that each rank computes by itself: in
+# shared memory, over TCP, and both.  To repeat a failure, run `prop SEED 1
+# BATCHES` with the seed that it names and as many ranks.
 
-# random NP-OR-HOSTS SEED SEEDS BATCHES [VARIABLE=VALUE...]: several seeds;
-# HVD_TEST_FULL=1 makes it ten times as many.
+# random NP-OR-HOSTS SEED SEEDS BATCHES [VARIABLE=VALUE...]: runs prop with
+# SEEDS seeds from SEED on; HVD_TEST_FULL=1 makes them ten times as many.
 random() {
     local ranks=$1 seed=$2 seeds=$3 batches=$4
     shift 4
@@ -52,7 +52,8 @@ test_properties_on_several_hosts() {
     done
 }
 
-# Kernels and thresholds that this machine would not choose by itself.
+# Results are right with kernels and thresholds that this machine would not
+# choose by itself.
 test_properties_of_other_choices() {
     random 3 3000 1 12 HVD_SIMD=portable
     random 3 3100 1 12 HVD_SIMD=avx2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What README.md tells a user of an installed hvdrun to type.
+# The commands that README.md gives a user of an installed hvdrun work.
 
 installed() {
     sanitized && skip "the normal build is installed"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Other hosts without ssh: --rsh templates whose shells are local, and
-# scripts named ssh.  What a real sshd adds is in test_cluster_*.sh.
+# Other hosts without ssh: --rsh templates whose shells are local, and scripts
+# named ssh.  test_cluster_*.sh has what a real sshd adds.
 
-# A home directory of the test's own, with a space in its path.
+# Makes a home directory for the test, with a space in its path, sets HOME to
+# it, and cache to the agents' cache there.
 new_home() {
     HOME=$PWD/"home $1"
     mkdir -p "$HOME"
@@ -13,8 +14,9 @@ new_home() {
     cache=$HOME/.cache/hvd
 }
 
-# A shell for host n1.  As root it has mounts of its own: an empty /tmp, with
-# only the directory of this test, and nothing to write to elsewhere.
+# Prints an --rsh command for host n1 that runs ./by.sh.  As root the host has
+# its own mounts: an empty /tmp with only the directory of this test, and no
+# other place to write to.
 host_script() {
     cat >host.sh <<X
 exec 9<"$PWD"
@@ -33,8 +35,8 @@ X
     fi
 }
 
-# reach SHELL-COMMANDS [ARG...]: one rank on host n1, whose /bin/sh is run
-# by these.
+# reach SHELL-COMMANDS [ARG...]: runs hvdrun ARG... with one rank on host n1,
+# whose login shell SHELL-COMMANDS play.
 reach() {
     printf '%s\n' "$1" >by.sh
     shift
@@ -46,7 +48,8 @@ reaches() {
     [ "$(cat out)" = '[0]<stdout>:here' ] || fail "no output"
 }
 
-# unreached PATTERN SHELL-COMMANDS [ARG...]
+# unreached PATTERN SHELL-COMMANDS [ARG...]: fails unless hvdrun cannot reach
+# that host, starts nothing, and says PATTERN in one line.
 unreached() {
     local pattern=$1 by=$2
     shift 2
@@ -86,7 +89,7 @@ test_places_by_environment() {
     [ ! -e "$HOME/rel" ] && [ ! -e rel ]
 }
 
-# Files are private whatever the umask is, and the ranks keep theirs.
+# The agent's files are private whatever the umask is.
 test_umask() {
     new_home a
     expect_exit 0 reach 'umask 0; exec sh' sh -c 'umask'
@@ -96,7 +99,7 @@ test_umask() {
     agents_kept "$cache"
 }
 
-# The directory in which the login shell is remains the agent's.
+# A rank runs in --wdir whatever the current directory of the login shell is.
 test_working_directory_of_the_shell() {
     new_home a
     mkdir sub
@@ -130,14 +133,31 @@ versions() {
     (cd "$cache" && printf '%s\n' hvd-agent-? 2>/dev/null) | tr -d '\n'
 }
 
-# The four that were used last stay.
+# A cached agent of the right size but with wrong bytes is replaced.
+test_damaged_file_is_replaced() {
+    local f damage
+    new_home a
+    reaches 'exec sh'
+    f=$(echo "$cache"/hvd-agent-*)
+    for damage in 'if=/dev/zero bs=1' 'if=/dev/urandom bs=1 seek=200000'; do
+        # shellcheck disable=SC2086 # two words
+        dd of="$f" count=4000 conv=notrunc $damage 2>/dev/null
+        [ "$(stat -c %s "$f")" = "$(stat -Lc %s "$HVD_AGENT")" ]
+        reaches 'exec sh'
+        cmp "$f" "$HVD_AGENT"
+        agents_kept "$cache"
+    done
+}
+
+# Cached agents used in the last 30 days stay, as other hosts may use them, but
+# no more than 16.
 test_old_versions_are_pruned() {
     local i ours
     new_home a
     mkdir -p "$cache"
     for i in 1 2 3 4 5 6; do
         echo >"$cache/hvd-agent-$i"
-        touch -d "$i days ago" "$cache/hvd-agent-$i"
+        touch -d "$((8 * i)) days ago" "$cache/hvd-agent-$i"
     done
     touch -d '3 days ago' "$cache/.push-stale"
     touch "$cache/.push-new" "$cache/other"
@@ -146,12 +166,31 @@ test_old_versions_are_pruned() {
     [ -e "$cache/.push-new" ] && [ -e "$cache/other" ]
     [ ! -e "$cache/.push-stale" ]
     ours=$(echo "$cache"/hvd-agent-??*)
-    touch -d '9 days ago' "$ours"
+    touch -d '19 days ago' "$ours"
     reaches 'exec sh'
     [ "$ours" -nt "$cache/hvd-agent-1" ]
+    for i in $(seq 20); do
+        echo >"$cache/hvd-agent-new$i"
+    done
+    rm "$ours"
+    reaches 'exec sh'
+    [ "$(find "$cache" -name 'hvd-agent-*' | wc -l)" -eq 16 ]
+    [ -e "$ours" ]
 }
 
-# Jobs and hosts that share a home send at once.
+# A cached agent that is old but runs is kept.  The cache was open to others,
+# so the agent is sent again; the old file has the same bytes, so it is what
+# runs.
+test_an_old_agent_that_runs_is_not_pruned() {
+    new_home a
+    reaches 'exec sh'
+    touch -d '40 days ago' "$cache"/hvd-agent-*
+    chmod 755 "$cache"
+    reaches 'exec sh'
+    agents_kept "$cache"
+}
+
+# Jobs and hosts that share a home can send the agent at the same time.
 test_concurrent_pushes() {
     local i rsh
     new_home a
@@ -232,11 +271,13 @@ X
     chmod +x bin/ssh
     PATH=$PWD/bin:$PATH expect_exit 0 "$HVDRUN" --launcher openssh \
         -H 'n[1-6]' -np 6 true
-    [ ! -s err ]
+    # hvdrun says that all hosts are this machine.
+    ! grep -v 'warning: host n[2-6]: counted as host n1, which it is$' err
     [ "$(wc -l <"$HOME/tries")" -gt 6 ]
 }
 
-# Hosts that answer never, or that take long; nothing is left of them.
+# Ctrl-C ends hvdrun while hosts do not answer, and leaves no process of
+# theirs.
 test_interrupted_while_connecting() {
     new_home a
     echo 'trap "" TERM INT; touch connecting; sleep 1000; :' >by.sh
@@ -266,7 +307,8 @@ test_start_timeout() {
 
 # ---- Hosts where the agent finds no easy place ----
 
-# A rank prints where the agent's file is.
+# Starts a rank on a host where the shell commands $1 ran first, and prints the
+# path of the agent's file.
 place() {
     expect_exit 0 reach "unset TMPDIR; $1; exec sh" sh -c \
         'readlink /proc/$PPID/exe'
@@ -281,11 +323,54 @@ test_places_that_cannot_be_used() {
         'mount -n -t tmpfs -o ro none "$HOME"' \
         'mount -n -t tmpfs -o noexec none "$HOME"' \
         'mkdir "$HOME/.cache"; ln -s / "$HOME/.cache/hvd"' \
+        'unset HOME; mount -n --bind /dev/null /bin/pwd' \
         'unset HOME' 'export HOME=relative' 'export HOME=/dev/null'; do
         place "$home"
         grep -q ':/tmp/hvd-0/hvd-agent-' out
         rm -rf "$HOME/.cache"
     done
+}
+
+# hvdrun loads no plug-in from a directory that others can write to.
+test_plugin_of_somebody_else() {
+    mkdir -p x/bin x/lib/hvd
+    cp "$(readlink -f "$HVDRUN")" x/bin/hvdrun
+    cp "$HVD_AGENT" x/bin/hvd-agent
+    echo >x/lib/hvd/transport-ssh2.so
+    chmod 777 x/lib/hvd
+    expect_exit 125 x/bin/hvdrun --launcher ssh2 -H n1 true
+    grep -q "libssh2 cannot be used: .*hvd can be written by others" err
+    chmod 755 x/lib/hvd
+    expect_exit 125 x/bin/hvdrun --launcher ssh2 -H n1 true
+    grep -q 'libssh2 cannot be used: .*ssh2.so: ' err
+}
+
+# The agent is safe if somebody swaps a directory in /tmp for a link, and back,
+# while the shell enters it.
+test_swapped_tmp() {
+    need_root
+    new_home a
+    cat >swap.sh <<'X'
+mkdir -m 700 /tmp/o
+cd() {
+    [ "$1" != "$SWAPPED" ] || {
+        rm -rf "$1"
+        ln -s o "$1"
+    }
+    command cd "$@" || return
+    [ "$1" != "$SWAPPED" ] || {
+        rm "$1"
+        mkdir -m 700 "$1"
+    }
+}
+export -f cd
+exec bash
+X
+    place "export XDG_CACHE_HOME=/tmp SWAPPED=/tmp/hvd
+        unset HOME; exec bash '$PWD/swap.sh'"
+    grep -q ':/tmp/hvd-0/hvd-agent-[^ ]*$' out
+    place "export SWAPPED=/tmp/hvd-0; unset HOME; exec bash '$PWD/swap.sh'"
+    grep -q ':/tmp/hvd-[A-Za-z0-9]\{6\}/hvd-agent-.* (deleted)' out
 }
 
 test_squatted_tmp() {
@@ -298,12 +383,12 @@ test_squatted_tmp() {
         'echo >/tmp/hvd-0' 'ln -s nowhere /tmp/hvd-0' \
         'mkdir -m 700 /tmp/o; ln -s o /tmp/hvd-0'; do
         place "unset HOME; $squat"
-        # in a new directory, from which it has removed itself
+        # the agent ran from a new directory, and has removed that and itself
         grep -q ':/tmp/hvd-[A-Za-z0-9]\{6\}/hvd-agent-.* (deleted)' out
     done
 }
 
-# What removes itself leaves no directory either.
+# An agent that removes its file also removes the directory.
 test_nothing_is_left_of_a_temporary_one() {
     need_root
     new_home a
@@ -323,7 +408,8 @@ test_no_place_at_all() {
         mount -n -o remount,ro /tmp; exec sh'
 }
 
-# It is tried elsewhere, but not for ever.
+# An agent that arrives damaged is tried in other directories, but not for
+# ever.
 test_damaged_on_the_way() {
     need_root
     new_home a

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The job's key-value store: put, get, wait, watch, delete, fences; on one
-# host, and on several that are stand-ins on this machine.
+# The job's key-value store: put, get, wait, watch, delete and fences, on one
+# host and on several that this machine plays.
 
-# Two hosts with a shell each, on this machine.
+# two_hosts EXIT CMD...: runs CMD on four ranks of two hosts, which are shells
+# on this machine, and fails unless hvdrun exits with EXIT.
 two_hosts() {
     mkdir -p home
     expect_exit "$1" env HOME="$PWD/home" "$HVDRUN" -np 4 -H ha:2,hb:2 \
@@ -51,7 +52,7 @@ test_fences_on_one_host() {
     grep -qx '7 of 8 on host 0 of 1' out
 }
 
-# A rank that does not come: those that wait are told which.
+# If a rank leaves without coming to a fence, those that wait are told which.
 test_a_missing_rank_is_named() {
     # shellcheck disable=SC2016
     two_hosts 0 sh -c '[ $HVD_RANK = 3 ] && exit 0

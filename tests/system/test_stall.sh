@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Ranks that wait for one that does not come: one report from hvdrun that
-# says who waits for what, who is missing, where that is and what it does;
-# and the end of the job, if that is wanted.
+# When ranks wait for one that does not come, hvdrun prints one report: who
+# waits for what, who is missing, where that rank is and what it does.  If
+# wanted, the job then ends.
 
 times=(--stall-check-warning-time-seconds 1
     --stall-check-shutdown-time-seconds 3)
 
-# What the report says of a rank: says PATTERN
+# says PATTERN: fails unless a line of ./err matches PATTERN.
 says() {
     grep -Eq -- "$1" err || fail "not said: $1: $(cat err)"
 }
 
-# The pid of rank 1, from the debug log.
+# Prints the pid of rank 1, from the debug log in ./err.
 pid_of_1() {
     sed -n 's/.*rank 1 is pid \([0-9]*\).*/\1/p' err
 }
@@ -22,7 +22,8 @@ can_look() {
     command -v eu-stack >/dev/null || command -v gdb >/dev/null
 }
 
-# stalls VERB HOST HVDRUN-ARG...: exit 124 after both reports
+# stalls VERB HOST HVDRUN-ARG...: rank 1, on HOST, keeps the others waiting by
+# VERB.  Fails unless both reports follow and hvdrun exits with 124.
 stalls() {
     local verb=$1 host=$2
     shift 2
@@ -35,7 +36,7 @@ stalls() {
     [ "$(grep -c '^  rank [0-9] on host' err)" -eq \
         "$(grep -c '^hvdrun: stall: [12] of' err)" ] || fail "more suspects"
     says 'HVD_STALL_SHUTDOWN_TIME_SECONDS'
-    # The ranks that waited were told so.
+    # The ranks that waited get the same in their error.
     [ "$(grep -c 'rank [02]: .*rank 1 (pid' out)" -eq 2 ] || fail "$(cat out)"
     grep -Eq "rank [02]: .*on host $host: kept the others waiting" out
     grep -q 'it has not issued allreduce "grad.7"' out
@@ -70,7 +71,7 @@ test_stall_without_a_debugger() {
     says 'no stack: neither eu-stack nor gdb'
 }
 
-# Rank 1 is on the second host; the others on two.
+# The report is right if the ranks are on several hosts.
 test_stall_on_several_hosts() {
     local verb
     for verb in never stop; do
@@ -79,7 +80,8 @@ test_stall_on_several_hosts() {
     stalls spin x1 -H x1:2,x2:1 --rsh 'env PLAYED={host}'
 }
 
-# The wait ends: that is said, and nothing else happens.
+# When the missing rank comes after all, hvdrun says once that the wait is
+# over, and the job goes on.
 test_stall_that_is_over() {
     start job "$HVDRUN" "${times[@]:0:2}" -np 3 --no-tag-output \
         "$PROG/stall" late
@@ -113,7 +115,56 @@ test_stall_check_off() {
     absent stall job.err
 }
 
-# A program that works is never reported, and nothing wakes up to look.
+# disagree CASE FEW [HVDRUN-ARG...]: all ranks have called something, by CASE,
+# and will never agree; the last rank waits for the pattern FEW.  Fails unless
+# the report and the error of each rank say which rank waits for what and
+# accuse nobody.
+disagree() {
+    local case=$1 few=$2 many='allreduce "[ab]"'
+    shift 2
+    mkdir -p no-debugger
+    expect_exit 124 "$HVDRUN" -np 3 --grace 1 --no-tag-output \
+        -x PATH="$PWD/no-debugger" -x HVD_STALL_CHECK_TIME_SECONDS=0.2 \
+        -x HVD_STALL_SHUTDOWN_TIME_SECONDS=0.3 "$@" "$PROG/disagree" "$case"
+    says '^hvdrun: stall: [123] of 3 ranks waits? for others'
+    says "^  $many: ranks 0, 1 wait for [0-9.]+ s; missing: rank 2\$"
+    says "^  $few: rank 2 waits for [0-9.]+ s; missing: ranks 0, 1\$"
+    for rank in 0 1 2; do
+        says "^  rank $rank on host .*; it waits for allreduce"
+        grep -E "^rank $rank: .*do not agree" out >told ||
+            fail "rank $rank: $(cat out)"
+        grep -Eq "ranks 0, 1 wait for $many(;|\$)" told || fail "$(cat told)"
+        grep -Eq "rank 2 waits for $few(;|\$)" told || fail "$(cat told)"
+    done
+    absent 'kept the others' out
+}
+
+b='allreduce "b"'
+
+test_stall_disagree() {
+    disagree names "$b"
+    disagree mismatch allreduce
+}
+
+test_stall_disagree_tcp() {
+    export HVD_FORCE_TCP=1
+    disagree names "$b"
+    disagree blocking allreduce
+    disagree mismatch allreduce
+    disagree learned "$b"
+    disagree mixed allreduce
+    disagree fewer allreduce
+}
+
+# The report is also right with one rank a host, and with two ranks on a host,
+# whose leaders sleep in shared memory.
+test_stall_disagree_on_several_hosts() {
+    disagree names "$b" -H x1,x2,x3 --rsh 'env PLAYED={host}'
+    disagree fewer allreduce -H x1,x2,x3 --rsh 'env PLAYED={host}'
+    disagree blocking allreduce -H x1:2,x2:1 --rsh 'env PLAYED={host}'
+}
+
+# A program that works is not reported.
 test_stall_quiet() {
     expect_exit 0 "$HVDRUN" -np 2 --stall-check-warning-time-seconds 1 \
         "$PROG/coll" sum 1000 200

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What STATIC=1 makes, where no library is: in a root directory of its own.
+# What STATIC=1 builds works where there is no library: in a root directory of
+# its own.
 
 STATIC_HVDRUN=$BUILD/tests/static/hvdrun
 
 need_static() {
-    [ -e "$STATIC_HVDRUN" ] || skip "a sanitizer has no static form"
+    sanitized && skip "a sanitizer has no static form"
+    [ -e "$STATIC_HVDRUN" ] || skip "no static libraries"
 }
 
-# ./root: hvdrun, its agent and actor, /dev/null, nothing else.
+# Makes ./root, which holds hvdrun, its agent, actor, /dev/null and nothing
+# else.
 empty_root() {
     need_static
     need_root
@@ -43,12 +46,13 @@ test_a_job_in_an_empty_root() {
         diff - sorted
     [ ! -s err ]
     in_root 0 /bin/hvdrun -np 2 -H localhost,127.0.0.1 /bin/actor environ /env
-    same root/env.1 HVD_CROSS_RANK 1
+    same root/env.1 HVD_LOCAL_RANK 1
     in_root 127 /bin/hvdrun -np 2 /bin/nosuch
     one_line err
 }
 
-# And of a machine that has a C library, but none of what hvdrun uses.
+# libhvd works on a machine that has a C library but none of the libraries that
+# hvdrun uses.
 test_libhvd_beside_a_c_library() {
     local f
     empty_root
@@ -80,7 +84,8 @@ test_what_it_cannot_do_is_told() {
     grep -q 'there is no ssh program here, and libssh2 cannot be used: ' err
 }
 
-# Names come from /etc/hosts and DNS whatever nsswitch.conf says.
+# The static hvdrun resolves names by /etc/hosts and DNS, whatever
+# nsswitch.conf says.
 test_names_of_hosts() {
     empty_root
     mkdir root/etc
@@ -90,7 +95,7 @@ test_names_of_hosts() {
     grep -q 'this machine knows the addresses of 1 of 2' out
 }
 
-# By the ssh program, where there is one.
+# The static hvdrun refuses --launcher ssh2 in one line and suggests openssh.
 test_ssh2_is_refused_in_one_line() {
     need_static
     command -v ssh >/dev/null || skip "needs ssh"

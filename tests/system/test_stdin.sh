@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Who reads hvdrun's stdin.
+# Which ranks read hvdrun's stdin.
 
 test_default_leaves_stdin_alone() {
     local line n=0
@@ -53,7 +53,7 @@ test_empty_and_closed() {
     [ ! -s got ]
 }
 
-# The job ends although nobody closes the pipe.
+# The job ends even if nobody closes the pipe at its stdin.
 test_unread_stdin_holds_nothing_up() {
     mkfifo pipe
     exec 7<>pipe

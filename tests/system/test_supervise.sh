@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Failure and the end of jobs: the right culprit, the right exit code, and
-# nobody left, whoever dies and however.
+# Failure and the end of jobs: hvdrun names the right rank, exits with the
+# right code, and leaves no process, whichever process dies and however.
 
-# Four ranks, each with children that ignore signals, hold stdout, or have
-# left session and process group.
+# Starts job $1 with the hvdrun options that follow.  Each of its four ranks
+# has children that ignore signals, hold stdout, or have left session and
+# process group.
 start_trees() {
     local name=$1
     shift
@@ -53,8 +54,8 @@ test_signal_deaths() {
     done
 }
 
-# The rank that died first is named, although a grandchild still holds its
-# stdout when another dies.
+# The rank that failed first is named, even if a grandchild still holds its
+# stdout when another rank dies.
 test_first_failure_is_the_culprit() {
     expect_exit 7 "$HVDRUN" -np 3 --grace 3 sh -c '
         case $HVD_RANK in
@@ -65,7 +66,8 @@ test_first_failure_is_the_culprit() {
     grep -v '^\[' err | grep -q 'rank 0'
 }
 
-# A background child with stdout open delays neither detection nor end.
+# A background child that holds stdout delays neither the detection of a rank's
+# end nor the end of the job.
 test_grandchild_does_not_delay_the_end() {
     expect_exit 0 "$HVDRUN" -np 2 sh -c 'sleep 1000 & echo done'
     [ "$(grep -c 'done' out)" -eq 2 ]
@@ -147,7 +149,8 @@ test_sigkill_of_hvdrun() {
     wait_for -t 10 'gone tree'
 }
 
-# Both at once: hvdrun inherits and ends what they leave.
+# When agent and guardian are killed at once, hvdrun inherits and ends the
+# processes that they leave.
 test_sigkill_of_agent_and_guardian() {
     start_trees tree
     # shellcheck disable=SC2046
@@ -158,7 +161,8 @@ test_sigkill_of_agent_and_guardian() {
     grep -qi 'agent' tree.err
 }
 
-# The agent proper, then its guardian, which is its parent.
+# Prints the pid of job tree's agent, then that of its guardian, which is the
+# agent's parent.
 agent_and_guardian() {
     local p parent pids
     pids=$(job_pids tree hvd-agent)
@@ -194,7 +198,7 @@ test_sigkill_of_the_guardian_alone() {
     absent 'rank . on host' tree.err
 }
 
-# The agent's own end is not blamed on a rank either.
+# SIGTERM to the agent ends the job, and no rank is blamed.
 test_sigterm_of_the_agent() {
     start_trees tree --grace 1
     # shellcheck disable=SC2046
@@ -206,7 +210,7 @@ test_sigterm_of_the_agent() {
     absent 'rank . on host' tree.err
 }
 
-# Children of a shell that became hvdrun are not its to end.
+# hvdrun does not end children that it has from the shell that exec'ed it.
 test_foreign_children_are_spared() {
     start tree sh -c 'sleep 1000 & echo $! >other; exec "$HVDRUN" -np 1 sh -c "
         touch up; exec sleep 1000"'
@@ -247,7 +251,7 @@ test_failure_ends_stubborn_trees() {
     wait_for -t 10 'gone stubborn'
 }
 
-# Stopped processes cannot act on TERM; KILL must reach them.
+# Stopped ranks, which cannot act on SIGTERM, are ended by SIGKILL.
 test_stopped_ranks_are_ended() {
     start stopped "$HVDRUN" -np 2 --grace 1 sh -c '
         touch up.$HVD_RANK; kill -STOP $$; sleep 1000'
@@ -257,7 +261,7 @@ test_stopped_ranks_are_ended() {
     wait_for -t 10 'gone stopped'
 }
 
-# Processes that fork on while they are being killed.
+# Processes that go on forking while they are being killed all end.
 test_moving_targets_are_ended() {
     local end
     for end in TERM KILL; do
@@ -272,7 +276,7 @@ test_moving_targets_are_ended() {
     done
 }
 
-# What ranks leave behind while the job runs does not pile up as zombies.
+# Orphans of a running job are reaped and do not pile up as zombies.
 test_orphans_are_reaped() {
     start orphans "$HVDRUN" -np 1 sh -c '
         for i in $(seq 100); do (setsid sleep 0.01 &); done
@@ -296,8 +300,8 @@ test_sigkill_during_start() {
     done
 }
 
-# Nobody reads the output: the ranks end all the same, and a second signal
-# ends hvdrun.
+# When nobody reads the output, SIGTERM ends the ranks all the same, and a
+# second one ends hvdrun.
 test_sigterm_with_a_stuck_reader() {
     mkfifo pipe
     exec 7<>pipe
@@ -310,7 +314,7 @@ test_sigterm_with_a_stuck_reader() {
     exec 7>&-
 }
 
-# Whatever started hvdrun may have blocked everything.
+# hvdrun works if its caller has blocked all signals and ignores SIGCHLD.
 test_blocked_signals_at_start() {
     start blocked perl -e 'use POSIX ":signal_h";
         my $all = POSIX::SigSet->new; $all->fillset;
@@ -396,7 +400,7 @@ test_signals_are_passed_on() {
     [ "$(grep -c "got usr2" usr.out)" -eq 2 ]
 }
 
-# nohup hvdrun ... & must outlive its terminal.
+# Under nohup, hvdrun and its job outlive their terminal.
 test_ignored_hangup_stays_ignored() {
     start nohup sh -c 'trap "" HUP; exec "$HVDRUN" -np 1 sh -c "
         touch up; while [ ! -e go ]; do sleep 0.05; done; echo survived"'
@@ -411,7 +415,7 @@ test_ctrl_c_during_start() {
     local i
     for i in 1 2 3 4 5 6 7 8; do
         start early "$HVDRUN" -np 16 --grace 1 sleep 1000
-        # before, the shell's background job ignores SIGINT
+        # until then the shell's background job ignores SIGINT
         until [ "/proc/$pid/exe" -ef "$HVDRUN" ]; do :; done
         # at an arbitrary moment of the start, on purpose
         sleep "0.0$i"
@@ -421,9 +425,10 @@ test_ctrl_c_during_start() {
     done
 }
 
-# Ranks that end at once are not lost: Open MPI 4.1.4 hangs here.
+# Ranks that end at once are not lost.  Open MPI 4.1.4 hangs in such jobs.
 test_many_short_jobs() {
-    local i np=64 times=500
+    local i np=64 times=100
+    ! full || times=500
     sanitized && times=5
     for ((i = 0; i < times; i++)); do
         "$HVDRUN" -np $np true
@@ -446,7 +451,7 @@ test_many_short_failures() {
     done
 }
 
-# Every descriptor-table limit that a user may have.
+# 64 ranks work with a limit of 256 descriptors.
 test_few_descriptors() {
     (
         ulimit -n 256
@@ -454,7 +459,8 @@ test_few_descriptors() {
     )
 }
 
-# Not enough of them is an error before anything runs, or a job that works.
+# With too few descriptors hvdrun works, or fails with an error before any rank
+# runs.
 test_too_few_descriptors() {
     local got=0
     (

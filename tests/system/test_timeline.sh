@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# hvdrun --timeline and --stats: one file and one table for all ranks,
-# however they end, and nothing left behind.
+# hvdrun --timeline and --stats make one file and one table for all ranks,
+# however they end, and leave nothing behind.
 
-# many HOSTS ARG...: hvdrun on hosts that this one plays
+# many HOSTS ARG...: runs hvdrun ARG... on HOSTS, all of which this machine
+# plays.
 many() {
     local hosts=$1
     shift
     "$HVDRUN" -H "$hosts" --rsh 'env PLAYED={host}' "$@"
 }
 
-# events FILE NAME [RANK]: how many, in a file that must be valid
+# events FILE NAME [RANK]: prints how many events called NAME, of RANK or of
+# all ranks, are in FILE, which must be valid.
 events() {
     python3 - "$@" <<'END'
 import json, sys
@@ -40,7 +42,53 @@ test_timeline_of_all_ranks() {
     nothing_left
 }
 
-# Ranks on other hosts send theirs; all begin at about the same time.
+# copies FILE...: fails unless each FILE, the trace of one or more ranks, has
+# valid events for packing and unpacking, each kind in a row of its own, and no
+# copy of a batch ends after its allreduce.
+copies() {
+    python3 - "$@" <<'END'
+import json, sys
+for file in sys.argv[1:]:
+    events = json.load(open(file))
+    for way, tid in (("IN", 16), ("OUT", 17)):
+        name = "MEMCPY_%s_FUSION_BUFFER" % way
+        all = [e for e in events if e["name"] == name]
+        fused = [e for e in all if e["args"]["fused"] > 1]
+        assert fused, (file, name)
+        for e in all:
+            assert e["tid"] == tid
+            assert 0 < e["args"]["busy_us"] <= e["dur"] + 0.001, e
+        for e in fused:
+            assert any(o["name"] == "ALLREDUCE" and o["pid"] == e["pid"] and
+                       o["ts"] + o["dur"] >= e["ts"] + e["dur"] - 0.001
+                       for o in events), e
+END
+}
+
+test_timeline_of_copies() {
+    expect_exit 0 "$HVDRUN" -np 2 --timeline shm.json "$PROG/coll" burst 20
+    copies shm.json
+    grep -q '"MEMCPY_IN_FUSION_BUFFER".*"bytes":1048576,' shm.json
+    HVD_FORCE_TCP=1 expect_exit 0 "$HVDRUN" -np 2 --timeline tcp.json \
+        "$PROG/coll" burst 20
+    copies tcp.json
+    expect_exit 0 many x1:2,x2 --timeline hosts.json "$PROG/coll" burst 20
+    copies hosts.json
+}
+
+copies_over_mpi() { # MPI leaves memory behind
+    expect_exit 0 "${unchecked_leaks[@]}" HVD_CPU_PLANE=mpi \
+        HVD_TIMELINE="$mpi.json" "$HVDRUN" --mpi -np 2 "$PROG/coll" burst 20
+    copies "$mpi.0.json" "$mpi.1.json"
+    grep -q '"MEMCPY_IN.*"plane":"mpi"' "$mpi.0.json"
+}
+
+test_timeline_of_copies_over_mpi() {
+    each_mpi copies_over_mpi
+}
+
+# Ranks on other hosts send their timelines, and the clocks of all hosts are
+# adjusted to each other.
 test_timeline_of_several_hosts() {
     local rank
     expect_exit 0 many x1:2,x2 --timeline-filename t.json "$PROG/coll" \
@@ -62,11 +110,19 @@ END
     nothing_left
 }
 
-# More than any queue holds.
+# A timeline that is larger than any queue arrives complete, each event once,
+# whether it was sent while the ranks ran or at the end.
 test_timeline_that_is_long() {
     expect_exit 0 many x1,x2 --timeline t.json "$PROG/coll" sum 1 20000
     [ "$(events t.json ALLREDUCE)" -ge 40000 ]
     [ "$(stat -c %s t.json)" -gt 10000000 ]
+    [ ! -s err ] || fail "$(cat err)"
+    python3 - <<'END'
+import json
+spans = [(e["pid"], e["ts"], e["name"]) for e in json.load(open("t.json"))
+         if e["name"] == "ALLREDUCE"]
+assert len(spans) == len(set(spans)), len(spans) - len(set(spans))
+END
     nothing_left
 }
 
@@ -74,6 +130,16 @@ test_timeline_of_several_worlds() {
     expect_exit 0 "$HVDRUN" -np 2 --timeline t.json "$PROG/coll" again 3
     [ "$(events t.json ALLREDUCE 0)" -ge 3 ]
     [ "$(events t.json NEGOTIATE_ALLREDUCE 1)" -eq 3 ]
+    nothing_left
+}
+
+# The second program of a rank adds to the timeline of the first.
+test_timeline_of_several_programs() {
+    # shellcheck disable=SC2016 # for the rank
+    expect_exit 0 "$HVDRUN" -np 2 --timeline t.json \
+        sh -c '"$@" && "$@"' sh "$PROG/coll" sum 1 10
+    [ "$(events t.json ALLREDUCE 0)" -eq 40 ]
+    [ "$(events t.json ALLREDUCE 1)" -eq 40 ]
     nothing_left
 }
 
@@ -89,13 +155,53 @@ test_timeline_of_killed_ranks() {
     nothing_left
 }
 
-# hvdrun itself: the file is valid, and its agents clean up.
+# After hvdrun is killed, the file holds what the ranks did until a moment
+# before, and the agents clean up.
 test_timeline_of_a_killed_hvdrun() {
     start job "$HVDRUN" -np 2 --timeline t.json "$PROG/coll" spin allreduce f
-    wait_for '[ -e f.0 ] && [ -e f.1 ]'
+    wait_for '[ "$(events t.json ALLREDUCE 0)" -gt 0 ] &&
+        [ "$(events t.json ALLREDUCE 1)" -gt 0 ]'
     kill -KILL "$pid"
     wait_for 'gone job'
     [ "$(events t.json hvdrun)" -eq 1 ]
+    [ "$(events t.json ALLREDUCE 0)" -gt 0 ]
+    [ "$(events t.json ALLREDUCE 1)" -gt 0 ]
+    wait_for '[ -z "$(find "$TMPDIR" -name "hvd-timeline-*")" ]'
+}
+
+# After an agent is killed, its guardian removes the temporary files.
+test_timeline_of_a_killed_agent() {
+    start job "$HVDRUN" -np 2 --timeline t.json "$PROG/coll" spin allreduce f
+    wait_for '[ -e f.0 ] && [ -e f.1 ]'
+    [ -n "$(find "$TMPDIR" -name 'hvd-timeline-*')" ]
+    kill -KILL "$(job_pids job hvd-agent | tail -n 1)"
+    finish job 125
+    grep -q 'timeline t.json is not complete: not all came from host' job.err
+    nothing_left
+}
+
+# `hvdrun clean` removes a timeline directory that nobody is left to remove,
+# but not that of a running job, and looks in its own TMPDIR, whatever that of
+# the ranks is.
+test_timeline_cleaned() {
+    local old=$TMPDIR/hvd-timeline-0123456789abcdef-3
+    start job "$HVDRUN" -np 2 --timeline t.json -x TMPDIR=/nowhere \
+        "$PROG/coll" spin allreduce f
+    wait_for '[ -e f.0 ] && [ -e f.1 ]'
+    mkdir -m 700 "$old" "$old.not"
+    touch "$old/trace.17.json"
+    touch -d '2 minutes ago' "$TMPDIR"/hvd-timeline-*
+    "$HVDRUN" clean -H localhost --dry-run >out
+    grep -q "would remove $old (timelines" out
+    [ -e "$old/trace.17.json" ]
+    "$HVDRUN" clean -H localhost >out
+    grep -q "removed $old (timelines" out
+    [ ! -e "$old" ]
+    [ "$(grep -c hvd-timeline out)" -eq 1 ] || fail "$(cat out)"
+    kill -TERM "$pid"
+    finish job 143
+    [ "$(events t.json ALLREDUCE 0)" -gt 0 ]
+    rmdir "$old.not"
     nothing_left
 }
 
@@ -107,7 +213,8 @@ test_timeline_of_a_program_without_libhvd() {
     nothing_left
 }
 
-# There is nothing to be missing, or to be counted.
+# If no rank could be started, the timeline is still complete, and no
+# statistics are printed.
 test_timeline_of_nothing() {
     expect_exit 127 "$HVDRUN" -np 2 --timeline t.json --stats ./none
     absent 'hvdrun: timeline' err
@@ -124,7 +231,8 @@ test_timeline_that_cannot_be_written() {
     nothing_left
 }
 
-# What hvdrun cannot take stays where it is, and that is said.
+# When the disk is full, the ranks' timelines stay where they are, and hvdrun
+# says where.
 test_timeline_disk_full() {
     local left
     need_root
@@ -140,7 +248,7 @@ test_timeline_disk_full() {
     rm -r "$left"
 }
 
-# Horovod writes into the file itself, and hvdrun leaves that alone.
+# A file that Horovod itself writes is left alone.
 test_timeline_of_a_horovod_program() {
     # shellcheck disable=SC2016 # for the rank
     expect_exit 0 "$HVDRUN" -np 1 --timeline t.json \
@@ -149,7 +257,7 @@ test_timeline_of_a_horovod_program() {
     nothing_left
 }
 
-# Without hvdrun's option the variable is each rank's own business.
+# Without hvdrun's option, each rank writes the file that HVD_TIMELINE names.
 test_timeline_variable() {
     HVD_TIMELINE=$PWD/t.json expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" \
         sum 1 10
@@ -165,7 +273,7 @@ test_stats_table() {
     grep -q '^hvdrun: statistics of 3 ranks' err
     grep -Eq '^  allreduce +< 16 KiB +[0-9]+ ' err
     grep -q '^  operations: ' err
-    # Several worlds are one table.
+    # A rank that initialises several times has its statistics in one table.
     expect_exit 0 "$HVDRUN" -np 2 --stats "$PROG/coll" again 3
     grep -Eq '^  allreduce +< 16 KiB +3 ' err
     expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" again 1

@@ -2,7 +2,7 @@
 /* See agent_util.h. */
 #include "tests/unit/agent_util.h"
 
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
 
 #include <check.h>
@@ -94,7 +94,7 @@ static void agent_path(char *path, size_t size)
     snprintf(path + strlen(path), size - strlen(path), "/bin/hvd-agent");
 }
 
-/* With these as its 0 and 1. */
+/* Starts an agent with these as its stdin and stdout. */
 static void start_agent(struct peer *p, int in, int out)
 {
     char path[PATH_MAX];
@@ -175,8 +175,8 @@ void peer_launch_init(struct control_launch *m, const char *script, int ranks)
     m->host = hb_xstrdup("here");
     m->cwd = hb_xstrdup("/");
     m->size = m->rank_count = ranks;
-    m->gpus_per_rank = 1;
-    m->grace_ms = 60000;
+    m->spec.gpus_per_rank = 1;
+    m->spec.grace_ms = 60000;
     hb_strv_add(&m->argv, "sh");
     hb_strv_add(&m->argv, "-c");
     hb_strv_add(&m->argv, script);
@@ -215,7 +215,7 @@ void peer_send(struct peer *p, struct hb_buf *frames)
         ssize_t n =
             send(p->fd, hb_buf_data(frames), hb_buf_len(frames), MSG_NOSIGNAL);
 
-        /* It may have said DONE and gone. */
+        /* The agent may have sent DONE and ended. */
         if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
             hb_buf_clear(frames);
             return;
@@ -407,7 +407,7 @@ void peer_until_output(struct peer *p, int rank, const char *text)
 
 struct peer peer;
 
-/* What the agent leaves behind would become ours. */
+/* Processes that the agent leaves behind become children of this process. */
 void peer_setup(void)
 {
     ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);

@@ -3,22 +3,25 @@
 #include "tests/unit/fake_agent.h"
 
 #include "lib/base/buf.h"
-#include "lib/base/clock.h"
-#include "lib/protocol/control.h"
+#include "lib/base/sys/clock.h"
+#include "lib/protocol/control/control.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 static struct hb_buf wire_in = HB_BUF_INIT;
 static char my_host[64];
 static int mute, slow_ms;     /* how PINGs are answered */
-static int64_t ahead_ns;      /* of our clock */
-static int64_t ago_ns;        /* how long ago the next rank exited */
-static uint32_t told_silence; /* by the last PING */
+static int64_t ahead_ns;      /* our clock, ahead of hvdrun's */
+static int64_t ago_ns;        /* age of the next EXITED */
+static int blames;            /* in the next EXITED */
+static uint32_t told_silence; /* in the last PING */
 
 static void wire_send(struct hb_buf *frame)
 {
@@ -32,7 +35,7 @@ static void wire_send(struct hb_buf *frame)
     hb_buf_free(frame);
 }
 
-/* All fake agents are one machine, which nobody needs to try. */
+/* All fake agents are on one machine: no route is probed. */
 static void answer_route_listen(const struct frame *f)
 {
     struct control_route_listen asked;
@@ -87,7 +90,7 @@ static void answer_ping(const struct frame *f)
     wire_send(&frame);
 }
 
-/* The next frame of a script; ends the agent at end of file. */
+/* Reads the next frame; ends the agent at end of file. */
 static struct frame wire_next(void)
 {
     struct frame f = wire_read();
@@ -103,7 +106,8 @@ static struct frame wire_next(void)
     return f;
 }
 
-/* Waits for a frame of that type, skipping acks; complains of others. */
+/* Waits for a frame of that type, skipping acknowledgements; complains of
+ * others. */
 static void wire_wait(enum control_type type, uint32_t value)
 {
     struct frame f = wire_next();
@@ -125,11 +129,38 @@ static void wire_wait(enum control_type type, uint32_t value)
     frame_done(&wire_in, &f);
 }
 
+/* Answers on the second connection to a host that was lost. */
+static void answer_query(const struct frame *f)
+{
+    static const char id[] = "00112233445566778899aabbccddeeff";
+    struct hb_buf frame = HB_BUF_INIT;
+    char name[128];
+    const char *answer;
+
+    snprintf(name, sizeof(name), "FAKE_ANSWER_%s", getenv("FAKE_HOST"));
+    answer = getenv(name);
+    if (!answer || !memmem(f->payload, f->len, id, strlen(id)))
+        _exit(1);
+    while (strcmp(answer, "deaf") == 0)
+        pause();
+    if (answer[0]) {
+        frame_encode(&frame, CONTROL_ANSWER, answer, strlen(answer));
+        wire_send(&frame);
+    }
+    for (;;) {
+        struct frame next = wire_read();
+
+        frame_done(&wire_in, &next);
+    }
+}
+
 static void wait_launch(void)
 {
     struct frame f = wire_next();
     struct control_launch m;
 
+    if (f.type == CONTROL_QUERY && getenv("FAKE_HOST"))
+        answer_query(&f);
     if (f.type != CONTROL_LAUNCH ||
         control_decode_launch(f.payload, f.len, &m, NULL) < 0)
         _exit(1);
@@ -153,6 +184,7 @@ static void send_hello(const char *version)
                               .pid = getpid(),
                               .cpus = 2,
                               .machine = (char *)"fake",
+                              .namespaces = (char *)"",
                               .interfaces = {&lo, 1}};
     struct hb_buf frame = HB_BUF_INIT;
 
@@ -173,10 +205,11 @@ static void send_exited(int rank, int code, int signo, int ours)
         .detail = (char *)"",
         .stderr_tail = (char *)"",
         .when_ns = my_clock() - (uint64_t)ago_ns,
+        .blames = blames,
     };
     struct hb_buf frame = HB_BUF_INIT;
 
-    ago_ns = 0;
+    ago_ns = blames = 0;
     control_encode_exited(&frame, &m);
     wire_send(&frame);
 }
@@ -203,7 +236,7 @@ static void wait_stdin(int rank, const char *text)
     wire_send(&frame);
 }
 
-/* Until as many PINGs have come. */
+/* Waits until that many PINGs have come. */
 static void wait_pings(int count)
 {
     struct frame f;
@@ -218,11 +251,25 @@ static void wait_pings(int count)
     }
 }
 
-/* The last PING tells that silence means that much. */
+/* Waits until a PING says that silence means `ms`. */
 static void wait_silence(uint32_t ms)
 {
     while (told_silence != ms)
         wait_pings(1);
+}
+
+/* Waits until `count` agents have come here: each adds a byte to a file. */
+static void barrier(int count)
+{
+    const char *path = getenv("FAKE_BARRIER");
+    int fd = open(path ? path : "", O_WRONLY | O_APPEND | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || write(fd, "", 1) != 1)
+        dprintf(2, "cannot write to the file FAKE_BARRIER\n");
+    while (fstat(fd, &st) == 0 && st.st_size < count)
+        usleep(1000);
+    close(fd);
 }
 
 static void send_simple(enum control_type type)
@@ -251,7 +298,7 @@ static void send_output(int rank, int stream, const char *text)
     hb_buf_free(&line);
 }
 
-/* Without heed of the window, until hvdrun hangs up. */
+/* Sends output, ignoring the window, until hvdrun hangs up. */
 static void flood(int rank)
 {
     static char bytes[CONTROL_OUTPUT_CHUNK];
@@ -299,6 +346,8 @@ static void step(const char *s)
         send_exited(a, b, c, 0);
     else if (strcmp(word, "ours") == 0)
         send_exited(a, b, 0, 1);
+    else if (strcmp(word, "blames") == 0)
+        blames = a + 1;
     else if (strcmp(word, "kill") == 0)
         wire_wait(CONTROL_KILL, (uint32_t)a);
     else if (strcmp(word, "signal") == 0)
@@ -324,6 +373,8 @@ static void step(const char *s)
         ahead_ns = (int64_t)a * 1000000;
     else if (strcmp(word, "ago") == 0)
         ago_ns = (int64_t)a * 1000000;
+    else if (strcmp(word, "barrier") == 0)
+        barrier(a);
     else if (strcmp(word, "pings") == 0)
         wait_pings(a);
     else if (strcmp(word, "silence") == 0)

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An agent that follows a script: it says to hvdrun, over stdin and stdout,
- * what the test wants, and complains on stderr of what it did not expect.
+ * An agent that follows a script: it sends hvdrun, over stdout, what the test
+ * wants, and reports on stderr whatever it did not expect on stdin.
  *
  * A script is a list of steps separated by `;`:
  *
  *     hello [VERSION]    launch (wait for LAUNCH)      started
  *     out RANK STREAM TEXT        end RANK STREAM
  *     exit RANK CODE [SIGNAL]     ours RANK CODE (ended by hvdrun)
+ *     blames RANK (the next rank to exit blames RANK)
  *     failed CODE TEXT   quit TEXT   done
  *     kill MS (wait for KILL with that grace)
  *     signal N (wait)    stdin RANK TEXT (wait)   stdineof RANK (wait)
  *     abort RANK (wait)  eof (wait for end of file)   garbage
- *     mute (answer no PING from here on)   slow MS (answer each so late)
- *     pause MS
+ *     mute (answer no PING from now on)   slow MS (answer each PING so late)
+ *     pause MS           barrier N (wait until N agents have come to it; each
+ *                        adds a byte to the file that FAKE_BARRIER names)
  *     pings N (wait)     silence MS (wait for a PING that says so)
  *     ahead MS (of hvdrun's clock)   ago MS (when the next rank exited)
  *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
  *
- * and the agent exits at its end.  The host name comes with LAUNCH; the
- * script goes on with FAKE_AGENT_<host>, if that is set.
+ * The agent exits at the end of its script.  LAUNCH tells it its host's name;
+ * it goes on with the script FAKE_AGENT_<host>, if that is set.  It answers a
+ * QUERY, which comes instead of LAUNCH, with FAKE_ANSWER_<host>; not at all if
+ * that is "".
  */
 #ifndef TESTS_FAKE_AGENT_H
 #define TESTS_FAKE_AGENT_H
 
-/* Returns the exit status; cuts the script up. */
+/* Runs `script`, which is modified; returns the exit status. */
 int fake_agent_run(char *script);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes of one test: the members of a group, forked from it, which end
- * with it or by SIGALRM.  They use `must`, since Check knows only its own.
+ * Processes of a test: members of a group, forked from it, which end with it or
+ * by SIGALRM.  They use `must`, as Check works in its own processes only.
  */
 #ifndef TESTS_UNIT_FORKED_H
 #define TESTS_UNIT_FORKED_H
@@ -12,19 +12,19 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* A test that cannot go on. */
+/* Ends the process unless ok: the test cannot go on. */
 void need(int ok, const char *what);
 
-/* Zeroed memory that members share; ends with munmap. */
+/* Returns zeroed memory shared by the members; free it with munmap. */
 void *forked_shared(size_t bytes);
 
-/* member(arg, i), for i < n, gives exit codes; n ids to pids. */
+/* Forks n processes; process i exits with member(arg, i).  Fills pids. */
 void forked_start(int n, int limit_s, int (*member)(void *arg, int i),
                   void *arg, pid_t *pids);
-/* Waits for all; how many did not end with 0. */
+/* Waits for all; returns how many did not end with 0. */
 int forked_wait(int n, const pid_t *pids, int *wait_status);
 
-/* In a member: carries an operation out; what progress returned at last. */
+/* In a member: carries out an operation; returns progress's last result. */
 int plane_do(struct hvd__plane *plane, struct hvd__op *op);
 
 #define must(cond)                                                             \

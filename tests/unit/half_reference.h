@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What small binary formats mean, for tests: from their fields, written with
- * ldexp and rint instead of bits.
+ * The meaning of small binary formats, for tests: derived from their fields
+ * with ldexp and rint instead of bits.
  */
 #ifndef TEST_HALF_REFERENCE_H
 #define TEST_HALF_REFERENCE_H
 
 #include <math.h>
 
-/* A small binary format's value from its fields. */
+/* Returns a small format's value, from its fields. */
 static double decode_small(unsigned bits, int mant_bits, int exp_bits)
 {
     int bias = (1 << (exp_bits - 1)) - 1;
@@ -23,7 +23,7 @@ static double decode_small(unsigned bits, int mant_bits, int exp_bits)
     return sign * ldexp((1 << mant_bits) + mant, exp - bias - mant_bits);
 }
 
-/* The nearest of the format's values, ties to even, by counting ulps. */
+/* Rounds to the format's nearest value, ties to even, by counting ulps. */
 static unsigned encode_small(double x, int mant_bits, int exp_bits)
 {
     int bias = (1 << (exp_bits - 1)) - 1, exp;

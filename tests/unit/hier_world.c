@@ -2,8 +2,8 @@
 /* Hierarchical planes for tests; see hier_world.h. */
 #include "tests/unit/hier_world.h"
 
-#include "lib/base/clock.h"
-#include "runtime/plane/shm.h"
+#include "lib/base/sys/clock.h"
+#include "runtime/plane/shm/shm.h"
 
 #include <string.h>
 #include <sys/mman.h>

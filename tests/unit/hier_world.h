@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hierarchical planes for tests: forks the ranks, each with its segment and
- * its lane, and runs a body on the plane; without agents and engine.
+ * lane, and runs a body on the plane; without agents and engine.
  */
 #ifndef TESTS_UNIT_HIER_WORLD_H
 #define TESTS_UNIT_HIER_WORLD_H
 
-#include "runtime/plane/hier.h"
+#include "runtime/plane/hier/hier.h"
 #include "tests/unit/forked.h"
 
 #include <stdatomic.h>
@@ -14,25 +14,24 @@
 enum { HIER_WORLD_MAX = 16 };
 
 struct hier_world {
-    /* One letter per rank: the host it is on, "a" for the first. */
+    /* One letter per rank for its host, "a" for the first. */
     const char *place;
-    /* Runs in each rank; 0 is well. */
+    /* Runs in each rank; returns 0 if all is well. */
     int (*body)(struct hier_world *w, struct hvd__plane *p, int rank);
     void *arg;
     int size;
     struct hvd__map map;
-    _Atomic int *flags; /* shared memory of HIER_WORLD_MAX numbers */
+    _Atomic int *flags; /* HIER_WORLD_MAX shared numbers */
     int listeners[HIER_WORLD_MAX];
     uint16_t ports[HIER_WORLD_MAX];
     struct segment_head *heads[HIER_WORLD_MAX]; /* by host */
     int wait_status[HIER_WORLD_MAX];
 };
 
-/* The number of ranks that did not end with 0. */
+/* Returns the number of ranks that did not end with 0. */
 int hier_world_run(struct hier_world *w);
 
-/* Prepares an operation that stands on its own: its signature is that
- * number. */
+/* Returns a complete operation with `signature`. */
 struct hvd__op hier_world_op(enum hvd__kind kind, enum hvd_dtype dtype,
                              uint64_t signature, struct hb_error *err);
 

@@ -2,7 +2,7 @@
 /* See job_util.h. */
 #include "tests/unit/job_util.h"
 
-#include "lib/transport/remote.h"
+#include "lib/remote/remote.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/fake_agent.h"
 
@@ -10,11 +10,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char self[4096];
+static char ssh_dir[32]; /* "": none */
 
 uv_loop_t loop;
 static struct host_entry entries[JOB_HOSTS] = {{.name = (char *)"a"},
@@ -84,19 +87,64 @@ static unsigned char elsewhere[JOB_HOSTS];
 static struct remote_options options;
 static struct remote *remote;
 
-void use_rsh(void)
+static void remove_ssh(void)
+{
+    char command[64];
+
+    snprintf(command, sizeof(command), "rm -r %s", ssh_dir);
+    if (ssh_dir[0])
+        ck_assert_int_eq(system(command), 0);
+    ssh_dir[0] = '\0';
+}
+
+static void use_remote(void)
 {
     struct hb_error e = HB_ERROR_INIT;
 
-    options = (struct remote_options){
-        .launcher = REMOTE_RSH,
-        .rsh = "env FAKE_HOST={host}",
-        .remote_agent = self,
-        .start_timeout_ms = 60000,
-    };
+    options.remote_agent = self;
+    options.start_timeout_ms = 60000;
     ck_assert_int_eq(remote_new(&loop, &hush, &options, &remote, &e), 0);
     config.remote = remote;
     config.host_is_local = elsewhere;
+}
+
+void use_ssh(const char *script)
+{
+    char path[64], search[4200];
+    FILE *f;
+
+    strcpy(ssh_dir, "/tmp/hvd-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(ssh_dir));
+    snprintf(path, sizeof(path), "%s/ssh", ssh_dir);
+    f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f,
+            "#!/bin/sh\n"
+            "dir=%s\n"
+            "if [ \"$1\" = -G ]; then\n"
+            "  for host; do :; done\n"
+            "  printf 'hostname %%s\\nport 22\\nuser me\\n' \"$host\"\n"
+            "  exit\n"
+            "fi\n"
+            "while [ \"$1\" != -- ]; do shift; done\n"
+            "host=$2\n"
+            "%s\n",
+            ssh_dir, script);
+    ck_assert_int_eq(fchmod(fileno(f), 0700), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    snprintf(search, sizeof(search), "%s:%s", ssh_dir, getenv("PATH"));
+    setenv("PATH", search, 1);
+    options = (struct remote_options){.launcher = REMOTE_OPENSSH};
+    use_remote();
+}
+
+void use_rsh(void)
+{
+    options = (struct remote_options){
+        .launcher = REMOTE_RSH,
+        .rsh = "env FAKE_HOST={host}",
+    };
+    use_remote();
 }
 
 void script_of(const char *name, const char *script)
@@ -130,8 +178,8 @@ static void setup(void)
         .job_id = "00112233445566778899aabbccddeeff",
         .rank_env = rank_env,
         .cwd = "/",
-        .gpus_per_rank = 1,
-        .grace_ms = 60000,
+        .spec.gpus_per_rank = 1,
+        .spec.grace_ms = 60000,
         .start_timeout_ms = 60000,
         .stdin_rank = JOB_STDIN_NONE,
         .tag = 1,
@@ -146,6 +194,7 @@ static void teardown(void)
     job = NULL;
     remote_free(remote);
     remote = NULL;
+    remove_ssh();
     hb_buf_free(&out);
     hb_buf_free(&err);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
@@ -170,7 +219,7 @@ void start(const char *script)
     ck_assert_int_eq(done, 0);
 }
 
-/* Nothing is left: every agent has been waited for. */
+/* Runs the loop to the end; all agents must have been waited for. */
 static void run_to_the_end(int code)
 {
     uv_run(&loop, UV_RUN_DEFAULT);

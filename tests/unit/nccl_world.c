@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char build[4096]; /* where the tests are */
+static char build[4096]; /* folder of the tests */
 
 struct nccl_rank nccl_self;
 
@@ -37,6 +37,8 @@ static void waits(void *arg, const struct hvd__gpu_wait *w)
     struct nccl_rank *r = arg;
     int hold = 1;
 
+    if (w && !w->is_reached)
+        atomic_fetch_add(&r->unreached, 1);
     if (w && atomic_compare_exchange_strong(&r->hold, &hold, 2))
         while (atomic_load(&r->hold) == 2)
             usleep(1000);
@@ -90,7 +92,9 @@ void nccl_set_environment(const struct nccl_scene *s, int me)
              s->old ? s->old : "libnccl.so.2");
     set(text);
     set("FAKE_CUDA_DELAY_US=20");
-    set(s->is_hasty ? "HVD_NCCL_TIMEOUT=1" : "HVD_NCCL_TIMEOUT=30");
+    snprintf(text, sizeof(text), "HVD_NCCL_TIMEOUT=%d",
+             s->limit_s ? s->limit_s : 30);
+    set(text);
     if (s->setting && (s->odd < 0 || s->odd == me))
         set(s->setting);
 }
@@ -99,7 +103,7 @@ const struct hvd__gpu *nccl_load(struct hb_error *err)
 {
     char path[4200];
     void *so, *symbol;
-    hvd__gpu_plugin_fn *get;
+    hvd__plugin_fn *get;
 
     snprintf(path, sizeof(path), "%s/../lib/hvd/libhvd-nccl.so", build);
     so = dlopen(path, RTLD_NOW);
@@ -112,7 +116,7 @@ const struct hvd__gpu *nccl_load(struct hb_error *err)
     return get(HVD__PLUGIN_ABI, err);
 }
 
-/* The table, with CUDA and NCCL opened, and a plane. */
+/* Loads the plug-in, which opens CUDA and NCCL, and makes a plane. */
 int nccl_begin(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference of test_reduce: what runtime/plane/reduce.h promises, one
- * element at a time, written with ldexp and rint instead of bits.
+ * The reference of test_reduce: what runtime/plane/kernels/reduce.h promises,
+ * one element at a time, written with ldexp and rint instead of bits.
  */
 #ifndef TEST_REDUCE_REFERENCE_H
 #define TEST_REDUCE_REFERENCE_H
 
-#include "runtime/plane/reduce.h"
+#include "runtime/plane/kernels/reduce.h"
 #include "tests/unit/half_reference.h"
 
 #include <math.h>
@@ -67,7 +67,8 @@ static void put_float(enum hvd_dtype t, void *p, double y)
     }
 }
 
-/* One step in the accumulator's precision; a double holds both. */
+/* Computes one step in the accumulator's precision; a double holds both
+ * types. */
 static double step_float(enum hvd_dtype t, enum hvd_op op, double a, double b)
 {
     if (op == HVD_MIN || op == HVD_MAX) {
@@ -134,7 +135,7 @@ static int64_t get_int(enum hvd_dtype t, const void *p)
     }
 }
 
-/* Truncated to the dtype and back: how it wraps. */
+/* Wraps v to the dtype's range. */
 static int64_t wrap(enum hvd_dtype t, uint64_t v)
 {
     return get_int(t, &v);

@@ -91,7 +91,7 @@ void far_file(const char *name, mode_t mode, const char *fmt, ...)
     ck_assert_int_eq(chmod(path, mode), 0);
 }
 
-/* What a shell command prints, its last newline cut off. */
+/* Returns what a shell command prints, without its last newline. */
 const char *far_shell(const char *fmt, ...)
 {
     static char out[8192];
@@ -162,7 +162,7 @@ void far_open(int i, char *name)
         .log = &far_log,
         .host = name,
         .agent_path = far_self,
-        .events = {on_read, on_stderr, on_end, on_close, on_stage, NULL},
+        .events = {on_read, on_stderr, on_end, on_close, on_stage, NULL, NULL},
         .arg = &far_seen[i],
         .exit_wait_ms = 20000,
     };
@@ -222,7 +222,7 @@ int far_said(int i, const char *stage)
     return strstr(hb_buf_data(&far_seen[i].stages), stage) != NULL;
 }
 
-/* For the next start of the same test. */
+/* Prepares another start in the same test. */
 void far_again(void)
 {
     remote_free(far_remote);
@@ -235,7 +235,7 @@ void far_again(void)
     memset(far_seen, 0, sizeof(far_seen));
 }
 
-/* A script as the ssh program; `ssh -G` also prints the file config. */
+/* Makes a script the ssh program; `ssh -G` also prints the file `config`. */
 void far_ssh(const char *body)
 {
     far_options.launcher = REMOTE_OPENSSH;
@@ -291,7 +291,8 @@ static int agent_main(char *argv[])
 
 int far_main(int argc, char *argv[], Suite *(*suite)(void))
 {
-    if (argc == 3)
+    /* Whatever an agent's arguments are, it must not run the tests again. */
+    if (argc > 1)
         return agent_main(argv);
     if (readlink("/proc/self/exe", far_self, sizeof(far_self) - 1) < 0)
         return EXIT_FAILURE;

@@ -32,7 +32,7 @@ static int index_of(const pid_t *pids, int n, pid_t pid)
     return i;
 }
 
-/* The others must not wait for one that is gone. */
+/* Waits for one rank; if it failed, tells the others not to wait for it. */
 static void reap(struct shm_group *g, const pid_t *pids)
 {
     int status, i;
@@ -55,7 +55,7 @@ static void open_segment(struct shm_group *g)
     g->flags = forked_shared(FLAGS * sizeof(*g->flags));
 }
 
-/* How many ranks have failed. */
+/* Returns how many ranks have failed. */
 static int close_segment(struct shm_group *g)
 {
     int failed = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank of a shm_group for tests: its plane, its arena, buffers of each sort
+ * A rank of a shm_group for tests: its plane, its arena, buffers of each sort,
  * and operations whose results it checks.
  */
 #ifndef TESTS_UNIT_SHM_MEMBER_H
@@ -33,25 +33,28 @@ struct shm_member {
 void shm_member_open(struct shm_member *k, struct shm_group *g, int me);
 void shm_member_close(struct shm_member *k);
 
-/* A buffer of the present sort, full of SHM_GUARD, also 64 bytes behind its
- * end. */
+/* Returns a buffer of the present sort, filled with SHM_GUARD, with 64 guard
+ * bytes behind its end. */
 unsigned char *shm_member_get(struct shm_member *k, size_t bytes, int is_send);
 void shm_member_give(struct shm_member *k, void *p, int is_send);
 
-/* Prepares the next operation, which all agree on, */
+/* Prepares the next operation, alike on all ranks. */
 struct hvd__op *shm_member_op(struct shm_member *k, enum hvd__kind kind,
                               enum hvd_dtype dtype);
-/* and carries it out: 0 when it succeeds. */
+/* Carries out the prepared operation; returns 0 if it succeeds. */
 int shm_member_do(struct shm_member *k);
 
-/* Nothing was written behind the end. */
+/* Returns whether nothing was written behind the end. */
 int shm_guarded(const unsigned char *buf, size_t bytes);
-/* Whether `count` elements from `first` of a reduction are right. */
+/* Returns whether `count` elements from `first` of a reduction are right. */
 int shm_reduced(enum hvd_dtype dtype, enum hvd_op op, int n,
                 const unsigned char *buf, size_t first, size_t count);
-unsigned char shm_byte(int from, int to, size_t i);
 
-/* Whole operations: 0 when the result is right. */
+/* Writes what rank `from` sends to rank `to`, or compares with that. */
+void shm_bytes_fill(unsigned char *buf, size_t bytes, int from, int to);
+int shm_bytes_are(const unsigned char *buf, size_t bytes, int from, int to);
+
+/* Run a whole operation; return 0 if the result is right. */
 int shm_do_allreduce(struct shm_member *k, enum hvd_dtype dtype,
                      enum hvd_op rop, size_t count, int in_place);
 int shm_do_broadcast(struct shm_member *k, size_t bytes, int root);

@@ -101,7 +101,7 @@ static void on_log(void *arg, enum hb_log_level level, const char *line)
     hb_buf_printf(&c->logged, "%s: %s\n", hb_log_level_name(level), line);
 }
 
-/* On a thread. */
+/* Runs on a thread. */
 static int on_ask(void *arg, const char *prompt, int cancel_fd,
                   char out[SSH2_PASSPHRASE_MAX])
 {
@@ -129,8 +129,8 @@ void ssh_client_init(struct ssh_client *c, const struct ssh_server *s)
     ck_assert_int_eq(uv_loop_init(c->loop), 0);
     c->log =
         (struct hb_log){.level = HB_LOG_DEBUG, .sink = on_log, .sink_arg = c};
-    c->events = (struct transport_events){on_read,  on_stderr, on_end,
-                                          on_close, on_stage,  on_drain};
+    c->events = (struct transport_events){on_read,  on_stderr, on_end, on_close,
+                                          on_stage, on_drain,  NULL};
     c->plugin = ssh_client_plugin();
     c->options = (struct ssh2_shared_options){
         .log = &c->log, .ask = on_ask, .ask_arg = c};

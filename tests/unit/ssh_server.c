@@ -73,7 +73,7 @@ void ssh_shell(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(command + n, sizeof(command) - (size_t)n, fmt, ap);
     va_end(ap);
-    if (system(command) != 0) /* no assertion: not only tests call this */
+    if (system(command) != 0) /* no assertion: used outside tests, too */
         ck_abort_msg("%s", command);
 }
 
@@ -107,7 +107,7 @@ static void make_keys(void)
               "rm p521.pub locked_pem.pub");
 }
 
-/* "" or why there is none. */
+/* Returns "", or why there is no fixture. */
 static const char *make_fixture(void)
 {
     if (access(sshd_path, X_OK) != 0 ||
@@ -141,7 +141,7 @@ int ssh_fixture_run(const char *name, void (*add_tests)(TCase *t))
     return rc;
 }
 
-/* ---- What is done with a connection ---- */
+/* ---- What happens to a connection ---- */
 
 static void send_all(int fd, const char *text, size_t len)
 {
@@ -155,7 +155,7 @@ static void send_all(int fd, const char *text, size_t len)
     }
 }
 
-/* Until the other side has gone. */
+/* Waits until the peer has gone. */
 static void wait_gone(int fd)
 {
     char bytes[4096];
@@ -200,7 +200,7 @@ static int spawn_sshd(const char *conf)
     return pair[0];
 }
 
-/* What comes from sshd passes until it is `limit` bytes. */
+/* Passes on what sshd sends, up to `limit` bytes. */
 static void cut(int fd, const char *conf, long limit)
 {
     int server = spawn_sshd(conf);
@@ -256,7 +256,7 @@ static void serve(int fd, enum server_mode mode, const char *extra,
 
 /* ---- Listening ---- */
 
-/* sshd wants /run/sshd, as root; it gets a /run of its own. */
+/* As root, sshd needs /run/sshd: mounts a private /run. */
 static void make_run(void)
 {
     if (geteuid() != 0 || access("/run/sshd", X_OK) == 0)
@@ -313,6 +313,9 @@ static void write_conf(const char *name, va_list lines)
                   "AuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"
                   "PermitRootLogin yes\nPidFile none\nLogLevel VERBOSE\n",
                   ssh_file("authorized"));
+    /* A private home: a version manager in the user's own shell start-up files
+     * can wait a minute for a lock that each shell takes. */
+    hb_buf_printf(&b, "SetEnv HOME=%s\n", ssh_file("home"));
     while ((line = va_arg(lines, const char *)) != NULL) {
         has_key |= strncmp(line, "HostKey ", 8) == 0;
         if (strncmp(line, "HostKey ", 8) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shared object that tells versions as libhvd-nccl.so, libcuda.so.1 and
- * libnccl.so.2 do, and can do nothing else: for test_check_build. */
+/* For test_check_build: a shared object that reports versions like
+ * libhvd-nccl.so, libcuda.so.1 and libnccl.so.2, and has no other function. */
 #define SHOWN __attribute__((visibility("default")))
 
 extern const char hvd_nccl_build[];

@@ -2,7 +2,7 @@
 /* A TCP group for tests; see tcp_group.h. */
 #include "tests/unit/tcp_group.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +15,7 @@ static void prepare(struct tcp_group *g)
     memset(g->auth.secret, 7, sizeof(g->auth.secret));
     snprintf(g->auth.job_id, sizeof(g->auth.job_id), "job");
     g->auth.epoch = 1;
+    g->auth.codes = 1;
     g->flags = forked_shared(TCP_GROUP_MAX * sizeof(*g->flags));
     need(g->n <= TCP_GROUP_MAX, "prepare");
     for (int i = 0; i < g->n; i++) {
@@ -86,7 +87,7 @@ void tcp_group_exchange(const struct tcp_group *g, struct hvd__tcp *t)
 
     for (int i = 0; i < g->n; i++)
         blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    hvd__tcp_exchange(t, &mine, 1, 1, blocks);
 }
 
 int tcp_group_finish(struct hvd__tcp *t, struct hb_error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adasum against a scalar tree in double, on a plane of threads.
+ * Adasum against a scalar tree in double, on planes whose ranks are threads.
  */
-#include "runtime/core/adasum.h"
+#include "runtime/core/sched/adasum.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/plane/cast.h"
+#include "runtime/plane/kernels/cast.h"
 #include "tests/unit/thread_plane.h"
 #include "tests/unit/unit.h"
 
@@ -25,7 +25,7 @@ struct rank {
     struct hb_error err;
     struct hvd__part parts[TENSORS];
     unsigned char *in, *out;
-    int rounds; /* how often the same is done */
+    int rounds; /* how often the operation is repeated */
     int rc;
 };
 
@@ -33,7 +33,7 @@ struct trial {
     int n;
     enum hvd_dtype dtype;
     size_t tensor[TENSORS]; /* elements */
-    int tensors;            /* 0: direct, of tensor[0] elements */
+    int tensors;            /* 0: a direct call of tensor[0] elements */
     int in_place;
     double pre, post;
     double *values[RANKS_MAX]; /* of each rank */
@@ -88,7 +88,7 @@ static void set_parts(const struct trial *t, struct rank *r)
     r->op.recvbuf = t->tensors ? NULL : r->out;
 }
 
-/* All that a rank needs; values are made unless they are set. */
+/* Prepares a trial; makes random values unless they are set. */
 static void trial_init(struct trial *t)
 {
     size_t count = count_of(t), bytes = hvd_dtype_size(t->dtype);
@@ -183,7 +183,7 @@ static void pair(double *x, const double *y, size_t count)
         x[i] = f * x[i] + g * y[i];
 }
 
-/* Of n vectors, by levels; v[0] is the result. */
+/* Combines n vectors level by level; the result is v[0]. */
 static void reference(double **v, int n, size_t count)
 {
     int left = n;
@@ -260,7 +260,8 @@ static double rnd(void)
     return (double)(unit_random() >> 44) / (1 << 20) - 0.4;
 }
 
-/* Values that the dtype has, so that the reference starts from the same. */
+/* Draws values that the dtype can represent, so that the reference starts
+ * equal. */
 static void random_values(struct trial *t)
 {
     size_t count = count_of(t);
@@ -288,7 +289,7 @@ static void try_it(struct trial *t)
 static const enum hvd_dtype floats[] = {HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT32,
                                         HVD_FLOAT64};
 
-/* Below and above what is done whole, in place or not. */
+/* Sizes below and above the limit for whole vectors, in place or not. */
 START_TEST(any_number_of_ranks)
 {
     static const size_t sizes[] = {0, 1, 3, 1000, 40001};
@@ -350,8 +351,8 @@ static double *constant(size_t count, double even, double odd)
     return v;
 }
 
-/* Orthogonal vectors are added, equal ones averaged, and zeros, -0.0 as a
- * joined rank gives them, change not a bit. */
+/* Orthogonal vectors are added and equal ones averaged.  Zeros, and the -0.0 of
+ * a joined rank, do not change a bit. */
 START_TEST(what_it_means)
 {
     static const double in[][4] = {/* x even, odd, y even, odd */
@@ -418,8 +419,8 @@ START_TEST(again_in_the_same_memory)
 }
 END_TEST
 
-/* The first operation is signed as the caller's, the others by what follows
- * from that, the same on all ranks. */
+/* The first operation has the caller's signature.  The signatures of the others
+ * follow from it and are the same on all ranks. */
 START_TEST(signatures)
 {
     for (size_t count = 8; count <= 80000; count *= 10000) {

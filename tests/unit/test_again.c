@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocking calls that are the same as the one before, which skip what is made
- * of arguments: each kind, with other data; among calls that are not the same;
- * when another rank does something else; from threads; after a new hvd_init.
+ * Blocking calls that equal the previous one, for which the library keeps what
+ * it made of the arguments: each kind, with new data; mixed with other calls;
+ * when another rank calls something else; from threads; after a new hvd_init.
  */
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMES = 6, ELEMS = 12, GATHERS = 2 /* of hvd_stats */ };
+enum { TIMES = 6, ELEMS = 12, GATHERS = 2 /* GATHERS: row of hvd_stats */ };
 
 static int32_t send[ELEMS], recv[64 * ELEMS];
 
@@ -21,7 +21,7 @@ static void fill(int rank, int time)
         send[i] = 1000 * time + 10 * rank + i;
 }
 
-/* Every kind, TIMES times with the same arguments and other data. */
+/* Every kind, TIMES times with the same arguments and new data. */
 static int kinds_body(int rank, void *arg)
 {
     int n;
@@ -74,7 +74,7 @@ START_TEST(test_kinds)
 }
 END_TEST
 
-/* Different in one argument each, and queued ones between. */
+/* Calls that differ in one argument each, with asynchronous ones between. */
 static int between_body(int rank, void *arg)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT, twice = HVD_OPTIONS_INIT;
@@ -89,7 +89,7 @@ static int between_body(int rank, void *arg)
         int32_t sum = n * 1000 * t + 10 * (n * (n - 1) / 2);
 
         fill(rank, t);
-        /* The same three times, by default options too. */
+        /* Three equal calls, with NULL or default options. */
         for (int i = 0; i < 3; i++) {
             want(hvd_allreduce(send, recv, 1, HVD_INT32, HVD_SUM,
                                i % 2 ? &opts : NULL) == 0);
@@ -137,7 +137,7 @@ START_TEST(test_between)
 }
 END_TEST
 
-/* Rank 0 does something else once: all learn it, and go on. */
+/* Rank 0 makes a different call once: all ranks fail, and later calls work. */
 static int mismatch_body(int rank, void *arg)
 {
     (void)arg;
@@ -165,8 +165,8 @@ START_TEST(test_mismatch)
 }
 END_TEST
 
-/* Rank 0 has more than there is room for once: all learn it, and go on, and
- * each call was counted once. */
+/* Rank 0 sends more than there is room for once: all ranks fail, later calls
+ * work, and each call is counted once. */
 static int room_body(int rank, void *arg)
 {
     struct hvd_stats stats = {.size = sizeof(stats)};
@@ -206,7 +206,8 @@ START_TEST(test_room)
 }
 END_TEST
 
-/* Adasum, which keeps memory of its own; then a rank has joined. */
+/* Adasum, which needs memory of its own; then ranks join one after the
+ * other. */
 static int joined_body(int rank, void *arg)
 {
     static float x[ELEMS], y[ELEMS];
@@ -221,7 +222,7 @@ static int joined_body(int rank, void *arg)
         want(y[0] == (float)(t + 1) && y[ELEMS - 1] == y[0]);
     }
     for (int t = 0; t < TIMES * (rank + 1); t++) {
-        int from = t / TIMES; /* those before it have joined */
+        int from = t / TIMES; /* lower ranks have joined */
 
         x[0] = (float)(rank + 1);
         want(hvd_allreduce(x, y, 1, HVD_FLOAT32, HVD_SUM, NULL) == 0);
@@ -243,7 +244,7 @@ START_TEST(test_joined)
 }
 END_TEST
 
-/* The others wait in the same call when rank 0 leaves; then all are back. */
+/* Rank 0 leaves while the others wait in the same call; then all return. */
 static int leave_body(int rank, void *arg)
 {
     (void)arg;

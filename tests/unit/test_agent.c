@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real hvd-agent, driven as hvdrun drives it. */
-#include "lib/agent/tree.h"
-#include "lib/base/clock.h"
+#include "lib/agent/rank/tree.h"
+#include "lib/base/sys/clock.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
 
@@ -25,7 +25,7 @@ START_TEST(test_four_true)
         ck_assert_int_eq(peer.ended[i][0], 1);
         ck_assert_int_eq(peer.ended[i][1], 1);
     }
-    ck_assert_int_eq(peer_next(&peer), 0); /* it ends by itself */
+    ck_assert_int_eq(peer_next(&peer), 0); /* ends by itself */
     peer_finish(0);
 }
 END_TEST
@@ -51,8 +51,8 @@ START_TEST(test_exit_codes_and_signals)
 }
 END_TEST
 
-/* Ranks die one after the other while the agent is stopped; what it then
- * reports is their order. */
+/* Ranks die one after the other while the agent is stopped: it then reports
+ * them in that order. */
 START_TEST(test_order_of_death)
 {
     static const int order[] = {2, 0, 3, 1};
@@ -94,7 +94,7 @@ START_TEST(test_a_grandchild_with_stdout_delays_nothing)
 }
 END_TEST
 
-/* What outlives ranks that ended well gets a moment, then TERM. */
+/* Processes that outlive successful ranks get a moment, then SIGTERM. */
 START_TEST(test_leftovers_end)
 {
     peer_run(&peer,
@@ -109,7 +109,7 @@ START_TEST(test_leftovers_end)
 }
 END_TEST
 
-/* tee in a process substitution ends by itself, and nothing is lost. */
+/* tee in a process substitution ends by itself, and its output is complete. */
 START_TEST(test_late_writer_is_heard)
 {
     peer_run(&peer, "(sleep 0.1; echo late) & exit 0", 1);
@@ -131,7 +131,7 @@ static void run_stubborn(int grace_ms)
     struct control_launch m;
 
     peer_launch_init(&m, stubborn, 2);
-    m.grace_ms = grace_ms;
+    m.spec.grace_ms = grace_ms;
     peer_launch(&peer, &m);
     for (int i = 0; i < 2; i++)
         peer_until_output(&peer, i, "up\nup\n");
@@ -179,7 +179,7 @@ START_TEST(test_hang_up_kills_everything)
 
     run_stubborn(100);
     memcpy(pids, peer.pids, sizeof(pids));
-    peer_finish(1); /* the guardian ends when nothing is left */
+    peer_finish(1); /* the guardian ends once nothing is left */
     ck_assert_int_eq(process_lives(pids[0]), 0);
     ck_assert_int_eq(process_lives(pids[1]), 0);
 }
@@ -213,7 +213,7 @@ START_TEST(test_sigkill_of_the_guardian_ends_the_job)
 }
 END_TEST
 
-/* A stopped agent cannot see that hvdrun has gone; the guardian can. */
+/* A stopped agent cannot notice that hvdrun has gone; the guardian can. */
 START_TEST(test_hang_up_while_the_agent_is_stopped)
 {
     run_stubborn(100);
@@ -226,7 +226,7 @@ END_TEST
 START_TEST(test_sigterm_of_the_agent_ends_the_job)
 {
     peer_run(&peer, "exec sleep 1000", 2);
-    kill(peer.guardian, SIGTERM); /* does not care */
+    kill(peer.guardian, SIGTERM); /* ignored */
     kill(peer.agent, SIGTERM);
     peer_until(&peer, CONTROL_QUITTING);
     ck_assert_int_eq(peer.exited_count, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real hvd-agent's heartbeat: clocks, a hvdrun that falls silent, an
- * agent that is stopped; and what LAUNCH carries of hvdrun's limits.
+ * The real hvd-agent's heartbeat: clocks, a silent hvdrun, a stopped agent; and
+ * hvdrun's resource limits in LAUNCH.
  */
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
 
@@ -77,7 +77,7 @@ START_TEST(test_silent_hvdrun_before_the_launch)
 }
 END_TEST
 
-/* The last word counts: there is no silence then. */
+/* The last PING counts; here it switches the heartbeat off. */
 START_TEST(test_excused_hvdrun)
 {
     uint64_t end;
@@ -99,7 +99,7 @@ START_TEST(test_excused_hvdrun)
 }
 END_TEST
 
-/* An agent that was stopped finds what it was sent meanwhile. */
+/* A stopped agent reads what it was sent meanwhile. */
 START_TEST(test_stopped_agent_is_not_deaf)
 {
     peer_run(&peer, "sleep 1000", 1);
@@ -124,7 +124,7 @@ END_TEST
 
 static int said[2];
 
-/* The agent's stderr is a pipe of ours. */
+/* Opens an agent whose stderr is a pipe of ours. */
 static void setup_listening(void)
 {
     int old = dup(2);
@@ -174,7 +174,7 @@ START_TEST(test_stop_is_told)
 }
 END_TEST
 
-/* It is ended when it has been silent for long enough. */
+/* An agent that was stopped for too long ends its ranks. */
 START_TEST(test_stopped_for_too_long)
 {
     peer_run(&peer, "sleep 1000", 2);
@@ -190,7 +190,7 @@ START_TEST(test_stopped_for_too_long)
 }
 END_TEST
 
-/* Without a heartbeat it may be stopped for ever. */
+/* Without a heartbeat an agent may be stopped for ever. */
 START_TEST(test_stopped_without_a_heartbeat)
 {
     struct pollfd end = {peer.guardian_pidfd, POLLIN, 0};
@@ -234,8 +234,8 @@ START_TEST(test_limits_are_carried)
 }
 END_TEST
 
-/* More than the host's hard limit, which only root may raise: as much as
- * there is. */
+/* A limit above the host's hard limit, which only root may raise, becomes the
+ * hard limit. */
 START_TEST(test_limits_that_the_host_does_not_allow)
 {
     struct control_launch m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/agent_image.h and the hash that names an agent. */
-#include "lib/transport/agent_image.h"
+/* lib/remote/agent_image.h and the hash that names an agent. */
+#include "lib/remote/agent_image.h"
 #include "tests/unit/unit.h"
 
 #include <elf.h>
@@ -34,7 +34,7 @@ static void fill(const void *bytes, size_t len)
     close(fd);
 }
 
-/* BLAKE2b-128 of "abc" and of nothing. */
+/* BLAKE2b-128 of "abc" and of no bytes. */
 START_TEST(hashes)
 {
     char hash[AGENT_HASH_HEX];
@@ -99,7 +99,8 @@ START_TEST(knows_cpu_types)
 }
 END_TEST
 
-/* A program that runs here is for what uname says, or one of them. */
+/* A program that runs here is built for what uname reports, or for one of
+ * those. */
 START_TEST(knows_its_own)
 {
     struct agent_image image = AGENT_IMAGE_INIT;

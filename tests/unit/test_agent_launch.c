@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real hvd-agent: launch errors, the environment, the streams. */
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
@@ -111,7 +111,7 @@ START_TEST(test_all_or_none)
 }
 END_TEST
 
-/* Spawning fails half way: what runs already is killed. */
+/* Launching fails half way: ranks already running are killed. */
 START_TEST(test_too_few_descriptors)
 {
     struct rlimit few = {24, 24};
@@ -201,7 +201,7 @@ START_TEST(test_bind_to_core)
     const char *a, *b;
 
     peer_launch_init(&m, "grep Cpus_allowed_list /proc/self/status", 2);
-    m.bind = CONTROL_BIND_CORE;
+    m.spec.bind = CONTROL_BIND_CORE;
     peer_launch(&peer, &m);
     peer_until(&peer, CONTROL_DONE);
     a = hb_buf_data(&peer.output[0][0]);
@@ -226,7 +226,7 @@ START_TEST(test_more_ranks_than_cores)
     CPU_SET(first, &one);
     ck_assert_int_eq(sched_setaffinity(peer.agent, sizeof(one), &one), 0);
     peer_launch_init(&m, "true", 2);
-    m.bind = CONTROL_BIND_CORE;
+    m.spec.bind = CONTROL_BIND_CORE;
     peer_launch(&peer, &m);
     peer_until(&peer, CONTROL_LOG);
     ck_assert_ptr_nonnull(strstr(peer.log, "2 ranks on 1 core"));
@@ -275,13 +275,13 @@ END_TEST
 static void setup_narrow(void)
 {
     peer_setup();
-    peer_finish(1); /* hung up on */
+    peer_finish(1); /* its connection was closed */
     peer_open_narrow(&peer);
 }
 
-/* The rank has ended, its last output is in its pipe, and what the agent
- * holds leaves slowly: the end of the job waits for both.  The agent takes
- * two chunks before it stops reading, and the pipe has room for the rest. */
+/* A rank has ended with its last output still in the pipe, and the agent's
+ * output is read slowly: the job's end waits for both.  The agent takes two
+ * chunks before it stops reading; the rest fits into the pipe. */
 START_TEST(test_late_reader_misses_nothing)
 {
     peer_run(&peer,
@@ -297,7 +297,8 @@ START_TEST(test_late_reader_misses_nothing)
 }
 END_TEST
 
-/* The tail is what the rank wrote last, though hvdrun has read nothing. */
+/* The reported tail is what the rank wrote last, though hvdrun reads no
+ * output. */
 START_TEST(test_stderr_tail_is_not_held_back)
 {
     const char *tail;
@@ -314,7 +315,7 @@ START_TEST(test_stderr_tail_is_not_held_back)
     ck_assert_uint_gt(strlen(tail), CONTROL_TAIL_BYTES - 16);
     ck_assert_int_eq(strncmp(tail, "line ", 5), 0);
     ck_assert_ptr_nonnull(strstr(tail, "line 999\n"));
-    peer_close(&peer); /* done or hung up on, as it comes */
+    peer_close(&peer); /* whether DONE was sent is not checked */
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real hvd-agent between HELLO and LAUNCH: its probe listener. */
-#include "lib/agent/route_auth.h"
+#include "lib/agent/route/route_auth.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
 
@@ -24,7 +24,7 @@ static void send_listen(int reserve)
     hb_buf_free(&b);
 }
 
-/* Of itself: it is host 5. */
+/* Asks the agent, which is host 5, to probe its own listener as host `host`. */
 static void send_probe(int host)
 {
     struct hb_netaddr address = {4, {127, 0, 0, 1}};
@@ -41,7 +41,7 @@ static void send_probe(int host)
     hb_buf_free(&b);
 }
 
-/* A connection to the listener, or -1 when it is closed. */
+/* Connects to the listener; returns -1 if it is closed. */
 static int call_it(int port)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET};
@@ -65,7 +65,7 @@ START_TEST(test_round)
     send_probe(5);
     peer_until(&peer, CONTROL_ROUTE_RESULT);
     ck_assert_int_eq(peer.route_answers, 1);
-    send_probe(6); /* somebody else's address: it is not that host */
+    send_probe(6); /* nothing counts: the listener is not host 6 */
     peer_until(&peer, CONTROL_ROUTE_RESULT);
     ck_assert_int_eq(peer.route_answers, 0);
     peer_run(&peer, "true", 2);
@@ -74,7 +74,7 @@ START_TEST(test_round)
 }
 END_TEST
 
-/* From LAUNCH on nobody can connect any more, and who was is hung up on. */
+/* After LAUNCH nobody can connect, and earlier callers are cut off. */
 START_TEST(test_launch_closes_it)
 {
     char byte;
@@ -94,7 +94,7 @@ START_TEST(test_launch_closes_it)
 }
 END_TEST
 
-/* Rank 0 can listen on the port that was kept for it. */
+/* Rank 0 can listen on the port that was reserved for it. */
 START_TEST(test_reserved_port)
 {
     struct control_launch m;
@@ -114,7 +114,7 @@ START_TEST(test_reserved_port)
 }
 END_TEST
 
-/* hvdrun goes while strangers are connected and a probe runs. */
+/* hvdrun hangs up while strangers are connected and a probe runs. */
 START_TEST(test_hangup_in_the_middle)
 {
     int fd;

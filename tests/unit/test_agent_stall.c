@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The real hvd-agent and ranks that wait: what it passes on, where it says
- * they are, their stacks, and what they hear at the end.  The ranks are
- * shells; this program speaks for them to their agent.
+ * The real hvd-agent with ranks that wait: what it forwards, what it reports of
+ * their place and their stacks, and what it tells them at the end.  The ranks
+ * are shells; this program speaks for them to their agent, over connections
+ * that each of them has made, because the agent listens to its descendants
+ * only.
  */
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "lib/protocol/segment.h"
 #include "lib/protocol/worker.h"
 #include "tests/unit/agent_util.h"
@@ -13,6 +15,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -25,27 +28,111 @@ enum { RANKS = 2, SEGMENT = 1 << 20 };
 static int worker[RANKS];
 static struct hb_buf from_agent[RANKS];
 static struct segment_head *head;
-static struct fixture tools; /* a PATH with nothing but what a test puts */
+static struct fixture tools; /* a PATH with only the tools of a test */
 
-/* ---- Workers --------------------------------------------------------------
- */
+/* ---- Workers ------------------------------------------------------------ */
 
-static int connect_to(const char *rendezvous)
+/* Sets *addr; a name that begins with @ is in the abstract namespace. */
+static socklen_t address_of(const char *name, struct sockaddr_un *addr)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    const char *name = strchr(rendezvous, '@');
-    size_t len;
+    memset(addr, 0, sizeof(*addr));
+    addr->sun_family = AF_UNIX;
+    snprintf(addr->sun_path, sizeof(addr->sun_path), "%s", name);
+    if (name[0] == '@')
+        addr->sun_path[0] = 0;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+}
+
+union fd_space {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(sizeof(int))];
+};
+
+static struct msghdr fd_message(struct iovec *iov, union fd_space *control)
+{
+    memset(control, 0, sizeof(*control));
+    return (struct msghdr){.msg_iov = iov,
+                           .msg_iovlen = 1,
+                           .msg_control = control->space,
+                           .msg_controllen = sizeof(control->space)};
+}
+
+/* Connects to a socket.  Runs in a rank, where no test runs and Check's
+ * functions must not be called: a negative result is a failure. */
+static int connect_to(const char *name)
+{
+    struct sockaddr_un addr;
+    socklen_t len = address_of(name, &addr);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    ck_assert_ptr_nonnull(name);
-    len = strcspn(++name, "\n");
-    ck_assert_uint_lt(len, sizeof(addr.sun_path));
+    return connect(fd, (struct sockaddr *)&addr, len) < 0 ? -1 : fd;
+}
 
-    memcpy(addr.sun_path + 1, name, len);
-    ck_assert_int_eq(
-        connect(fd, (struct sockaddr *)&addr,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)),
-        0);
+/* Connects a rank to its agent, and passes the connection and the rank's number
+ * to the test, which listens at `test`.  Returns once the agent has checked the
+ * process that connected; negative if that failed. */
+static int lend_connection(const char *test)
+{
+    const char *agent = getenv("HVD_RENDEZVOUS"), *number = getenv("HVD_RANK");
+    char rank = (char)(number ? atoi(number) : -1);
+    struct iovec iov = {&rank, 1};
+    union fd_space control;
+    struct msghdr msg = fd_message(&iov, &control);
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    int to_test = connect_to(test);
+    int fd = agent ? connect_to(agent + strlen("unix:")) : -1;
+
+    if (to_test < 0 || fd < 0 || !c)
+        return -1;
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+    if (sendmsg(to_test, &msg, MSG_NOSIGNAL) != 1)
+        return -1;
+    close(fd);
+    return read(to_test, &rank, 1) == 0 ? 0 : -1;
+}
+
+/* Executes `script` in place of this program, so that the rank is the process
+ * that has connected. */
+static int run_rank(const char *test, const char *script)
+{
+    if (lend_connection(test) == 0)
+        execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+    perror("test rank");
+    return EXIT_FAILURE;
+}
+
+/* Takes the next connection that a rank lends.  Returns the rank, which waits
+ * until *lender is closed. */
+static int take_connection(int listener, int *lender)
+{
+    char rank = -1;
+    struct iovec iov = {&rank, 1};
+    union fd_space control;
+    struct msghdr msg = fd_message(&iov, &control);
+    struct pollfd ready = {listener, POLLIN, 0};
+    struct cmsghdr *c;
+
+    ck_assert_int_eq(poll(&ready, 1, PEER_WAIT_MS), 1);
+    *lender = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_eq(recvmsg(*lender, &msg, MSG_CMSG_CLOEXEC), 1);
+    c = CMSG_FIRSTHDR(&msg);
+    if (!c || rank < 0 || rank >= RANKS)
+        ck_abort_msg("rank %d lent no connection", rank);
+    memcpy(&worker[(int)rank], CMSG_DATA(c), sizeof(int));
+    return rank;
+}
+
+static int listen_at(const char *name)
+{
+    struct sockaddr_un addr;
+    socklen_t len = address_of(name, &addr);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, len), 0);
+    ck_assert_int_eq(listen(fd, RANKS), 0);
     return fd;
 }
 
@@ -56,23 +143,17 @@ static void say(int rank, struct hb_buf *b)
     hb_buf_free(b);
 }
 
-/* The next frame of that type; a descriptor that comes is *fd. */
+/* Reads frames until one of `type`; stores a passed descriptor in *fd. */
 static struct frame hear(int rank, int type, int *fd)
 {
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control;
+    union fd_space control;
     struct hb_buf *in = &from_agent[rank];
     struct frame f;
 
     while (frame_decode(in, WORKER_PAYLOAD_MAX, &f, NULL) == 0) {
         char bytes[4096];
         struct iovec iov = {bytes, sizeof(bytes)};
-        struct msghdr msg = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof(control.space)};
+        struct msghdr msg = fd_message(&iov, &control);
         struct pollfd ready = {worker[rank], POLLIN, 0};
         ssize_t n;
 
@@ -92,37 +173,44 @@ static void forget(int rank, struct frame f)
     frame_done(&from_agent[rank], &f);
 }
 
-static void greet(int rank, const char *rendezvous)
+static void greet(int listener)
 {
+    int lender, rank = take_connection(listener, &lender);
     struct worker_hello hello = {WORKER_ABI, (uint32_t)rank, 1};
     struct worker_join join = {1, SEGMENT};
     struct hb_buf out = HB_BUF_INIT;
 
-    worker[rank] = connect_to(rendezvous);
     worker_encode_hello(&out, &hello);
     say(rank, &out);
     forget(rank, hear(rank, WORKER_WELCOME, NULL));
+    close(lender);
     worker_encode_join(&out, &join);
     say(rank, &out);
 }
 
-/* Shells that run `script`, with our PATH, which join the first epoch. */
+/* Launches shells that run `script` with our PATH, and joins the first epoch
+ * for them. */
 static void launch(const char *script)
 {
     struct control_launch m;
-    char *text = hb_xasprintf("echo $HVD_RENDEZVOUS; %s", script);
-    int fd = -1;
+    char self[4096] = "", name[sizeof(tools.root) + 8];
+    int listener, fd = -1;
 
-    peer_launch_init(&m, text, RANKS);
+    ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+    snprintf(name, sizeof(name), "%s/lend", tools.root);
+    listener = listen_at(name);
+    peer_launch_init(&m, script, RANKS);
     hb_free(m.env.items[0]);
     m.env.items[0] = hb_xasprintf("PATH=%s/bin:/no/such", tools.root);
     hb_free(m.argv.items[0]);
-    m.argv.items[0] = hb_xstrdup("/bin/sh");
+    m.argv.items[0] = hb_xstrdup(self);
+    hb_free(m.argv.items[1]);
+    m.argv.items[1] = hb_xstrdup(name);
     peer_launch(&peer, &m);
-    hb_free(text);
-    peer_until_output(&peer, 0, "\n");
+    peer_until(&peer, CONTROL_STARTED);
     for (int i = 0; i < RANKS; i++)
-        greet(i, hb_buf_data(&peer.output[0][0]));
+        greet(listener);
+    close(listener);
     for (int i = 0; i < RANKS; i++)
         forget(i, hear(i, WORKER_SEGMENT, i == 0 ? &fd : NULL));
     head = mmap(NULL, segment_head_bytes(RANKS), PROT_READ | PROT_WRITE,
@@ -182,8 +270,7 @@ static void ask(int id, int rank)
     peer_until(&peer, rank >= 0 ? CONTROL_STALL_STACK : CONTROL_STALL_RANKS);
 }
 
-/* ---- Where ranks are
- * ---------------------------------------------------------- */
+/* ---- Where ranks are ---------------------------------------------------- */
 
 START_TEST(passed_on)
 {
@@ -212,9 +299,10 @@ START_TEST(where_ranks_are)
     snprintf(name, sizeof(name), "b");
     status_call(status, status_now_ns() - 5000000000u, STATUS_BARRIER, 2, name);
     atomic_store(&status->sets, 5);
-    do /* until it has got so far */
+    do /* until SIGSTOP has taken effect */
         ask(7, -1);
     while (peer.stall_ranks.ranks[1].state != 'T');
+    ask(7, -1); /* now stopped for the whole time measured */
     ck_assert_int_eq(peer.stall_ranks.id, 7);
     ck_assert_int_eq(peer.stall_ranks.count, RANKS);
     r = &peer.stall_ranks.ranks[0];
@@ -236,7 +324,7 @@ START_TEST(where_ranks_are)
 }
 END_TEST
 
-/* What a rank may write into its memory does not matter to the agent. */
+/* No content of a rank's memory can harm the agent. */
 START_TEST(hostile_status)
 {
     launch("exec /bin/sleep 1000");
@@ -284,8 +372,7 @@ START_TEST(asked_too_early)
 }
 END_TEST
 
-/* ---- Stacks ----------------------------------------------------------------
- */
+/* ---- Stacks ------------------------------------------------------------- */
 
 START_TEST(no_tool)
 {
@@ -301,7 +388,7 @@ START_TEST(stack_of_a_rank)
 {
     char *want;
 
-    make_tool("gdb", "#!/bin/sh\nexit 1\n"); /* eu-stack comes first */
+    make_tool("gdb", "#!/bin/sh\nexit 1\n"); /* eu-stack is tried first */
     make_tool("eu-stack", "#!/bin/sh\necho PID $4\necho TID $4:\n"
                           "echo \"#0  0x1 read\"; echo '#1 \033[1mmain'\n"
                           "echo \"$DEBUGINFOD_URLS\" >&2\n");
@@ -340,7 +427,7 @@ START_TEST(tool_that_floods)
 }
 END_TEST
 
-/* A debugger that is killed leaves its process stopped: it goes on. */
+/* A debugger that hangs is killed, and the process that it stopped runs on. */
 START_TEST(tool_that_hangs)
 {
     struct pollfd quiet = {-1, 0, 0};
@@ -348,7 +435,7 @@ START_TEST(tool_that_hangs)
     make_tool("gdb", "#!/bin/sh\nfor pid; do :; done\nkill -STOP $pid\n"
                      "while :; do /bin/sleep 1; done\n");
     launch("exec /bin/sleep 1000");
-    ask(1, 0); /* which takes as long as the agent allows */
+    ask(1, 0); /* takes as long as the agent allows */
     ck_assert_int_eq(peer.stack.found, 0);
     ck_assert_ptr_nonnull(strstr(peer.stack.text, "too long"));
     do {
@@ -359,7 +446,7 @@ START_TEST(tool_that_hangs)
 }
 END_TEST
 
-/* Who asks again does not want the first answer. */
+/* A new question replaces the one whose answer is not ready yet. */
 START_TEST(another_question)
 {
     const struct control_stall_ask m = {.id = 1, .ranks = {0}, .count = 1};
@@ -398,8 +485,7 @@ START_TEST(end_during_a_stack)
 }
 END_TEST
 
-/* ---- The end ----------------------------------------------------------------
- */
+/* ---- The end ------------------------------------------------------------ */
 
 START_TEST(workers_see_who_is_blamed)
 {
@@ -411,12 +497,12 @@ START_TEST(workers_see_who_is_blamed)
     control_encode_stall_blame(&out, -1, "all react");
     peer_send(&peer, &out);
     hb_buf_free(&out);
-    ask(1, -1); /* by its answer that is done */
+    ask(1, -1); /* its answer shows that the blame is stored */
     ck_assert_uint_gt(segment_blamed(head, &rank, text), 0);
     ck_assert_int_eq(rank, -1);
     ck_assert_str_eq(text, "all react");
     ck_assert_uint_eq(atomic_load(&head->abort_word), 0);
-    control_encode_stall_blame(&out, -1, ""); /* it is over */
+    control_encode_stall_blame(&out, -1, ""); /* withdraws the blame */
     peer_send(&peer, &out);
     hb_buf_free(&out);
     ask(2, -1);
@@ -450,10 +536,15 @@ START_TEST(workers_hear_the_end)
 }
 END_TEST
 
-int main(void)
+int main(int argc, char **argv)
 {
-    Suite *s = suite_create("agent_stall");
-    TCase *tc = tcase_create("agent_stall");
+    Suite *s;
+    TCase *tc;
+
+    if (argc == 3)
+        return run_rank(argv[1], argv[2]);
+    s = suite_create("agent_stall");
+    tc = tcase_create("agent_stall");
 
     tcase_set_timeout(tc, 60);
     tcase_add_unchecked_fixture(tc, fixtures_setup, fixtures_teardown);

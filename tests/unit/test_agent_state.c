@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/state.h: the agent's life, every state by every event. */
-#include "lib/agent/state.h"
+/* lib/agent/agent_state.h: every state of the agent with every event. */
+#include "lib/agent/agent_state.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ START_TEST(test_every_cell_is_sane)
 
             ck_assert_int_ge(next, 0);
             ck_assert_int_lt(next, AGENT_STATE_COUNT);
-            /* The life goes one way. */
+            /* No event leads back to an earlier state. */
             ck_assert_int_ge(next, s);
             if (next == AGENT_EXITED && s != AGENT_EXITED)
                 ck_assert_int_eq(action, AGENT_DO_EXIT);
@@ -25,7 +25,7 @@ START_TEST(test_every_cell_is_sane)
 }
 END_TEST
 
-/* Wherever the job is, these three lead to its end. */
+/* These three events lead to the end, in every state of the job. */
 START_TEST(test_ways_out)
 {
     for (int s = 0; s < AGENT_EXITED; s++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/base/alloc.h: overflow checks, the fault counter, dying politely. */
+/* lib/base/alloc.h: overflow checks, the fault counter, ending with a
+ * message. */
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
@@ -179,7 +180,8 @@ static void die_by(int which)
         hb_free(hb_xasprintf("x"));
 }
 
-/* Each ends the process with exit code 125 and one line that names it. */
+/* Each function ends the process with exit code 125 and one line that names
+ * it. */
 START_TEST(test_x_functions_die)
 {
     char line[128] = "";

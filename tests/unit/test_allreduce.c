@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce between processes: every type, operator, scale and way of
- * calling, at sizes on both sides of every switch of algorithm, compared
- * with what the formula says; and the same bits on every rank.
+ * Allreduce between processes: every type, operator, scale and form of call, at
+ * sizes on both sides of every switch of algorithm, compared with the formula;
+ * and the same bits on every rank.
  */
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
@@ -18,7 +18,7 @@ static const enum hvd_op all_ops[] = {HVD_AVERAGE, HVD_SUM,  HVD_MIN, HVD_MAX,
                                       HVD_PRODUCT, HVD_BAND, HVD_BOR};
 enum { OPS = sizeof(all_ops) / sizeof(all_ops[0]) };
 
-/* Around: one line, one shot, one block, one slot, the ring. */
+/* Bytes around the limits of line, one-shot, block, slot and ring. */
 static const size_t edge_bytes[] = {112, 16384, 65536, 131072, 524288};
 enum { EDGES = sizeof(edge_bytes) / sizeof(edge_bytes[0]) };
 
@@ -34,10 +34,10 @@ static int defined(enum hvd_dtype dtype, enum hvd_op op)
     return op != HVD_AVERAGE || dtype != HVD_BOOL;
 }
 
-/* A way to call. */
+/* A form of call. */
 struct form {
     int in_place, async;
-    double prescale, postscale; /* sums only */
+    double prescale, postscale; /* for sums only */
 };
 
 static const struct form forms[] = {
@@ -80,7 +80,7 @@ static int try_one(enum hvd_dtype dtype, enum hvd_op op, size_t count,
     return 1;
 }
 
-/* Every pair at small sizes. */
+/* Every type with every operator, at small sizes. */
 static int pairs_body(int rank, void *arg)
 {
     static const size_t counts[] = {0, 1, 2, 3, 5, 16, 17, 127, 1000};
@@ -187,7 +187,7 @@ END_TEST
 
 /* ---- The same bits ------------------------------------------------- */
 
-/* Numbers whose sum depends on the order of additions. */
+/* Fills with numbers whose sum depends on the order of additions. */
 static void fill_rough(enum hvd_dtype dtype, void *buf, size_t count, int rank)
 {
     uint64_t x = 88172645463325252u + (uint64_t)rank * 977;
@@ -244,8 +244,8 @@ END_TEST
 
 /* ---- More than 2^31 bytes ------------------------------------------ */
 
-/* One small piece of memory, mapped again and again: idempotent operators
- * do not mind, and no machine has to have gigabytes to spare. */
+/* Maps one small piece of memory again and again.  Idempotent operators allow
+ * that, and no machine needs gigabytes for the test. */
 static unsigned char *wide_map(size_t bytes, size_t piece)
 {
     int fd = memfd_create("wide", MFD_CLOEXEC);

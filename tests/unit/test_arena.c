@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the memory that hvd_alloc hands out. */
 #include "lib/base/error.h"
-#include "runtime/plane/arena.h"
+#include "runtime/plane/shm/arena.h"
 #include "tests/unit/unit.h"
 
 #include <stdint.h>
@@ -47,8 +47,8 @@ static unsigned char *get(size_t bytes)
     return p;
 }
 
-/* Blocks do not overlap, lie in the arena and are zero, also when the
- * memory was used before. */
+/* Blocks do not overlap, lie in the arena and are zero, also in reused
+ * memory. */
 START_TEST(test_blocks)
 {
     unsigned char *p[16];
@@ -71,7 +71,7 @@ START_TEST(test_blocks)
 }
 END_TEST
 
-/* Freed neighbours are one gap again. */
+/* Freed neighbours become one gap. */
 START_TEST(test_gaps)
 {
     enum { SMALL = 600 << 10 };
@@ -95,7 +95,7 @@ START_TEST(test_gaps)
 }
 END_TEST
 
-/* What is large can have large pages; all of the arena can be one block. */
+/* Large blocks can have large pages; one block can fill the arena. */
 START_TEST(test_large)
 {
     void *p;
@@ -112,7 +112,7 @@ START_TEST(test_large)
 }
 END_TEST
 
-/* A freed block's memory is the system's again. */
+/* A freed block's pages go back to the system. */
 START_TEST(test_given_back)
 {
     unsigned char *p = get(8 * PAGE);
@@ -128,8 +128,8 @@ START_TEST(test_given_back)
 }
 END_TEST
 
-/* Where pages are larger than what the arena is aligned to, a page belongs to
- * one block at most: it is given back as a whole. */
+/* Where pages are larger than the arena's alignment, a page belongs to one
+ * block at most, so that it can be given back as a whole. */
 START_TEST(test_pages)
 {
     enum { LARGER = 16 * PAGE };
@@ -167,7 +167,7 @@ START_TEST(test_mistakes)
 }
 END_TEST
 
-/* Without an arena, memory is the system's. */
+/* Without an arena, memory comes from the system. */
 START_TEST(test_ordinary)
 {
     unsigned char *a, *b;
@@ -179,7 +179,7 @@ START_TEST(test_ordinary)
     memset(b, 2, 5 * MIB);
     ck_assert_int_eq(hvd__arena_free(&arena, a), 0);
     ck_assert_int_eq(hvd__arena_free(&arena, a), -HVD_EINVAL);
-    hvd__arena_fini(&arena); /* and b */
+    hvd__arena_fini(&arena); /* also frees b */
     ck_assert_int_eq(hvd__arena_free(&arena, b), -HVD_EINVAL);
 }
 END_TEST

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runtime/core/autotune.h: the search, on costs that are made up. */
-#include "runtime/core/autotune.h"
+/* runtime/core/tune/autotune.h: the search, with made-up costs. */
+#include "runtime/core/tune/autotune.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 
-/* ---- The search
- * -------------------------------------------------------------- */
+/* ---- The search --------------------------------------------------------- */
 
 enum { STEPS = 10, SAMPLES = 20, BYTES = 1000, SEEDS = 200 };
 
-/* What a step costs, and how it is disturbed. */
+/* The cost of a step, and its disturbances. */
 struct model {
-    double slope[HVD__AUTOTUNE_AXES]; /* a place more on that axis, in % */
-    int at[HVD__AUTOTUNE_AXES];       /* the best place */
-    double noise;                     /* up to that many % on top */
-    double rare;  /* one of twenty steps takes that many times as long */
+    double slope[HVD__AUTOTUNE_AXES]; /* % more per place away from `at` */
+    int at[HVD__AUTOTUNE_AXES];       /* best place */
+    double noise;                     /* up to this many % more */
+    double rare;  /* every 20th step, at random, takes this many times as
+                   * long */
     double drift; /* % more with every step */
     unsigned seed;
     int steps;
@@ -64,7 +64,7 @@ struct seen {
     struct hvd__autotune_setting kept, first[2];
 };
 
-/* To the end; every setting that is tried is one that there is. */
+/* Runs a search to its end; checks that every setting tried exists. */
 static struct seen search(const struct hvd__autotune_config *c, struct model *m)
 {
     struct hvd__autotune t;
@@ -108,7 +108,7 @@ static void keeps(const struct seen *seen, int a, int b, int c)
                   seen->kept.at[1], seen->kept.at[2], a, b, c);
 }
 
-/* The best one at either end of each axis, and in the middle. */
+/* The best setting is at either end of each axis, or in the middle. */
 static const int ends[][3] = {{0, 2, 2}, {4, 2, 2}, {2, 0, 2}, {2, 4, 2},
                               {2, 2, 0}, {2, 2, 4}, {2, 2, 2}};
 
@@ -142,7 +142,8 @@ START_TEST(test_finds_two_axes)
 }
 END_TEST
 
-/* Where nothing differs, the noise of the samples is seldom believed. */
+/* If all settings cost the same, noise seldom makes the search leave the
+ * start. */
 START_TEST(test_flat_keeps_the_start)
 {
     static const double noises[] = {0, 5, 50}, drifts[] = {0, 0.05};
@@ -162,7 +163,7 @@ START_TEST(test_flat_keeps_the_start)
 }
 END_TEST
 
-/* Landscapes at random: never worse than the start. */
+/* With random costs the result is never worse than the start. */
 START_TEST(test_never_worse)
 {
     struct hvd__autotune_config c = usual();
@@ -223,14 +224,14 @@ START_TEST(test_guess_is_tried_first)
     ck_assert(hvd__autotune_same(&seen.first[0], &c.start));
     ck_assert(hvd__autotune_same(&seen.first[1], &c.guess));
     keeps(&seen, 4, 0, 4);
-    /* A bad one does no harm. */
+    /* A bad guess does no harm. */
     m.at[0] = m.at[1] = m.at[2] = 2;
     seen = search(&c, &m);
     keeps(&seen, 2, 2, 2);
 }
 END_TEST
 
-/* Few samples are few samples, whatever there is to be found. */
+/* The limit on samples is kept, whatever could still be found. */
 START_TEST(test_limits_of_samples)
 {
     struct hvd__autotune_config c = usual();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd-bench: its command line, and the data that it checks results with. */
+#include "cmd/hvd-bench/bench_options.h"
 #include "cmd/hvd-bench/data.h"
 #include "cmd/hvd-bench/measure.h"
-#include "cmd/hvd-bench/options.h"
 #include "cmd/hvd-bench/resnet50.h"
 #include "cmd/hvd-bench/work.h"
-#include "runtime/plane/reduce.h"
+#include "runtime/plane/kernels/reduce.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -244,8 +244,8 @@ enum { COUNT = 3000, MAX_RANKS = 64 };
 static const enum hvd_op ops[] = {HVD_AVERAGE, HVD_SUM,  HVD_MIN, HVD_MAX,
                                   HVD_PRODUCT, HVD_BAND, HVD_BOR};
 
-/* What every rank contributes reduces, by the kernels that have tests of
- * their own, to what is compared with. */
+/* Data of all ranks, reduced by the kernels (which have their own tests), must
+ * be what results are compared with. */
 static void check_data(enum hvd_dtype dtype, enum hvd_op op, int size)
 {
     struct bench_data d = {dtype, op, size, 12345u + (unsigned)size};
@@ -282,7 +282,7 @@ START_TEST(test_data_reduces)
 }
 END_TEST
 
-/* One wrong element anywhere is found, and said where. */
+/* One wrong element is found wherever it is, and its index reported. */
 START_TEST(test_data_tells)
 {
     struct bench_data d = {HVD_FLOAT32, HVD_SUM, 2, 7};
@@ -303,7 +303,7 @@ START_TEST(test_data_tells)
 }
 END_TEST
 
-/* With Adasum all ranks have the same vector, without zeros. */
+/* With Adasum all ranks have the same vector, which contains no zeros. */
 START_TEST(test_data_of_adasum)
 {
     struct bench_data d = {HVD_FLOAT32, HVD_ADASUM, 3, 11};
@@ -331,7 +331,7 @@ static struct bench_options options_of(enum bench_what what)
     return good(line);
 }
 
-/* What rank `rank` must receive in tensor i, from what all of them send. */
+/* Writes what rank `rank` must receive in tensor i, given all ranks' inputs. */
 static void deliver(struct bench_work *works, int rank, int i)
 {
     struct bench_tensor *to = &works[rank].tensors[i];
@@ -379,8 +379,8 @@ static void open_works(struct bench_work *works, const struct bench_options *o)
     }
 }
 
-/* The right result of each collective passes, and one wrong element in it
- * does not, wherever the windows get to. */
+/* Each collective's right result passes; one wrong element fails the whole
+ * check and some of the windows. */
 START_TEST(test_work_is_checked)
 {
     struct bench_options o = options_of((enum bench_what)_i);
@@ -416,7 +416,7 @@ START_TEST(test_work_is_checked)
 }
 END_TEST
 
-/* In place, what is input stays. */
+/* In place, a buffer that is input is not spoiled. */
 START_TEST(test_work_in_place)
 {
     struct bench_options o = good("broadcast --in-place");
@@ -472,7 +472,7 @@ START_TEST(test_resnet50)
 }
 END_TEST
 
-/* The table of nccl-tests' doc/PERFORMANCE.md. */
+/* Bus factors equal the table in nccl-tests' doc/PERFORMANCE.md. */
 START_TEST(test_bus_factors)
 {
     ck_assert(bench_bus_factor(BENCH_ALLREDUCE, 4) == 1.5);

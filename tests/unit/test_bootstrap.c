@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/bootstrap.h: what a host may answer, and when. */
-#include "lib/transport/bootstrap.h"
+/* lib/remote/bootstrap.h: a host's answers, and when they may come. */
+#include "lib/remote/bootstrap.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static const char *script(const char *agent)
     return text;
 }
 
-/* A shell that echoes the script does not thereby answer. */
+/* A shell that echoes the script does not answer by that. */
 START_TEST(script_is_small_and_silent)
 {
     const char *text = script(NULL);
@@ -113,7 +113,7 @@ START_TEST(wants_then_runs)
 }
 END_TEST
 
-/* However the bytes are cut, noise around them included. */
+/* However the bytes are cut, also with noise around them. */
 START_TEST(any_pieces)
 {
     static const char all[] =
@@ -160,7 +160,7 @@ static const struct {
     {"", SIGN "fail new %s%n\n", HVD_ESYSTEM,
      "the agent cannot start: new %s%n"},
     {"", SIGN "fail tty %s%n\n", HVD_EINVAL, NULL},
-    /* what makes no sense */
+    /* answers that make no sense */
     {"", SIGN "\n", HVD_EPROTO, NULL},
     {"", SIGN "ruin\n", HVD_EPROTO, NULL},
     {"", SIGN "want\n" SIGN "run\n", HVD_EPROTO, NULL},
@@ -197,7 +197,7 @@ START_TEST(wants_what_there_is_not)
 }
 END_TEST
 
-/* Bytes to fill up to a limit, then one more. */
+/* Feeds `before`, then bytes `c` until the limit on noise refuses them. */
 static void flood(const char *before, char c)
 {
     static char block[1024];
@@ -213,6 +213,26 @@ static void flood(const char *before, char c)
     ck_assert_ptr_nonnull(strstr(err.text, "its shell printed more than"));
     ck_assert_uint_le(hb_buf_len(&b.noise), BOOTSTRAP_NOISE_MAX);
 }
+
+/* The noise may come before the marker or after it. */
+START_TEST(noise_that_is_allowed)
+{
+    static const size_t lengths[] = {33 << 10, 60 << 10};
+    static char noise[BOOTSTRAP_NOISE_MAX];
+
+    memset(noise, 'x', sizeof(noise));
+    for (size_t i = 0; i < 2; i++)
+        for (size_t after = 0; after <= 3 << 10; after += 3 << 10) {
+            ck_assert_int_eq(bootstrap_read(&b, noise, lengths[i], &err), 0);
+            ck_assert_int_eq(says("\n" SIGN "run\n"), 0);
+            ck_assert_int_eq(bootstrap_read(&b, noise, after, &err), 0);
+            ck_assert_int_eq(says(MAGIC), 0);
+            ck_assert_int_eq(b.state, BOOTSTRAP_RUNNING);
+            teardown();
+            setup();
+        }
+}
+END_TEST
 
 START_TEST(floods)
 {
@@ -349,6 +369,7 @@ int main(void)
                         sizeof(failures) / sizeof(failures[0]));
     tcase_add_test(tc, wants_forever);
     tcase_add_test(tc, wants_what_there_is_not);
+    tcase_add_test(tc, noise_that_is_allowed);
     tcase_add_test(tc, floods);
     tcase_add_test(tc, stderr_is_bounded);
     tcase_add_test(tc, last_words);

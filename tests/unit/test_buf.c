@@ -63,7 +63,7 @@ START_TEST(test_consume_and_grow)
     unsigned next_in = 0, next_out = 0;
     int round, i;
 
-    /* A queue that stays short while a lot passes through it. */
+    /* A short queue through which many bytes pass. */
     for (round = 0; round < 2000; round++) {
         for (i = 0; i < 7; i++)
             hb_buf_put_u32(&b, next_in++);
@@ -232,7 +232,7 @@ START_TEST(test_reader_stops_at_the_end)
     ck_assert_uint_eq(hb_read_u32(&r), 0);
     ck_assert_int_eq(r.bad, 1);
     ck_assert_uint_eq(r.left, 3);
-    /* Later reads fail too, even if they would fit. */
+    /* Later reads fail, too, even if their bytes exist. */
     ck_assert_uint_eq(hb_read_u8(&r), 0);
     ck_assert_uint_eq(hb_read_u16(&r), 0);
     ck_assert(hb_read_u64(&r) == 0);

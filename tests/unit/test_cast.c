@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Casts: every tier that this CPU has, bit for bit, against the scalar
- * reference of the reductions, which shares no code with them; and reading
- * and delivering parts that travel narrower than they are.
+ * Casts: every tier of this CPU, bit for bit, against the scalar reference of
+ * the reductions, which shares no code with them; and packing and delivering
+ * parts that travel in a narrower type.
  */
-#include "runtime/plane/cast.h"
+#include "runtime/plane/kernels/cast.h"
 #include "runtime/plane/op.h"
 #include "tests/unit/half_reference.h"
 #include "tests/unit/unit.h"
@@ -57,7 +57,7 @@ static void put_wide(enum hvd_dtype t, void *p, size_t i, double v)
         ((double *)p)[i] = v;
 }
 
-/* The bits, too: NaN is the canonical one. */
+/* Compares bits; any NaN must be the canonical one. */
 static int same_wide(enum hvd_dtype t, const void *p, size_t i, double want)
 {
     const unsigned char *at = (const unsigned char *)p + i * elem_size[t];
@@ -95,8 +95,8 @@ static void check_narrow(enum hvd_dtype to, enum hvd_dtype from,
     }
 }
 
-/* All values of the narrow type, all midpoints between two, and what is
- * next to those. */
+/* All values of the narrow type, all midpoints between two, and their
+ * neighbours. */
 START_TEST(narrows_at_every_edge)
 {
     enum hvd_dtype to = narrow[_i / 2], from = wide[_i % 2];
@@ -140,8 +140,9 @@ START_TEST(narrows_any_bits)
 }
 END_TEST
 
-/* 1 + 2^-11 is a tie, and what is above it by less than fp32 can tell is
- * none: by way of fp32 it would be rounded down. */
+/* float64 is rounded to fp16 once.  1 + 2^-11 is a tie; a value above it by
+ * less than fp32 resolves is not, but rounding to fp32 first would make it
+ * one. */
 START_TEST(rounds_once)
 {
     double v[] = {1 + 0x1p-11 + 0x1p-40,     1 + 0x1p-11,
@@ -197,7 +198,7 @@ static void check_length(enum hvd_dtype to, enum hvd_dtype from, int tier,
     for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (unsigned char)unit_random();
     memset(dst, 0xa5, sizeof(dst));
-    /* Aligned to the elements only. */
+    /* Aligned to single elements only. */
     cast(dst + GUARD + out, src + in, count, 1.5);
     for (size_t i = 0; i < count; i++) {
         plain(one, src + in + i * in, 1, 1.5);
@@ -239,7 +240,7 @@ END_TEST
 
 /* ---- Parts ------------------------------------------------------------ */
 
-/* Three parts, one of them empty, packed and delivered by ranges. */
+/* Three parts, one of them empty, packed and delivered in ranges. */
 START_TEST(parts_travel_narrower)
 {
     float a[5] = {1, 2, 3, 4, 5}, b[4] = {0.1f, 70000, -6, 1e-9f};
@@ -265,7 +266,7 @@ START_TEST(parts_travel_narrower)
 
         ck_assert_uint_eq(wire[i], reference_narrow(HVD_FLOAT16, x));
     }
-    wire[6] = 0x7c00; /* 35000 fits, and is what the test is not about */
+    wire[6] = 0x7c00; /* 35000 fits; not this test's subject */
     hvd__op_unpack(&op, wire, 4, 5, 0);
     hvd__op_unpack(&op, wire, 0, 4, 1);
     ck_assert(out_a[0] == (float)reference_wide(HVD_FLOAT16, wire[0]));
@@ -282,7 +283,7 @@ START_TEST(parts_as_they_are)
     struct hvd__op op = {.dtype = HVD_INT32,
                          .part_dtype = HVD_INT32,
                          .elem_bytes = 4,
-                         .prescale = 3, /* the plane's business */
+                         .prescale = 3, /* applied by the plane */
                          .parts = parts,
                          .nparts = 2,
                          .count = 5};

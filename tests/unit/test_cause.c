@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/cause.h: why a rank ended, with fixtures for the kernel. */
-#include "lib/agent/cause.h"
+/* lib/agent/rank/cause.h: why a rank ended, with fixtures for the kernel. */
+#include "lib/agent/rank/cause.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
@@ -12,7 +12,7 @@
 static struct fixture fixture;
 static struct cause cause;
 static struct cause_facts facts;
-static char text[256]; /* the phrase for the last end */
+static char text[256]; /* phrase for the last end */
 
 static void setup(void)
 {
@@ -31,20 +31,20 @@ static void teardown(void)
     fixture_close(&fixture);
 }
 
-/* What becomes of an end. */
+/* Explains an end; sets `text` to its phrase. */
 static struct control_exited explain(int code, int status)
 {
     siginfo_t info = {.si_code = code};
     struct control_exited m;
-    char *phrase;
+    struct hb_buf phrase = HB_BUF_INIT;
 
     memset(&m, 0, sizeof(m));
     info.si_status = status;
     facts.info = &info;
     cause_explain(&cause, &facts, &m);
-    phrase = cause_phrase(&m);
-    snprintf(text, sizeof(text), "%s", phrase);
-    hb_free(phrase);
+    hb_must(control_exited_phrase(&phrase, &m));
+    snprintf(text, sizeof(text), "%s", hb_buf_data(&phrase));
+    hb_buf_free(&phrase);
     hb_free(m.detail);
     m.detail = NULL;
     return m;
@@ -92,7 +92,7 @@ START_TEST(test_exit)
     m = explain(CLD_EXITED, 3);
     ck_assert_int_eq(m.exit_code, 3);
     ck_assert_int_eq(m.signal, 0);
-    ck_assert_str_eq(text, "exited with code 3");
+    ck_assert_str_eq(text, "exit code 3");
 }
 END_TEST
 
@@ -109,11 +109,11 @@ START_TEST(test_signals)
     explain(CLD_KILLED, SIGXFSZ);
     ck_assert_ptr_nonnull(strstr(text, "limit on file size"));
     explain(CLD_KILLED, SIGRTMIN + 6);
-    ck_assert_ptr_nonnull(strstr(text, "(signal 40)"));
+    ck_assert_ptr_nonnull(strstr(text, "(SIGRTMIN+6)"));
 }
 END_TEST
 
-/* Somebody sent it, or the program raised it itself. */
+/* Another process sent the signal, or the program raised it itself. */
 START_TEST(test_signals_from_elsewhere)
 {
     static const int sent[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
@@ -145,7 +145,7 @@ START_TEST(test_kill_from_outside)
 }
 END_TEST
 
-/* A busy machine counts CPU time roughly: a quarter is allowed. */
+/* A busy machine counts CPU time roughly: an error of a quarter is allowed. */
 START_TEST(test_limit_on_cpu_time)
 {
     static const struct {
@@ -161,7 +161,7 @@ START_TEST(test_limit_on_cpu_time)
         {SIGKILL, 0, 0, 10, 1},
         {SIGKILL, 5, RLIM_INFINITY, 5000, 0},
         {SIGKILL, RLIM_INFINITY, RLIM_INFINITY, INT32_MAX, 0},
-        /* the kernel has raised the soft limit by one */
+        /* the kernel has raised the soft limit by 1 */
         {SIGXCPU, 2, 10, 1000, 1},
         {SIGXCPU, 2, RLIM_INFINITY, 760, 1},
         {SIGXCPU, 1, 10, 100, 0},
@@ -192,7 +192,7 @@ START_TEST(test_our_own_signals)
                  UINT64_C(1) << SIGUSR1;
     make_v1(0);
     cause_init(&cause, fixture.root);
-    make_v1(1); /* somebody else's, not to be blamed */
+    make_v1(1); /* another process's kill, not to be blamed */
     expect(CLD_KILLED, SIGKILL, CONTROL_CAUSE_HVDRUN);
     ck_assert_str_eq(text, "killed by signal 9 (SIGKILL)");
     expect(CLD_KILLED, SIGUSR1, CONTROL_CAUSE_HVDRUN);
@@ -246,7 +246,7 @@ START_TEST(test_kernel_log)
 }
 END_TEST
 
-/* sh -c "program; ..." exits 137 when its child is killed. */
+/* sh -c "program; ..." exits with 137 when its child is killed. */
 START_TEST(test_oom_behind_a_shell)
 {
     make_v2(0);
@@ -264,18 +264,17 @@ START_TEST(test_full_disk_in_stderr)
     facts.tmpdir = "/proc";
     cause_init(&cause, fixture.root);
     explain(CLD_EXITED, 1);
-    ck_assert_str_eq(text,
-                     "exited with code 1: it reported that a disk is full");
+    ck_assert_str_eq(text, "exit code 1: it reported that a disk is full");
     facts.tail = "OSError: [Errno 122] Disk quota exceeded\n";
     explain(CLD_EXITED, 1);
     ck_assert_ptr_nonnull(strstr(text, "disk quota"));
     facts.tail = NULL;
     explain(CLD_EXITED, 1);
-    ck_assert_str_eq(text, "exited with code 1");
+    ck_assert_str_eq(text, "exit code 1");
 }
 END_TEST
 
-/* In a container the path of the cgroup can be the host's. */
+/* In a container the cgroup's path can be the host's. */
 START_TEST(test_cgroup_path_not_visible)
 {
     fixture_file(&fixture, "proc/self/cgroup", "0::/host/path\n");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/cgroup.h: real cgroups where this test may make them, else
+/* lib/agent/machine/cgroup.h: real cgroups where this test may make them, else
  * only that nothing is touched. */
-#include "lib/agent/cgroup.h"
+#include "lib/agent/machine/cgroup.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
 
@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-static char home[PATH_MAX]; /* "" where cgroups cannot be made */
+static char home[PATH_MAX]; /* "" if cgroups cannot be made */
 
 static void write_file(const char *dir, const char *name, const char *text)
 {
@@ -32,7 +32,7 @@ static void write_file(const char *dir, const char *name, const char *text)
     close(fd);
 }
 
-/* A delegated cgroup, with this process in it. */
+/* Makes a delegated cgroup and moves this process there. */
 static void setup(void)
 {
     static const char *const mounts[] = {"/sys/fs/cgroup",
@@ -134,7 +134,7 @@ START_TEST(test_kill_reaches_everybody)
     cgroup_kill(&c);
     while (waitpid(-1, NULL, 0) > 0)
         ;
-    /* The end of the pipe is the end of all of them. */
+    /* The end of the pipe is the end of all processes. */
     ck_assert_int_eq(read(fds[0], &byte, 1), 0);
     close(fds[0]);
     cgroup_close(&c);
@@ -159,7 +159,7 @@ START_TEST(test_what_is_below_goes_too)
 }
 END_TEST
 
-/* The real agent: its ranks run in a cgroup, which is gone afterwards. */
+/* A real agent's ranks run in a cgroup, which is removed afterwards. */
 START_TEST(test_agent)
 {
     char path[PATH_MAX + 32];

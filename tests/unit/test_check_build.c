@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --check-build says what is there, and only that. */
+/* --check-build reports what is available, and only that. */
 #include "cmd/hvdrun/check_build.h"
 
-#include "cmd/hvdrun/run.h"
+#include "cmd/hvdrun/run_job.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
@@ -95,7 +95,8 @@ START_TEST(nothing_there)
 }
 END_TEST
 
-/* What is there and cannot be loaded is told as the loader tells it. */
+/* A file that exists but cannot be loaded is reported with the loader's
+ * message. */
 START_TEST(broken_files)
 {
     char *real = realpath(root, NULL), *text, *line;
@@ -117,7 +118,7 @@ START_TEST(broken_files)
 }
 END_TEST
 
-/* The programs beside this test's folder. */
+/* Returns the report on the programs beside this test's folder. */
 static char *built(char *(*print)(const char *dir))
 {
     char *own = run_program_dir();
@@ -142,7 +143,7 @@ START_TEST(this_build)
 }
 END_TEST
 
-/* Whether an object of the list has this name and is available. */
+/* Returns whether a list has an available object of this name. */
 static int listed(json_t *top, const char *list, const char *name)
 {
     json_t *item;
@@ -176,7 +177,7 @@ END_TEST
 
 /* ---- NCCL ---- */
 
-/* libhvd and the plug-in, or what seems to be one, below the root. */
+/* Puts libhvd, and a plug-in or what resembles one, below the root. */
 static void link_plugin(void)
 {
     static const char *const links[][2] = {
@@ -252,11 +253,11 @@ START_TEST(driver_where_the_loader_does_not_look)
 
     link_plugin();
     touch("lib/libcuda.so.1");
-    setenv("LD_LIBRARY_PATH", place, 1); /* too late for this process's own */
+    setenv("LD_LIBRARY_PATH", place, 1); /* too late for this process itself */
     line = hb_xasprintf("[ ] CUDA driver: it is not where the loader "
                         "looks; try HVD_CUDA_LIBRARY=%s/libcuda.so.1\n",
                         place);
-    if (!dlopen("libcuda.so.1", RTLD_LAZY)) /* a machine that has none */
+    if (!dlopen("libcuda.so.1", RTLD_LAZY)) /* a machine without the driver */
         expect_line(line);
     hb_free(line);
     hb_free(place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/base/clock.h: units, and a clock that does not run backwards. */
-#include "lib/base/clock.h"
+/* lib/base/sys/clock.h: units, and a clock that never runs backwards. */
+#include "lib/base/sys/clock.h"
 #include "tests/unit/unit.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Broadcast, ragged allgather and barrier between processes; mismatches of
- * every field; arguments that are refused.
+ * every field; refused arguments.
  */
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
@@ -33,7 +33,7 @@ static int broadcast_one(int32_t *send, int32_t *recv, size_t count, int root)
         if (rank == root)
             from[i] = mark(root, i);
     }
-    /* Others need not have a sendbuf. */
+    /* Ranks other than the root need no sendbuf. */
     want(hvd_broadcast(rank == root ? from : NULL, recv, count, HVD_INT32, root,
                        NULL) == 0);
     for (size_t i = 0; i < count; i++)
@@ -66,8 +66,8 @@ END_TEST
 
 /* ---- Allgather ----------------------------------------------------- */
 
-/* Rank r sends this many in trial t: zero rows, equal rows, one that is
- * much larger than the others. */
+/* Returns how many rows rank r sends in a trial: none, as many as the others,
+ * or far more than they. */
 static size_t rows(int trial, int rank)
 {
     static const size_t kinds[][4] = {
@@ -92,7 +92,7 @@ static int check_gathered(int trial, const int32_t *recv, const size_t *got)
     return 0;
 }
 
-/* sendbuf: elsewhere, at the beginning of recvbuf, or half before it. */
+/* sendbuf is apart, at the beginning of recvbuf, or overlaps that by half. */
 static int gather_one(int trial, int32_t *send, int32_t *recv, size_t cap,
                       int where)
 {
@@ -130,8 +130,8 @@ START_TEST(test_allgather)
 }
 END_TEST
 
-/* A rank without room fails alone and the others get everything; a rank
- * may ask for the counts only. */
+/* A rank with too little room fails alone and the others get everything; a rank
+ * may ask for counts only. */
 static int room_body(int rank, void *arg)
 {
     int32_t *send = calloc(ELEMS_MAX, sizeof(*send));
@@ -180,7 +180,8 @@ START_TEST(test_allgather_room)
 }
 END_TEST
 
-/* Rank 0 raises a flag before it enters; nobody gets out before. */
+/* Rank 0 raises a flag before it enters the barrier; no rank leaves before
+ * that. */
 static int barrier_body(int rank, void *arg)
 {
     (void)arg;
@@ -276,7 +277,7 @@ static int mismatch_body(int rank, void *arg)
     return 0;
 }
 
-/* A name as long as may be is shown by its beginning. */
+/* A name of the maximum length is shown by its beginning. */
 static int long_name_body(int rank, void *arg)
 {
     hvd_request *req = NULL;
@@ -308,7 +309,7 @@ START_TEST(test_mismatch)
 }
 END_TEST
 
-/* Large operations disagree before any data was used. */
+/* Large operations are found to disagree before any data is used. */
 static int large_mismatch_body(int rank, void *arg)
 {
     int32_t *buf = calloc(ELEMS_MAX, sizeof(*buf));
@@ -351,7 +352,7 @@ static int reduce4(const void *send, void *recv, int dtype, int op,
                          opts);
 }
 
-/* On a host without device memory. */
+/* On a host without device memory an operation may not have a stream. */
 START_TEST(test_stream_without_device)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT;
@@ -365,7 +366,7 @@ START_TEST(test_stream_without_device)
                      -HVD_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(hvd_error_message(), "stream is set"));
     ck_assert_int_eq(hvd_barrier(&opts), -HVD_EUNSUPPORTED);
-    /* float8 moves; and there is nothing to wait for but the host. */
+    /* float8 can be moved; without a device only the host is waited for. */
     ck_assert_int_eq(
         hvd_broadcast_async("w", a, b, 4, HVD_FLOAT8_E4M3, 0, NULL, &req), 0);
     ck_assert_int_eq(hvd_wait_on_stream(req, NULL), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/transport/command: shell commands as the other end.  What commands
- * have in common with the agent of this machine is in test_transport_local.
+ * lib/transport/command: shell commands as the other end.  test_transport_local
+ * tests what they share with the agent of this machine.
  */
 #include "lib/transport/command.h"
 #include "tests/unit/unit.h"
@@ -26,7 +26,7 @@ static struct seen {
     int ends, closes, drains;
     int status; /* of the child, at on_end */
     char why[HB_ERROR_TEXT_MAX];
-    const char *cancel_at; /* what comes in */
+    const char *cancel_at; /* cancel once `in` has this */
 } seen;
 
 static void on_read(void *arg, const char *bytes, size_t len)
@@ -80,8 +80,8 @@ static void drop(void *arg, enum hb_log_level level, const char *line)
 
 static void setup(void)
 {
-    /* What a killed shell leaves becomes a child of this process, for run
-     * to wait for. */
+    /* What a killed shell leaves becomes a child of this process, for run() to
+     * wait for. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     hush = (struct hb_log){.sink = drop};
@@ -121,12 +121,12 @@ static void open_shell(const char *commands)
     ck_assert_int_eq(open_argv(argv, NULL), 0);
 }
 
-/* The command has ended, and nobody of it is left. */
+/* Runs the loop until the command has ended; waits for all its processes. */
 static void run(void)
 {
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(seen.closes, 1);
-    while (waitpid(-1, NULL, 0) > 0) /* hangs where one was left */
+    while (waitpid(-1, NULL, 0) > 0) /* hangs if one was left */
         continue;
     ck_assert_int_eq(errno, ECHILD);
 }
@@ -168,7 +168,7 @@ START_TEST(is_not_there)
 }
 END_TEST
 
-/* No Ctrl-C at a terminal reaches it. */
+/* Ctrl-C at a terminal does not reach the command. */
 START_TEST(has_a_session_of_its_own)
 {
     char mine[32];
@@ -190,7 +190,7 @@ START_TEST(says_when_all_is_sent)
     ck_assert_ptr_nonnull(bytes);
     ck_assert_int_ge(fd, 0);
     close(fd);
-    /* It reads nothing before the file is gone. */
+    /* The command reads nothing before the file is gone. */
     snprintf(script, sizeof(script),
              "while [ -e %s ]; do sleep 0.01; done; wc -c", file);
     open_shell(script);
@@ -208,7 +208,7 @@ START_TEST(says_when_all_is_sent)
 }
 END_TEST
 
-/* What it has started goes with it, also if it takes no notice. */
+/* Cancelling ends what the command started, also if it ignores signals. */
 START_TEST(cancelled_with_its_group)
 {
     static const char *const commands[] = {
@@ -243,7 +243,7 @@ START_TEST(cancelled_twice_and_after_closing)
 }
 END_TEST
 
-/* A queue that is dropped must not be waited for. */
+/* Cancelling does not wait for queued bytes, which it drops. */
 START_TEST(cancelled_with_much_to_write)
 {
     size_t len = 4 << 20;
@@ -259,7 +259,7 @@ START_TEST(cancelled_with_much_to_write)
 }
 END_TEST
 
-/* The loop still turns, and the end is seen. */
+/* With a flood on stderr the loop still runs, and the end is seen. */
 START_TEST(flood_on_stderr)
 {
     open_shell("head -c 3000000 /dev/zero >&2; echo up");

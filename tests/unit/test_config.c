@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --config-file: YAML and JSON, who wins, and every kind of mistake. */
-#include "cmd/hvdrun/config.h"
-#include "cmd/hvdrun/options.h"
+/* --config-file: YAML and JSON, precedence, and every kind of mistake. */
+#include "cmd/hvdrun/options/config.h"
+#include "cmd/hvdrun/options/options.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void refused(const char *path, const char *text, const char *message)
     ck_assert_str_eq(err.text, message);
 }
 
-/* Setting i is this option with this value (NULL: a switch). */
+/* Checks that setting i is this option with this value (NULL: a switch). */
 static void is(size_t i, const char *name, const char *value)
 {
     ck_assert_uint_lt(i, got.count);
@@ -52,7 +52,7 @@ static void is(size_t i, const char *name, const char *value)
         ck_assert_ptr_null(got.items[i].value);
 }
 
-/* horovodrun's sections, all of them, and what each key means. */
+/* All sections of horovodrun's file; the test checks what each key means. */
 static const char whole_yaml[] = "# a comment\n"
                                  "controller: gloo\n"
                                  "params:\n"
@@ -198,7 +198,7 @@ START_TEST(nothing_means_not_given)
 }
 END_TEST
 
-/* ---- Wrong ---- */
+/* ---- Mistakes ---- */
 
 static const struct {
     const char *path, *text, *message;
@@ -317,7 +317,7 @@ static void write_file(const char *text, size_t len)
     fclose(f);
 }
 
-/* hvdrun, two words or NULL, --config-file, the file, two more, cmd. */
+/* Parses: hvdrun, two words or NULL, --config-file, the file, two more, cmd. */
 static int run(struct options *o, char *before[2], char *after[2])
 {
     char *argv[10] = {"hvdrun"};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/protocol/control.h: every message but LAUNCH (test_control_launch.c)
- * there and back, and refused when fields are missing, unknown, of the wrong
- * type or out of range.
+ * lib/protocol/control/control.h: every message but LAUNCH
+ * (test_control_launch.c) there and back, and refused when fields are missing,
+ * unknown, of the wrong type or out of range.
  */
 #include "lib/base/log.h"
-#include "lib/protocol/control.h"
+#include "lib/protocol/control/control.h"
+#include "lib/protocol/control/control_json.h"
 #include "tests/unit/unit_frame.h"
 
 #include <stdio.h>
@@ -41,6 +42,61 @@ START_TEST(test_not_an_object)
 }
 END_TEST
 
+/* A message of many small values is refused: each would need about 100
+ * bytes. */
+START_TEST(test_too_many_values)
+{
+    static char text[3 << 20] = "{\"a\":[\"\\\"[[[,,,\"";
+    struct hb_error err = HB_ERROR_INIT;
+    size_t first = strlen(text), len = first;
+    struct control_hello got;
+
+    /* a key, its value, and as many more as allowed, after the brackets */
+    for (int i = 0; i < CONTROL_VALUES_MAX - 4; i++, len += 2)
+        memcpy(text + len, ",1", 3);
+    memcpy(text + len, "]}", 3);
+    ck_assert_int_eq(control_decode_hello(text, strlen(text), &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(err.text, "field"));
+    hb_error_clear(&err);
+    memcpy(text + len, ",1]}", 5);
+    ck_assert_int_eq(control_decode_hello(text, strlen(text), &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "hello: more than 65536 values");
+}
+END_TEST
+
+/* The maximum length depends on the type in the header. */
+START_TEST(test_longest_messages)
+{
+    static const struct {
+        enum control_type type;
+        int greeted;
+        size_t max;
+    } cases[] = {
+        {CONTROL_HELLO, 0, CONTROL_MESSAGE_MAX},
+        {CONTROL_ANSWER, 0, CONTROL_MESSAGE_MAX},
+        {CONTROL_ANSWER, 1, FRAME_PAYLOAD_MAX},
+        {CONTROL_TRACE, 1, FRAME_PAYLOAD_MAX},
+        {CONTROL_FAILED, 1, CONTROL_MESSAGE_MAX},
+        {CONTROL_EXITED, 1, CONTROL_MESSAGE_MAX},
+        {CONTROL_LOG, 1, CONTROL_WORDS_MAX},
+        {CONTROL_QUITTING, 1, CONTROL_WORDS_MAX},
+        {(enum control_type)200, 1, CONTROL_MESSAGE_MAX},
+    };
+    struct hb_buf in = HB_BUF_INIT;
+
+    ck_assert_uint_eq(control_frame_max(&in, 1), CONTROL_MESSAGE_MAX);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        hb_buf_clear(&in);
+        ck_assert_int_eq(frame_encode(&in, (uint8_t)cases[i].type, "", 0), 0);
+        ck_assert_uint_eq(control_frame_max(&in, cases[i].greeted),
+                          cases[i].max);
+    }
+    hb_buf_free(&in);
+}
+END_TEST
+
 START_TEST(test_hello)
 {
     struct control_hello m = {.version = (char *)"0.1.0",
@@ -48,7 +104,8 @@ START_TEST(test_hello)
                               .cpu = (char *)"x86_64",
                               .pid = 77,
                               .cpus = 16,
-                              .machine = (char *)"boot/4026531840"};
+                              .machine = (char *)"boot/4026531840",
+                              .namespaces = (char *)"4026531836/4026531841"};
     struct control_hello got;
     struct hb_buf b = HB_BUF_INIT;
     struct frame f;
@@ -62,9 +119,10 @@ START_TEST(test_hello)
     ck_assert_int_eq(got.pid, 77);
     ck_assert_int_eq(got.cpus, 16);
     ck_assert_str_eq(got.machine, "boot/4026531840");
+    ck_assert_str_eq(got.namespaces, "4026531836/4026531841");
     ck_assert_int_eq(got.interfaces.count, 0);
     control_hello_fini(&got);
-    /* NULL strings travel as empty ones; a version must be given */
+    /* NULL strings are sent as empty ones; a version is required */
     hb_buf_clear(&b);
     m.cpu = NULL;
     control_encode_hello(&b, &m);
@@ -117,14 +175,15 @@ START_TEST(test_exited)
                                CONTROL_CAUSE_OOM,
                                (char *)"out of memory: cgroup limit 2 GiB",
                                NULL,
-                               UINT64_C(123456789012345)};
+                               UINT64_C(123456789012345),
+                               65536};
     struct control_exited got;
     struct hb_buf b = HB_BUF_INIT;
     struct frame f;
     int cause;
 
     m.stderr_tail = (char *)(uintptr_t)all_bytes();
-    for (cause = CONTROL_CAUSE_EXIT; cause <= CONTROL_CAUSE_EXEC; cause++) {
+    for (cause = CONTROL_CAUSE_EXIT; cause < CONTROL_CAUSE_COUNT; cause++) {
         m.cause = (enum control_cause)cause;
         hb_buf_clear(&b);
         ck_assert_int_eq(control_encode_exited(&b, &m), 0);
@@ -140,6 +199,7 @@ START_TEST(test_exited)
         ck_assert_str_eq(got.detail, m.detail);
         ck_assert_str_eq(got.stderr_tail, all_bytes());
         ck_assert(got.when_ns == m.when_ns);
+        ck_assert_int_eq(got.blames, 65536);
         control_exited_fini(&got);
     }
     hb_buf_clear(&b);
@@ -374,6 +434,8 @@ int main(void)
     TCase *c = tcase_create("control");
 
     tcase_add_test(c, test_not_an_object);
+    tcase_add_test(c, test_too_many_values);
+    tcase_add_test(c, test_longest_messages);
     tcase_add_test(c, test_hello);
     tcase_add_test(c, test_started);
     tcase_add_test(c, test_exited);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LAUNCH of lib/protocol/control.h: there and back with all the bytes that
- * argv and environments may hold, at the sizes that jobs have, and refused
- * with the field's name.
+ * LAUNCH of lib/protocol/control/control.h: encoded and decoded with all bytes
+ * that argv and environments may hold, at the sizes of real jobs; a refusal
+ * names the field.
  */
-#include "lib/protocol/control.h"
+#include "lib/protocol/control/control.h"
 #include "tests/unit/unit_frame.h"
 
 #include <jansson.h>
@@ -48,11 +48,11 @@ static void make_launch(struct control_launch *m, int rank_count)
         r->stdin_open = i == 0;
         hb_strv_addf(&r->env, "RANK=%d", 2 + i);
     }
-    m->bind = CONTROL_BIND_NUMA;
-    m->gpus_per_rank = 2;
-    m->bind_gpu = 1;
-    m->share_gpus = 1;
-    m->grace_ms = 5000;
+    m->spec.bind = CONTROL_BIND_NUMA;
+    m->spec.gpus_per_rank = 2;
+    m->spec.bind_gpu = 1;
+    m->spec.share_gpus = 1;
+    m->spec.grace_ms = 5000;
     m->output_window = CONTROL_OUTPUT_WINDOW_MIN;
     m->trace = 1;
     m->limits[CONTROL_LIMIT_NOFILE] = (struct control_soft_limit){1, 777};
@@ -105,11 +105,11 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_int_eq(got.rank_count, m->rank_count);
     for (i = 0; i < m->rank_count; i++)
         check_same_rank(&got.ranks[i], &m->ranks[i]);
-    ck_assert_int_eq((int)got.bind, (int)m->bind);
-    ck_assert_int_eq(got.gpus_per_rank, m->gpus_per_rank);
-    ck_assert_int_eq(got.bind_gpu, m->bind_gpu);
-    ck_assert_int_eq(got.share_gpus, m->share_gpus);
-    ck_assert_int_eq(got.grace_ms, m->grace_ms);
+    ck_assert_int_eq((int)got.spec.bind, (int)m->spec.bind);
+    ck_assert_int_eq(got.spec.gpus_per_rank, m->spec.gpus_per_rank);
+    ck_assert_int_eq(got.spec.bind_gpu, m->spec.bind_gpu);
+    ck_assert_int_eq(got.spec.share_gpus, m->spec.share_gpus);
+    ck_assert_int_eq(got.spec.grace_ms, m->spec.grace_ms);
     ck_assert_int_eq(got.output_window, m->output_window);
     ck_assert_int_eq(got.trace, m->trace);
     for (i = 0; i < CONTROL_LIMIT_COUNT; i++) {
@@ -129,10 +129,10 @@ START_TEST(test_launch_round_trip)
     check_launch_round_trip(&m);
     control_launch_fini(&m);
     make_launch(&m, 3);
-    m.bind = CONTROL_BIND_NONE;
-    m.bind_gpu = 0;
-    m.share_gpus = 0;
-    m.grace_ms = 0;
+    m.spec.bind = CONTROL_BIND_NONE;
+    m.spec.bind_gpu = 0;
+    m.spec.share_gpus = 0;
+    m.spec.grace_ms = 0;
     m.output_window = 0;
     m.limits[CONTROL_LIMIT_CORE].value = 0;
     check_launch_round_trip(&m);
@@ -140,8 +140,8 @@ START_TEST(test_launch_round_trip)
 }
 END_TEST
 
-/* As large as jobs get: 1024 ranks, 200 kB of environment, and all of it
- * not UTF-8, which doubles it. */
+/* As large as jobs get: 1024 ranks and 200 kB of environment, none of it UTF-8,
+ * which doubles its size. */
 START_TEST(test_large_launch)
 {
     struct control_launch m;
@@ -194,8 +194,8 @@ START_TEST(test_secret_and_values_not_in_errors)
 }
 END_TEST
 
-/* Changes made to a good LAUNCH before it is decoded: `path` names a
- * field, `rank.x` one of ranks[0]; a NULL value removes it. */
+/* A change to a good LAUNCH before it is decoded: `path` names a field,
+ * `rank.x` a field of ranks[0]; value NULL removes it. */
 struct change {
     const char *path, *value, *text;
 };
@@ -252,16 +252,13 @@ static const struct change launch_changes[] = {
      "launch: field 'ranks' is not an array of a possible length"},
     {"ranks", "[1,2]",
      "launch: field 'ranks' holds something other than objects"},
-    {"bind", NULL, "launch: field 'bind' is missing"},
     {"bind", "\"socket\"", "launch: field 'bind' has an unknown value"},
     {"bind", "1", "launch: field 'bind' is not a string"},
     {"gpus_per_rank", "0",
      "launch: field 'gpus_per_rank' is 0, not from 1 to 1024"},
     {"bind_gpu", "1", "launch: field 'bind_gpu' is not true or false"},
-    {"share_gpus", NULL, "launch: field 'share_gpus' is missing"},
     {"grace_ms", "-1",
      "launch: field 'grace_ms' is -1, not from 0 to 86400000"},
-    {"grace_ms", NULL, "launch: field 'grace_ms' is missing"},
     {"trace", "1", "launch: field 'trace' is not true or false"},
     {"output_window", NULL, "launch: field 'output_window' is missing"},
     {"output_window", "16383", "launch: field 'output_window' is too small"},
@@ -324,6 +321,39 @@ static char *changed_launch(const struct change *c)
     return text;
 }
 
+/* What the message does not tell of the user's wishes has its default. */
+START_TEST(test_launch_defaults)
+{
+    static const struct control_spec usual = CONTROL_SPEC_INIT;
+    static const char *const names[] = {"bind", "gpus_per_rank", "bind_gpu",
+                                        "share_gpus", "grace_ms"};
+    struct control_launch m;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    json_t *root;
+    char *text;
+
+    make_launch(&m, 2);
+    control_encode_launch(&b, &m);
+    control_launch_fini(&m);
+    f = only_frame(&b, CONTROL_LAUNCH);
+    root = json_loadb(f.payload, f.len, 0, NULL);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        ck_assert_int_eq(json_object_del(root, names[i]), 0);
+    text = json_dumps(root, 0);
+    json_decref(root);
+    hb_buf_free(&b);
+    ck_assert_int_eq(control_decode_launch(text, strlen(text), &m, NULL), 0);
+    hb_free(text);
+    ck_assert_int_eq((int)m.spec.bind, (int)usual.bind);
+    ck_assert_int_eq(m.spec.gpus_per_rank, 1);
+    ck_assert_int_eq(m.spec.bind_gpu, 0);
+    ck_assert_int_eq(m.spec.share_gpus, 0);
+    ck_assert_int_eq(m.spec.grace_ms, 5000);
+    control_launch_fini(&m);
+}
+END_TEST
+
 START_TEST(test_launch_refusals)
 {
     const struct change *c = &launch_changes[_i];
@@ -362,7 +392,7 @@ static int decode_launch(void *arg)
     return rc;
 }
 
-/* Of decoding, our own allocations are swept (control.h says why). */
+/* Decoding: only our own allocations fail (control.h says why). */
 START_TEST(test_decode_allocation_failures)
 {
     struct control_launch m;
@@ -378,7 +408,7 @@ START_TEST(test_decode_allocation_failures)
 }
 END_TEST
 
-/* Of encoding, jansson's as well.  A run may survive its failure: a string
+/* Encoding: jansson's allocations fail, too.  A run may survive that: a string
  * whose UTF-8 form could not be made still has its hex form. */
 START_TEST(test_encode_allocation_failures)
 {
@@ -412,6 +442,7 @@ int main(void)
     tcase_add_test(c, test_large_launch);
     tcase_add_test(c, test_too_large_to_send);
     tcase_add_test(c, test_secret_and_values_not_in_errors);
+    tcase_add_test(c, test_launch_defaults);
     tcase_add_loop_test(c, test_launch_refusals, 0, COUNT(launch_changes));
     tcase_add_test(c, test_decode_allocation_failures);
     tcase_add_test(c, test_encode_allocation_failures);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/protocol/control_route.h: there and back, and refused. */
-#include "lib/protocol/control.h"
+/* lib/protocol/control/control_route.h: messages coded, decoded, refused. */
+#include "lib/protocol/control/control.h"
 #include "tests/unit/unit_frame.h"
 
 #include <string.h>
@@ -24,6 +24,7 @@ static struct control_hello make_hello(struct control_interface *items,
                                   .pid = 7,
                                   .cpus = 4,
                                   .machine = (char *)"boot/1",
+                                  .namespaces = (char *)"",
                                   .interfaces = {items, count}};
 }
 
@@ -62,7 +63,7 @@ END_TEST
 
 #define ROUTE_HELLO(list)                                      \
     "{\"version\":\"v\",\"host\":\"\",\"cpu\":\"\",\"pid\":1," \
-    "\"cpus\":1,\"machine\":\"\",\"interfaces\":" list "}"
+    "\"cpus\":1,\"machine\":\"\",\"namespaces\":\"\",\"interfaces\":" list "}"
 #define ROUTE_INTERFACE(name, prefix, more)                        \
     "{\"name\":\"" name "\",\"index\":1,\"address\":\"10.0.0.1\"," \
     "\"prefix\":" prefix ",\"speed\":0,\"up\":true,"               \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/protocol/control_stall and status: there and back, and what is
- * refused. */
-#include "lib/protocol/control.h"
+/* lib/protocol/control/control_stall and status: every message encoded and
+ * decoded, and what is refused. */
+#include "lib/protocol/control/control.h"
 #include "lib/protocol/segment.h"
 #include "lib/protocol/worker.h"
 #include "tests/unit/unit.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -32,8 +33,7 @@ static struct frame sent(int type)
     return f;
 }
 
-/* ---- Messages
- * ----------------------------------------------------------------- */
+/* ---- Messages ----------------------------------------------------------- */
 
 START_TEST(stalled)
 {
@@ -50,6 +50,23 @@ START_TEST(stalled)
     ck_assert_int_lt(
         control_decode_stalled("\377\377\377\3770123456789ab", 16, &got, NULL),
         0);
+}
+END_TEST
+
+START_TEST(late)
+{
+    const struct control_late m = {CONTROL_RANKS_MAX - 1, INT32_MAX};
+    struct control_late got;
+    struct frame f;
+
+    ck_assert_int_eq(control_encode_late(&out, &m), 0);
+    f = sent(CONTROL_LATE);
+    ck_assert_int_eq(control_decode_late(f.payload, f.len, &got, NULL), 0);
+    ck_assert_mem_eq(&m, &got, sizeof(m));
+    ck_assert_int_lt(control_decode_late(f.payload, f.len - 1, &got, NULL), 0);
+    ck_assert_int_lt(control_decode_late("\0\1\0\0abcd", 8, &got, NULL), 0);
+    ck_assert_int_lt(control_decode_late("\0\0\0\0\200\0\0\0", 8, &got, NULL),
+                     0);
 }
 END_TEST
 
@@ -120,6 +137,8 @@ static struct control_stall_rank two[2] = {
      .waits = waits,
      .count = 2,
      .launched = {[0] = 3, [31] = UINT64_MAX},
+     .carried_out = {[0] = 1, [7] = 1ull << 40},
+     .in_init = 1,
      .last = {.age_ms = 5, .name = "x"}},
     {.rank = 6, .fresh = 1, .cpu_percent = 1600},
 };
@@ -154,6 +173,9 @@ START_TEST(ranks)
         ck_assert_str_eq(r->last.name, two[i].last.name);
         ck_assert_int_eq(r->count, two[i].count);
         ck_assert_mem_eq(r->launched, two[i].launched, sizeof(r->launched));
+        ck_assert_int_eq(r->in_init, two[i].in_init);
+        ck_assert_mem_eq(r->carried_out, two[i].carried_out,
+                         sizeof(r->carried_out));
     }
     ck_assert_uint_eq(got.ranks[0].waits[0].key, UINT64_MAX);
     ck_assert_int_eq(got.ranks[0].waits[0].set, 31);
@@ -163,8 +185,8 @@ START_TEST(ranks)
 }
 END_TEST
 
-/* Cut short anywhere, and with any byte of the numbers changed, it is
- * refused or still within its limits. */
+/* Cut anywhere, or with any byte of a number changed, a message is refused or
+ * its values stay within limits. */
 START_TEST(ranks_malformed)
 {
     struct control_stall_ranks got;
@@ -224,7 +246,7 @@ START_TEST(no_memory)
 }
 END_TEST
 
-/* A culprit, and that there is none. */
+/* A culprit, and none. */
 START_TEST(blame)
 {
     static const int culprits[] = {3, -1};
@@ -262,13 +284,12 @@ START_TEST(worker_stalled_there_and_back)
 }
 END_TEST
 
-/* ---- Status
- * ---------------------------------------------------------------------- */
+/* ---- Status ------------------------------------------------------------- */
 
 static struct segment_status status;
 
-/* Not inlined: the compiler warns of what it does with names that are known
- * to be short. */
+/* Not inlined: the compiler would warn about names that it knows to be
+ * short. */
 static __attribute__((noinline)) uint64_t call(uint64_t when_ns, unsigned kind,
                                                unsigned set, const char *name)
 {
@@ -336,11 +357,25 @@ START_TEST(status_that_is_rubbish)
         ck_assert_uint_lt(strlen(v.waits[i].name), STATUS_NAME_BYTES);
     }
     ck_assert_uint_ge(v.total, (uint32_t)v.count);
-    ck_assert_str_eq(status_kind_name(STATUS_KINDS), "?");
 }
 END_TEST
 
-/* Each rank has its own, whole and aligned, behind the futexes. */
+/* The numbers that other processes read. */
+START_TEST(names_of_kinds)
+{
+    static const char *const names[] = {
+        "allreduce", "broadcast",     "allgather", "barrier",
+        "alltoall",  "reducescatter", "join",      "?"};
+
+    ck_assert_int_eq(STATUS_KINDS, 7);
+    for (unsigned i = 0; i <= STATUS_KINDS; i++)
+        ck_assert_str_eq(collective_name(i), names[i]);
+    ck_assert_str_eq(collective_name(STATUS_JOIN), "join");
+    ck_assert_str_eq(collective_name(UINT_MAX), "?");
+}
+END_TEST
+
+/* Each rank's status is complete and aligned, after the futexes. */
 START_TEST(status_in_the_segment)
 {
     enum { N = 5 };
@@ -374,7 +409,7 @@ static void *write_calls(void *arg)
         memset(name, (int)('a' + i % 26), sizeof(name));
         name[sizeof(name) - 1] = '\0';
         call(i % 26, (uint32_t)(i % 26 % STATUS_KINDS), 0, name);
-        sched_yield(); /* one that never pauses is never read whole */
+        sched_yield(); /* a writer that never pauses is never read whole */
     }
     return NULL;
 }
@@ -407,6 +442,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, stalled);
+    tcase_add_test(tc, late);
     tcase_add_test(tc, ask);
     tcase_add_test(tc, stack);
     tcase_add_test(tc, ranks);
@@ -420,6 +456,7 @@ int main(void)
     tcase_add_test(tc, status_of_the_last_call);
     tcase_add_test(tc, status_names);
     tcase_add_test(tc, status_that_is_rubbish);
+    tcase_add_test(tc, names_of_kinds);
     tcase_add_test(tc, status_in_the_segment);
     tcase_add_test(tc, status_is_read_whole);
     suite_add_tcase(s, tc);

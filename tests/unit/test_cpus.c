@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/cpus.h: topology from fixtures, and the binding plan. */
-#include "lib/agent/cpus.h"
+/* lib/agent/machine/cpus.h: topology from fixtures, and the binding plan. */
+#include "lib/agent/machine/cpus.h"
 #include "lib/base/alloc.h"
 #include "lib/base/hvd_status.h"
 #include "tests/unit/agent_util.h"
@@ -23,7 +23,7 @@ static void teardown(void)
 
 static const char *const cores[] = {"0,4\n", "1,5\n", "2,6\n", "3,7\n"};
 
-/* That file of CPUs n and n + 4. */
+/* Writes that file for CPUs n and n + 4. */
 static void make_each(const char *file, const char *const text[4])
 {
     for (int i = 0; i < 8; i++) {
@@ -34,8 +34,8 @@ static void make_each(const char *file, const char *const text[4])
     }
 }
 
-/* Two sockets of two cores of two threads, numbered as Linux does:
- * siblings are n and n + 4. */
+/* Makes two sockets of two cores of two threads.  As on Linux, siblings are n
+ * and n + 4. */
 static void make_two_sockets(void)
 {
     fixture_file(&fixture, "devices/system/node/online", "0-1\n");
@@ -44,7 +44,7 @@ static void make_two_sockets(void)
     make_each("topology/thread_siblings_list", cores);
 }
 
-/* index0 is each core's own, and the last as given by socket. */
+/* Makes caches: index0 of each core, and the last level as given by socket. */
 static void make_caches(const char *first, const char *second)
 {
     const char *const last[] = {first, first, second, second};
@@ -82,7 +82,7 @@ static void planned_fini(struct planned *p)
     cpus_fini(&p->cpus);
 }
 
-/* As text: "0,4 1,5". */
+/* Compares a plan's CPUs with a text like "0,4 1,5". */
 static void expect(const char *allowed, enum control_bind bind, int ranks,
                    const char *expected)
 {
@@ -99,7 +99,7 @@ static void expect(const char *allowed, enum control_bind bind, int ranks,
     planned_fini(&p);
 }
 
-/* The domains of those ranks, as text: "0011". */
+/* Compares the ranks' cache domains with a text like "0011". */
 static void expect_domains(const char *allowed, enum control_bind bind,
                            int ranks, const char *expected)
 {
@@ -124,7 +124,7 @@ START_TEST(test_domains_of_caches)
     expect_domains("2-7", CONTROL_BIND_CORE, 4, "0011");
     expect_domains("0-1,4-5", CONTROL_BIND_CORE, 2, "00");
     expect_domains("0-7", CONTROL_BIND_NUMA, 6, "010101");
-    /* too few for each, beyond one cache, not bound, sharing CPUs */
+    /* too few CPUs, more than one cache, unbound, shared CPUs */
     expect_domains("0-7", CONTROL_BIND_CORE, 3, "000");
     expect_domains("0-7", CONTROL_BIND_CORE, 1, "0");
     expect_domains("0-7", CONTROL_BIND_NONE, 4, "0000");
@@ -132,7 +132,7 @@ START_TEST(test_domains_of_caches)
 }
 END_TEST
 
-/* Where caches are all of one, or each core's own. */
+/* Where one cache serves all, or each core has its own, domains are nodes. */
 START_TEST(test_domains_of_nodes)
 {
     make_two_sockets();
@@ -148,7 +148,7 @@ END_TEST
 START_TEST(test_domains_given)
 {
     static const struct {
-        const char *text, *expected; /* NULL: refused */
+        const char *text, *expected; /* expected NULL: refused */
     } cases[] = {
         {"0", "00000"},
         {"3,3,1,1,3", "00110"},

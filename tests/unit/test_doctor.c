@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hvdrun doctor` finds in reports and in a network, both made up. */
-#include "cmd/hvdrun/doctor.h"
+/* What `hvdrun doctor` finds in made-up reports and networks. */
+#include "cmd/hvdrun/tools/doctor.h"
 
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
@@ -13,7 +13,7 @@ enum { HOSTS = 3 };
 static struct doctor_host hosts[HOSTS];
 static struct findings found;
 
-/* A host with which nothing is wrong. */
+/* A host without faults. */
 static const char good[] =
     "{\"host\":\"h\",\"os\":\"Linux\",\"cpu\":\"x86_64\",\"kernel\":\"6\","
     "\"cpus\":8,\"memory_bytes\":8589934592,"
@@ -67,7 +67,7 @@ static void check(void)
     doctor_check_hosts(hosts, HOSTS, &found);
 }
 
-/* The only thing wrong, and with whom. */
+/* Checks for exactly one finding, and its host. */
 static void expect(const char *section, const char *host, const char *text)
 {
     size_t seen = 0;
@@ -126,21 +126,27 @@ START_TEST(unreachable)
 {
     static const struct {
         int status;
+        enum hb_stage stage;
         const char *error, *section;
+        int dns_failed;
     } cases[] = {
-        {-HVD_EPERM, "ssh: the host key is not known: SHA256:x", "host key"},
-        {-HVD_EPERM, "ssh: no key was accepted", "login"},
-        {-HVD_EINVAL, "ssh: cannot resolve n2", "dns"},
-        {-HVD_ESYSTEM, "ssh: connection refused", "tcp"},
-        {-HVD_ESYSTEM, "ssh: No route to host", "tcp"},
-        {-HVD_ETIMEOUT, "time is up", "tcp"},
-        {-HVD_ECLOSED, "it exited with code 1", "agent"},
+        {-HVD_EPERM, HB_STAGE_HOST_KEY, "not known: SHA256:x", "host key", 0},
+        {-HVD_EPERM, HB_STAGE_LOGIN, "no key was accepted", "login", 1},
+        {-HVD_EINVAL, HB_STAGE_NAME, "cannot resolve n2", "dns", 0},
+        {-HVD_ESYSTEM, HB_STAGE_CONNECT, "connection refused", "tcp", 0},
+        {-HVD_ETIMEOUT, HB_STAGE_CONNECT, "no answer", "dns", 1},
+        {-HVD_ETIMEOUT, HB_STAGE_NONE, "time is up", "tcp", 0},
+        {-HVD_ETIMEOUT, HB_STAGE_NONE, "time is up", "dns", 1},
+        {-HVD_EPERM, HB_STAGE_NONE, "may not be executed", "agent", 0},
+        {-HVD_ECLOSED, HB_STAGE_NONE, "exited with code 1", "agent", 0},
     };
 
     json_decref(hosts[1].report);
     hosts[1].report = NULL;
     hosts[1].reached = hosts[1].has_clock = 0;
     hosts[1].status = cases[_i].status;
+    hosts[1].stage = cases[_i].stage;
+    hosts[1].dns_failed = cases[_i].dns_failed;
     hosts[1].error = cases[_i].error;
     expect(cases[_i].section, "n2", cases[_i].error);
 }
@@ -212,7 +218,7 @@ START_TEST(a_clock_that_is_off)
 }
 END_TEST
 
-/* A slow answer tells nothing exactly. */
+/* A slow answer leaves too large an error for a finding. */
 START_TEST(a_clock_within_the_error)
 {
     hosts[1].offset_ms = 900;
@@ -333,7 +339,7 @@ START_TEST(no_program)
 }
 END_TEST
 
-/* Every field of a report replaced by each type of value. */
+/* Every field of a report, replaced by a value of each type. */
 START_TEST(hostile_reports)
 {
     const char *name;
@@ -461,7 +467,7 @@ END_TEST
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, all_is_well);
-    tcase_add_loop_test(tc, unreachable, 0, 7);
+    tcase_add_loop_test(tc, unreachable, 0, 9);
     tcase_add_test(tc, lost_while_it_answered);
     tcase_add_test(tc, a_name_that_only_ssh_knows);
     tcase_add_test(tc, a_noisy_shell);

@@ -13,7 +13,7 @@ static struct hb_strv env;
 static struct hb_buf out;
 static struct hb_error err;
 
-/* 4 CPUs, 2 cores of 2; 4 GPUs. */
+/* 4 CPUs on 2 cores with 2 threads each; 4 GPUs. */
 static struct cpus_cpu cpu_items[] = {
     {0, 0, 0}, {1, 1, 0}, {2, 0, 0}, {3, 1, 0}};
 static const struct cpus cpus = {cpu_items, 4, 2, 1};
@@ -69,8 +69,8 @@ END_TEST
 
 START_TEST(bound)
 {
-    options.bind = CONTROL_BIND_CORE;
-    options.gpus_per_rank = 2;
+    options.spec.bind = CONTROL_BIND_CORE;
+    options.spec.gpus_per_rank = 2;
     ck_assert_str_eq(format("localhost:2", 2),
                      "rank  host       local rank  cpus  gpu\n"
                      "0     localhost  0           0,2   0,1\n"
@@ -85,7 +85,7 @@ START_TEST(more_ranks_than_cores)
 {
     const char *text;
 
-    options.bind = CONTROL_BIND_CORE;
+    options.spec.bind = CONTROL_BIND_CORE;
     text = format("localhost:3", 3);
     ck_assert_ptr_nonnull(strstr(text, "2     localhost  2           0,2"));
     ck_assert_ptr_nonnull(strstr(text, "\nwarning: host localhost: 3 ranks on "
@@ -125,8 +125,8 @@ START_TEST(bound_ranks_share_when_told_to)
 {
     const char *text;
 
-    options.bind_gpu = options.oversubscribe_gpu = 1;
-    options.gpus_per_rank = 3;
+    options.spec.bind_gpu = options.spec.share_gpus = 1;
+    options.spec.gpus_per_rank = 3;
     text = format("localhost:2", 2);
     ck_assert_ptr_nonnull(strstr(text, "0     localhost  0           -     "
                                        "0,1,4\n1     localhost  1           -"
@@ -174,8 +174,8 @@ START_TEST(too_few_gpus_are_told)
 {
     const char *text;
 
-    options.bind_gpu = 1;
-    options.gpus_per_rank = 3;
+    options.spec.bind_gpu = 1;
+    options.spec.gpus_per_rank = 3;
     text = format("localhost:2", 2);
     ck_assert_ptr_nonnull(strstr(text, "1     localhost  1           -     "
                                        "-\n"));
@@ -188,7 +188,7 @@ START_TEST(the_real_machine)
 {
     hostlist_parse("localhost:2", &hosts, &err);
     plan_make(&hosts, &(struct plan_options){.num_proc = 2}, &plan, &err);
-    options.bind = CONTROL_BIND_CORE;
+    options.spec.bind = CONTROL_BIND_CORE;
     ck_assert_int_eq(dryrun_here(&options, &plan, &env, "/", &out, &err), 0);
     ck_assert_int_eq(strncmp(hb_buf_data(&out), "rank  host", 10), 0);
     ck_assert_ptr_null(strstr(hb_buf_data(&out), "would fail"));

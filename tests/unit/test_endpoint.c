@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/endpoint.h: who is let in, with raw clients on the same loop. */
+/* lib/agent/endpoint.h: which clients are accepted; raw clients on its loop. */
 #include "tests/unit/unit.h"
 #include "tests/unit/worker_client.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -83,12 +84,12 @@ START_TEST(test_refusals)
     expect_text(&b, WORKER_REFUSED, "rank 11 is taken by pid");
     expect_end(&b);
     client_close(&b);
-    client_close(&a); /* then the rank may come again */
+    client_close(&a); /* after that the rank may come again */
     run_turns(4);
     greet(&a, 11);
     client_close(&a);
 
-    endpoint_rank_ended(&endpoint, 1, "rank 11: gone");
+    endpoint_rank_ended(&endpoint, 1, 1, "rank 11: gone");
     client_open(&b);
     send_hello(&b, 11, WORKER_ABI);
     expect_text(&b, WORKER_REFUSED, "has ended already");
@@ -148,7 +149,99 @@ START_TEST(test_connections_are_bounded)
 }
 END_TEST
 
-/* Only where this process may change its uid. */
+/* Any user can connect as fast as the agent accepts: the loop runs other
+ * handles in between. */
+START_TEST(test_many_connections_at_once)
+{
+    enum { MANY = 1000 };
+    struct client c[MANY], rank;
+    int taken = 0, most = 2 * RANKS + 8;
+
+    for (int i = 0; i < MANY; i++)
+        client_open(&c[i]);
+    while (taken < MANY - most) {
+        int before = taken;
+
+        uv_run(&loop, UV_RUN_ONCE);
+        for (taken = 0; taken < MANY; taken++)
+            if (taken >= most && client_receive(&c[taken]) != 0)
+                break;
+        ck_assert_int_le(taken - before, ENDPOINT_ACCEPTS_PER_TURN);
+    }
+    close_all(c, MANY);
+    greet(&rank, 11);
+    client_close(&rank);
+}
+END_TEST
+
+/* Runs in a grandchild whose parent has ended: says HELLO as rank 11 and writes
+ * the answer to `out`. */
+static void greet_as_stranger(int out)
+{
+    struct client c;
+    char bytes[WORKER_TEXT_MAX + 64];
+    ssize_t n;
+
+    client_open(&c);
+    send_hello(&c, 11, WORKER_ABI);
+    n = recv(c.fd, bytes, sizeof(bytes), 0);
+    _exit(n > 0 && write(out, bytes, (size_t)n) == n ? 0 : 1);
+}
+
+/* A process of our own user that the agent did not start is refused even
+ * before the rank has come.  It may be in another container that shares our
+ * network. */
+START_TEST(test_who_is_no_descendant_is_refused)
+{
+    struct client rank, ear = {.passed_fd = -1};
+    pid_t child, me = getpid();
+    int told[2], status;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
+    child = fork();
+    if (child == 0) {
+        child = getpid();
+        if (fork() != 0)
+            _exit(0);
+        while (getppid() == child)
+            sched_yield();
+        _exit(getppid() == me ? 2 : (greet_as_stranger(told[1]), 3));
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    close(told[1]);
+    ear.fd = told[0];
+    expect_text(&ear, WORKER_REFUSED, "was not started by a rank of this job");
+    client_close(&ear);
+    greet(&rank, 11);
+    client_close(&rank);
+}
+END_TEST
+
+/* A child's child is accepted. */
+START_TEST(test_who_descends_is_welcomed)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct client c;
+        char byte;
+
+        pid = fork();
+        if (pid > 0)
+            _exit(waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 1);
+        client_open(&c);
+        send_hello(&c, 11, WORKER_ABI);
+        _exit(recv(c.fd, &byte, 1, 0) == 1 ? 0 : 1);
+    }
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(status, 0);
+    ck_assert(endpoint.slots[1].pid > 0);
+}
+END_TEST
+
+/* Needs the right to change the uid. */
 START_TEST(test_another_user_is_not_listened_to)
 {
     pid_t pid;
@@ -172,13 +265,13 @@ START_TEST(test_another_user_is_not_listened_to)
 }
 END_TEST
 
-/* A client that never reads is dropped; the others are served. */
+/* A client that never reads is disconnected; others are served. */
 START_TEST(test_slow_client)
 {
     struct client c[RANKS], slow;
     struct hb_buf b = HB_BUF_INIT;
 
-    endpoint_rank_ended(&endpoint, 1, "rank 11: gone");
+    endpoint_rank_ended(&endpoint, 1, 1, "rank 11: gone");
     greet(&slow, 10);
     for (uint32_t i = 1; i < 20000; i++) {
         ssize_t n;
@@ -213,6 +306,9 @@ static Suite *suite(void)
     tcase_add_test(t, test_refusals);
     tcase_add_test(t, test_garbage);
     tcase_add_test(t, test_connections_are_bounded);
+    tcase_add_test(t, test_many_connections_at_once);
+    tcase_add_test(t, test_who_is_no_descendant_is_refused);
+    tcase_add_test(t, test_who_descends_is_welcomed);
     tcase_add_test(t, test_another_user_is_not_listened_to);
     tcase_add_test(t, test_slow_client);
     suite_add_tcase(s, t);

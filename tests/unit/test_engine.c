@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: asynchronous operations, the thread that drives when nobody
- * waits, several user threads, requests and hvd_shutdown, memory that
- * runs out.
+ * The engine: asynchronous operations, the thread that drives when no caller
+ * waits, several user threads, requests and hvd_shutdown, lack of memory.
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
+#include "runtime/trace/stall.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
@@ -47,7 +47,7 @@ static int check_batch(int i, const int32_t *buf)
     return 0;
 }
 
-/* Waits forwards, backwards, and by polling. */
+/* Waits for the requests forwards, backwards, or by polling. */
 static int batch_body(int rank, void *arg)
 {
     int32_t *bufs[BATCH];
@@ -58,7 +58,7 @@ static int batch_body(int rank, void *arg)
         want((bufs[i] = malloc(80000 * sizeof(int32_t))));
     want(hvd_init() == 0);
     for (int trial = 0; trial < 12; trial++) {
-        int how = (trial + rank) % 3; /* ranks need not do alike */
+        int how = (trial + rank) % 3; /* ranks need not do the same */
 
         want(submit_batch(bufs, reqs) == 0);
         for (int k = 0; k < BATCH; k++) {
@@ -82,8 +82,8 @@ START_TEST(test_batches)
 }
 END_TEST
 
-/* Rank 0 submits and stays away from the library; only its engine thread
- * can take part in what rank 1 waits for. */
+/* Rank 0 submits an operation and stays away from the library: only its engine
+ * thread can take part in what rank 1 waits for. */
 static int background_body(int rank, void *arg)
 {
     int32_t *buf = calloc(LARGE, sizeof(*buf));
@@ -117,9 +117,46 @@ START_TEST(test_background)
 }
 END_TEST
 
+/* The stall check's count of carried-out operations is the same on every rank:
+ * a mismatch does not count, and each operation of a fused one does. */
+static int carried_out_body(int rank, void *arg)
+{
+    struct segment_status *s;
+    hvd_request *reqs[3];
+    int32_t x[3] = {1, 1, 1};
+
+    (void)arg;
+    want(hvd_init() == 0);
+    s = hvd__stall_on();
+    want(s && atomic_load(&s->carried_out[0]) == 0);
+    for (int i = 0; i < 3; i++)
+        want(hvd_barrier(NULL) == 0);
+    want(atomic_load(&s->carried_out[0]) == 3);
+    for (int i = 0; i < 3; i++)
+        want(hvd_allreduce_async(i == 1 ? "b"
+                                 : i    ? "c"
+                                        : "a",
+                                 &x[i], &x[i], 1, HVD_INT32, HVD_SUM, NULL,
+                                 &reqs[i]) == 0);
+    for (int i = 0; i < 3; i++)
+        want(hvd_wait(reqs[i]) == 0);
+    want(atomic_load(&s->carried_out[0]) == 6);
+    want(hvd_allreduce(x, x, rank ? 2 : 1, HVD_INT32, HVD_SUM, NULL) ==
+         -HVD_EMISMATCH);
+    want(hvd_barrier(NULL) == 0);
+    want(atomic_load(&s->carried_out[0]) == 7);
+    return hvd_shutdown();
+}
+
+START_TEST(test_carried_out)
+{
+    ck_assert_int_eq(world_run(2, carried_out_body, NULL), 0);
+}
+END_TEST
+
 /* ---- Threads ------------------------------------------------------- */
 
-/* All threads issue the same operation, so any order of them matches. */
+/* All threads issue the same operation, so any order of theirs matches. */
 static int issue(int id)
 {
     int ok = 1;
@@ -184,8 +221,8 @@ END_TEST
 
 /* ---- Requests ------------------------------------------------------ */
 
-/* The second use of a name waits until the first is done.  Rank 1 comes
- * late, so that the first is in flight on rank 0. */
+/* The second use of a name waits until the first is done.  Rank 1 comes late,
+ * so that the first is still in flight on rank 0. */
 static int duplicate_body(int rank, void *arg)
 {
     hvd_request *first = NULL, *second = NULL;
@@ -214,8 +251,8 @@ START_TEST(test_duplicate_name)
 }
 END_TEST
 
-/* What is pending at hvd_shutdown is told so, and freed by hvd_wait even
- * after that, and in the next world. */
+/* hvd_shutdown fails pending requests.  hvd_wait frees them even after it, and
+ * even in the next world. */
 static int pending_body(int rank, void *arg)
 {
     static int32_t buf[40];
@@ -267,7 +304,7 @@ static void *wait_for(void *arg)
     return NULL;
 }
 
-/* Threads that are inside the library when another one shuts it down. */
+/* Threads are inside the library when another one shuts it down. */
 static int waiting_body(int rank, void *arg)
 {
     struct waiter w[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
@@ -316,8 +353,7 @@ static void *until_refused(void *arg)
     return NULL;
 }
 
-/* Threads that are on their way into the library meanwhile: they look at
- * nothing that hvd_shutdown has freed. */
+/* Threads enter the library during hvd_shutdown: they touch no freed memory. */
 static int entering_body(int rank, void *arg)
 {
     (void)rank;
@@ -353,7 +389,7 @@ static int init_once(int i)
     return hvd_init();
 }
 
-/* All threads that call hvd_init at once get the one world. */
+/* All threads that call hvd_init at the same time get the same world. */
 static int init_threads_body(int rank, void *arg)
 {
     (void)arg;
@@ -412,8 +448,8 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Between operations a rank costs at most 0.5 % of a core, also when its
- * engine thread exists. */
+/* Between operations a rank uses at most 0.5 % of a core, also when its engine
+ * thread exists. */
 static int idle_body(int rank, void *arg)
 {
     struct timespec nap = {0, 400 * 1000 * 1000};
@@ -448,6 +484,7 @@ static Suite *engine_suite(void)
     tcase_set_timeout(t, 200);
     tcase_add_loop_test(t, test_batches, 1, 5);
     tcase_add_test(t, test_background);
+    tcase_add_test(t, test_carried_out);
     tcase_add_loop_test(t, test_threads, 1, 4);
     tcase_add_test(t, test_message_per_thread);
     tcase_add_test(t, test_duplicate_name);

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/base/env.h: numbers, switches, durations, sizes and knobs. */
 #include "lib/base/env.h"
+#include "runtime/core/world/launcher.h"
 #include "tests/unit/unit.h"
 
 #include <inttypes.h>
 #include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 START_TEST(test_i64_good)
 {
@@ -102,7 +109,7 @@ START_TEST(test_double)
 }
 END_TEST
 
-/* Where the locale exists, a decimal comma must change nothing. */
+/* A locale with a decimal comma, where installed, changes nothing. */
 START_TEST(test_double_ignores_the_locale)
 {
     double v;
@@ -275,11 +282,70 @@ START_TEST(test_knob_values)
 }
 END_TEST
 
-int main(void)
+/* Exit codes of this program when it is run again. */
+enum { READS_THEM = 10, READS_NONE, NOT_SECURE, NOT_TOLD };
+
+static int answer(void)
+{
+    int reads = hb_knob("TEST_N") || hb_variable("HVD_TEST_N");
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__launcher l;
+
+    /* An ignored variable is reported as present. */
+    if ((hb_ignored_variable("HVD_TEST_N") != NULL) == reads ||
+        hb_ignored_variable("HVD_TEST_NONE"))
+        return NOT_TOLD;
+    /* A rank of mpirun that may not read its variables does not go on alone. */
+    if (hvd__launcher_read(&l, &err) != (reads ? 1 : -HVD_EPERM))
+        return NOT_TOLD;
+    return reads ? READS_THEM : getauxval(AT_SECURE) ? READS_NONE : NOT_SECURE;
+}
+
+/* Runs a copy of this program, owned by root and with that mode, as another
+ * user. */
+static int answer_with_mode(mode_t mode)
+{
+    char path[] = "/tmp/hvd-env-XXXXXX", command[128];
+    int fd = mkstemp(path), status;
+    pid_t pid;
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    snprintf(command, sizeof(command), "cat /proc/%d/exe >%s", (int)getpid(),
+             path);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
+    pid = fork();
+    if (pid == 0) {
+        setenv("HVD_TEST_N", "1", 1);
+        setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+        if (setgid(65534) == 0 && setuid(65534) == 0)
+            execl(path, path, "answer", (char *)NULL);
+        _exit(127);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    unlink(path);
+    return WEXITSTATUS(status);
+}
+
+START_TEST(test_setuid_programs_read_no_variables)
+{
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(answer_with_mode(0755), READS_THEM);
+    /* nosuid file systems ignore the mode */
+    if (system("findmnt -nT /tmp -O nosuid >/dev/null") != 0)
+        ck_assert_int_eq(answer_with_mode(04755), READS_NONE);
+}
+END_TEST
+
+int main(int argc, char *argv[])
 {
     Suite *s = suite_create("env");
     TCase *c = tcase_create("env");
 
+    if (argc > 1 && strcmp(argv[1], "answer") == 0)
+        return answer();
     tcase_add_test(c, test_i64_good);
     tcase_add_test(c, test_i64_bad);
     tcase_add_test(c, test_i64_range_and_texts);
@@ -290,6 +356,7 @@ int main(void)
     tcase_add_test(c, test_size);
     tcase_add_test(c, test_knob_lookup);
     tcase_add_test(c, test_knob_values);
+    tcase_add_test(c, test_setuid_programs_read_no_variables);
     suite_add_tcase(s, c);
     return unit_run(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --env-file: what a line may be, and errors with their line. */
-#include "cmd/hvdrun/env_file.h"
+/* --env-file: the form of a line, and errors with its number. */
+#include "cmd/hvdrun/options/env_file.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

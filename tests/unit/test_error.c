@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/base/error.h: first error wins, context, clean one-line texts. */
+/* lib/base/error.h: the first error is kept; context; one-line texts. */
 #include "lib/base/error.h"
 #include "tests/unit/unit.h"
 
@@ -56,9 +56,23 @@ START_TEST(test_context)
     hb_error_set(&err, HVD_EINVAL, "cause");
     ck_assert_int_eq(hb_error_context(&err, "file %s", "f"), -HVD_EINVAL);
     ck_assert_str_eq(err.text, "file f: cause");
-    /* The error's own text is a fine argument. */
+    /* The error's own text may be an argument. */
     hb_error_context(&err, "%s", err.text);
     ck_assert_str_eq(err.text, "file f: cause: file f: cause");
+}
+END_TEST
+
+START_TEST(test_first_stage_wins)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(hb_error_stage(NULL, HB_STAGE_NAME), -HVD_ESYSTEM);
+    ck_assert_int_eq(hb_error_stage(&err, HB_STAGE_NAME), -HVD_ESYSTEM);
+    ck_assert_int_eq(err.stage, HB_STAGE_NONE);
+    hb_error_set(&err, HVD_EPERM, "cause");
+    ck_assert_int_eq(hb_error_stage(&err, HB_STAGE_LOGIN), -HVD_EPERM);
+    hb_error_stage(&err, HB_STAGE_NAME);
+    ck_assert_int_eq(err.stage, HB_STAGE_LOGIN);
 }
 END_TEST
 
@@ -93,7 +107,7 @@ START_TEST(test_long_texts_are_cut)
     ck_assert_int_eq(strncmp(err.text, "context: xxx", 12), 0);
     hb_error_context(&err, "%s", text);
     ck_assert_uint_eq(strlen(err.text), HB_ERROR_TEXT_MAX - 1);
-    /* A letter of several bytes is not cut in the middle. */
+    /* A character of several bytes is not cut. */
     hb_error_clear(&err);
     memcpy(text + HB_ERROR_TEXT_MAX - 2, "\xc3\xbc", 2);
     hb_error_set(&err, HVD_EINVAL, "%s", text);
@@ -169,6 +183,7 @@ int main(void)
     tcase_add_test(c, test_first_error_wins);
     tcase_add_test(c, test_null_error);
     tcase_add_test(c, test_context);
+    tcase_add_test(c, test_first_stage_wins);
     tcase_add_test(c, test_control_bytes_become_marks);
     tcase_add_test(c, test_long_texts_are_cut);
     tcase_add_test(c, test_sys_maps_and_names);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the others see when a rank dies, leaves, forks, loses its agent, or
- * may not make a system call.
+ * What the surviving ranks see when a rank dies, leaves, forks, loses its
+ * agent, or is denied a system call.
  */
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "lib/protocol/worker.h"
-#include "runtime/core/agent_client.h"
+#include "runtime/core/world/agent_client.h"
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
@@ -33,7 +33,7 @@ enum {
     FILTER_ROUNDS = 500
 };
 
-/* Of MANY ranks: with rank 2 as a leader, as a member, and alone. */
+/* Domains of MANY ranks: rank 2 is a leader, a member, or alone. */
 static const uint32_t layouts[][MANY] = {
     {0, 0, 1, 1, 2, 2, 2, 1, 0, 0},
     {0, 0, 0, 1, 1, 2, 2, 1, 0, 0},
@@ -41,7 +41,7 @@ static const uint32_t layouts[][MANY] = {
 };
 enum { LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
-/* How a rank ends: index into its world's wait_status. */
+/* Returns whether a rank exited with 0. */
 static int ended_well(const struct world *w, int rank)
 {
     return w->wait_status[rank] == 0;
@@ -49,7 +49,7 @@ static int ended_well(const struct world *w, int rank)
 
 /* ---- Death --------------------------------------------------------- */
 
-/* Collectives without end, until one fails. */
+/* Runs collectives until one fails; returns its status. */
 static int until_failure(int trial)
 {
     static int32_t buf[LARGE], all[MANY * 100];
@@ -87,7 +87,7 @@ static int survivor(int rc)
     want(rc == -HVD_EPEER);
     want(strcmp(hvd_error_message(),
                 "rank 2 on host testhost: killed by signal 9") == 0);
-    /* It stays so, blocking or not, and shutting down works. */
+    /* Later calls fail alike, blocking or not, and hvd_shutdown works. */
     want(hvd_allreduce(&v, &v, 1, HVD_INT32, HVD_SUM, NULL) == -HVD_EPEER);
     want(hvd_barrier_async("x", NULL, &req) == 0);
     want(hvd_wait(req) == -HVD_EPEER);
@@ -97,7 +97,7 @@ static int survivor(int rc)
     return 0;
 }
 
-/* Rank 0 asks for rank 2's life after some operations. */
+/* Rank 0 has rank 2 killed after some operations. */
 static int death_body(int rank, void *arg)
 {
     int trial = *(int *)arg;
@@ -132,8 +132,8 @@ START_TEST(test_death_by_domain)
 }
 END_TEST
 
-/* The others are asleep in a collective when it happens: how long the
- * sleepers take is bounded, loosely, for slow machines. */
+/* The others sleep in a collective when a rank dies: they must wake up within a
+ * limit that is generous for slow machines. */
 static int death_asleep_body(int rank, void *arg)
 {
     uint64_t before_ns;
@@ -145,7 +145,7 @@ static int death_asleep_body(int rank, void *arg)
     if (rank == 2) {
         while (atomic_load(&world_board->flag[0]) < hvd_size() - 1)
             sched_yield();
-        usleep(50000); /* likely asleep by now; right either way */
+        usleep(50000); /* likely asleep by now; passes either way */
         atomic_store(&world_board->word[8], hb_now_ns());
         raise(SIGKILL);
     }
@@ -175,7 +175,7 @@ START_TEST(test_death_asleep_by_domain)
 }
 END_TEST
 
-/* Some wait in hvd_wait, driven by the engine thread or by themselves. */
+/* Some ranks wait in hvd_wait, driven by the engine thread or by themselves. */
 static int death_async_body(int rank, void *arg)
 {
     static int32_t buf[1000];
@@ -214,8 +214,8 @@ static int left_error(int rc, int by)
     return 0;
 }
 
-/* Rank 1 leaves after the operation that all published: that one completes
- * everywhere, the next one does not. */
+/* Rank 1 leaves after an operation that all ranks have published: that one
+ * completes everywhere, the next fails. */
 static int leave_body(int rank, void *arg)
 {
     static int32_t buf[LARGE];
@@ -247,7 +247,7 @@ END_TEST
 
 START_TEST(test_leave_by_domain)
 {
-    /* Rank 1 as a member, and as a leader. */
+    /* Rank 1 is a member, or a leader. */
     static const uint32_t domains[2][MANY] = {{0, 0, 1, 0, 1}, {0, 1, 1, 1}};
     struct world w = {.size = MANY,
                       .body = leave_body,
@@ -258,19 +258,19 @@ START_TEST(test_leave_by_domain)
 }
 END_TEST
 
-/* A rank that exits without hvd_shutdown has left, not died; what woke the
- * others is its destructor. */
+/* A rank that exits without hvd_shutdown counts as having left, not as dead:
+ * its destructor wakes the others. */
 static int exit_body(int rank, void *arg)
 {
     (void)arg;
     want(hvd_init() == 0);
     want(hvd_barrier(NULL) == 0);
     if (rank == 3) {
-        usleep(20000); /* the others are asleep, likely */
+        usleep(20000); /* the others are likely asleep */
         return 0;
     }
     want(left_error(hvd_barrier(NULL), 3) == 0);
-    return 0; /* and these do not call hvd_shutdown either */
+    return 0; /* nor do these call hvd_shutdown */
 }
 
 START_TEST(test_exit_without_shutdown)
@@ -305,8 +305,8 @@ START_TEST(test_agent_gone)
 }
 END_TEST
 
-/* A moment without memory does not cost a rank its agent: what it said is
- * read later. */
+/* A failed allocation does not cost a rank its agent: the message is read
+ * later. */
 START_TEST(test_no_memory_for_the_agent)
 {
     struct hvd__agent a = HVD__AGENT_INIT;
@@ -350,9 +350,9 @@ static int refuse_membarrier(void)
     return 0;
 }
 
-/* Without membarrier on some ranks or all, before or after hvd_init, ranks
- * wake each other all the same: a wake-up lost in each of these would last
- * longer than the world may. */
+/* Ranks wake each other also where membarrier is refused, on some or all ranks,
+ * before or after hvd_init.  One lost wake-up would exceed the world's time
+ * limit. */
 static int filter_body(int rank, void *arg)
 {
     int trial = *(int *)arg;
@@ -400,8 +400,8 @@ static int in_child(hvd_request *req)
     return 0;
 }
 
-/* With its destructor; but not into the leak checker, whose locks another
- * thread may have held at the fork. */
+/* Exits with the destructor.  Not under AddressSanitizer, whose leak checker's
+ * locks another thread may have held at the fork. */
 static void end_child(int rc)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -411,8 +411,8 @@ static void end_child(int rc)
 #endif
 }
 
-/* The child's exit, destructor included, does not disturb its parent, whose
- * operation is in flight until rank 0 comes. */
+/* A forked child's exit, destructor included, does not disturb its parent,
+ * whose operation is in flight until rank 0 joins it. */
 static int fork_body(int rank, void *arg)
 {
     hvd_request *req = NULL;

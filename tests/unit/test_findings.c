@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Findings: merged, folded, counted; versions compared. */
-#include "cmd/hvdrun/findings.h"
+#include "cmd/hvdrun/tools/findings.h"
 
 #include "tests/unit/unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/protocol/frame.h: cutting a stream into frames, and skipping noise. */
+/* lib/protocol/frame.h: splitting a stream into frames, and skipping noise. */
 #include "lib/protocol/frame.h"
 #include "tests/unit/unit.h"
 
@@ -68,7 +68,7 @@ START_TEST(test_payload_limits)
     ck_assert_int_eq(frame_encode(&b, 1, "", (size_t)FRAME_PAYLOAD_MAX + 1),
                      -HVD_EINVAL);
     ck_assert_uint_eq(hb_buf_len(&b), 0);
-    /* An absurd length is refused from its header alone. */
+    /* An absurd length is refused after the header alone. */
     hb_buf_append(&b, "hvD1\x01\x01\0\0\xff\xff\xff\xff", 12);
     ck_assert_int_eq(frame_decode(&b, FRAME_PAYLOAD_MAX, &f, NULL),
                      -HVD_EPROTO);
@@ -161,7 +161,7 @@ START_TEST(test_sync_skips_noise)
 }
 END_TEST
 
-/* However the stream is cut, nothing of the magic ends up in the noise. */
+/* However the stream is cut, no byte of the magic is counted as noise. */
 START_TEST(test_sync_byte_by_byte)
 {
     static const char stream[] = "motd hv hvD hvhvD1\x01";
@@ -191,7 +191,7 @@ START_TEST(test_sync_gives_up)
     ck_assert_int_eq(frame_sync(&in, &noise, 8), 0);
     hb_buf_puts(&in, "678");
     ck_assert_int_eq(frame_sync(&in, &noise, 8), 0);
-    /* full, but the magic may still come */
+    /* noise is full, but this may begin the magic */
     hb_buf_puts(&in, "hvD");
     ck_assert_int_eq(frame_sync(&in, &noise, 8), 0);
     ck_assert_uint_eq(hb_buf_len(&in), 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/gpu.h: GPUs from fixture trees. */
-#include "lib/agent/gpu.h"
+/* lib/agent/machine/gpu_list.h: GPUs from fixture trees. */
+#include "lib/agent/machine/gpu_list.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
@@ -40,7 +40,7 @@ static void make_three(void)
     make_gpu("0000:65:00.0", INFO(1, "GPU-aa22-2"));
 }
 
-/* What each local rank in turn may see, as long as there are GPUs. */
+/* Compares what the local ranks in turn may see, until the GPUs are used up. */
 static void expect(const char *visible, int per_rank, const char *expected)
 {
     char text[512] = "";
@@ -74,7 +74,8 @@ START_TEST(test_driver_files_in_order_of_minor)
 }
 END_TEST
 
-/* Of a container's: what the driver shows may be the host's. */
+/* In a container only GPUs with a device node count: the driver may show all of
+ * the host's. */
 START_TEST(test_only_those_with_a_node)
 {
     make_three();
@@ -93,7 +94,7 @@ START_TEST(test_inherited_list)
     expect("GPU-aa22-2", 1, "GPU-aa22-2");
     expect("GPU-c, 1", 1, "GPU-cc33-3 GPU-aa22-2");
     expect("GPU-aa", 1, "");          /* ambiguous */
-    expect("1,9,0", 1, "GPU-aa22-2"); /* the list ends at what is not there */
+    expect("1,9,0", 1, "GPU-aa22-2"); /* the list ends at an unknown GPU */
     expect("-1", 1, "");
     expect("", 1, "");
     expect("NoDevFiles", 1, "");
@@ -123,7 +124,7 @@ START_TEST(test_device_nodes)
 {
     fixture_file(&fixture, "dev/nvidia1", "");
     fixture_file(&fixture, "dev/nvidia0", "");
-    expect(NULL, 1, ""); /* no driver behind them */
+    expect(NULL, 1, ""); /* no driver supports them */
     fixture_file(&fixture, "dev/nvidiactl", "");
     fixture_file(&fixture, "dev/nvidia-uvm", "");
     fixture_file(&fixture, "dev/nvidia12x", "");
@@ -132,7 +133,7 @@ START_TEST(test_device_nodes)
 }
 END_TEST
 
-/* A container that was given one of many: CUDA counts what it can open. */
+/* A container with one of many GPUs: CUDA counts those that it can open. */
 START_TEST(test_one_node_of_many)
 {
     fixture_file(&fixture, "dev/nvidiactl", "");
@@ -181,7 +182,8 @@ START_TEST(test_check_shared)
 }
 END_TEST
 
-/* In turn, no rank one GPU twice, and from the first again. */
+/* Shared in turn: no rank gets a GPU twice, and after the last comes the
+ * first. */
 START_TEST(test_shared_in_turn)
 {
     static const int expected[][2] = {{0, 1}, {2, 0}, {1, 2}, {0, 1}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hierarchical plane by itself, over every shape of group: what it
- * carries out, operations in parts, ragged ones, rounds, ranks that propose
- * different things, and waiting for nothing in particular.
+ * The hierarchical plane by itself, over every shape of group: every
+ * collective, operations in parts, ragged ones, several rounds, ranks that
+ * propose different operations, and waiting without an operation.
  */
 #include "tests/unit/hier_world.h"
 #include "tests/unit/unit.h"
@@ -74,7 +74,7 @@ END_TEST
 
 enum { PARTS = 9 };
 
-/* Parts of a sum of float32, as they travel. */
+/* Reduces the parts of a float32 sum, in the form in which they travel. */
 static int reduce_parts(struct hvd__plane *p, int n, int rank, size_t each,
                         enum hvd_dtype wire)
 {
@@ -108,7 +108,7 @@ static int reduce_parts(struct hvd__plane *p, int n, int rank, size_t each,
     return 0;
 }
 
-/* The largest takes more than one round. */
+/* The largest operation needs more than one round. */
 static int parts_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     static const size_t each[] = {1, 100, 5003, 300007};
@@ -199,7 +199,7 @@ static uint16_t *make_splits(const struct hvd__op *op, int n, int rank)
     return send;
 }
 
-/* room: of what is gathered; less than all is too little. */
+/* room: 0 asks for counts only; 1 fits; more: room - 1 elements too few. */
 static int trade(struct hvd__plane *p, int n, int rank, size_t scale, int room)
 {
     size_t counts[HIER_WORLD_MAX], got[HIER_WORLD_MAX], sum = 0;
@@ -239,7 +239,7 @@ static int alltoall_body(struct hier_world *w, struct hvd__plane *p, int rank)
 
     for (int i = 0; i < 6; i++)
         must(trade(p, w->size, rank, scales[i], 1) == 0);
-    /* Some have no room, and some only ask; the others get theirs. */
+    /* Ranks without room, or that only ask, do not disturb the others. */
     for (int i = 1; i < 5; i++)
         must(trade(p, w->size, rank, scales[i], rank % 3) == 0);
     return trade(p, w->size, rank, 10, 1);
@@ -251,8 +251,8 @@ START_TEST(test_alltoall)
 }
 END_TEST
 
-/* Lanes that carry more than others on many hosts: rounded up to the longest,
- * they hold more than one share of each rank. */
+/* With many hosts some lanes carry more than others.  Rounded up to the longest
+ * lane, they hold more than one share of each rank. */
 static int uneven_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     must(rows_body(w, p, rank) == 0);
@@ -345,7 +345,7 @@ END_TEST
 
 /* ---- Proposals ----------------------------------------------------------- */
 
-/* Ranks fused differently many: the fewest is told to all, whoever it is. */
+/* All learn the smallest number of fused operations, whichever rank has it. */
 static int cut_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     for (int odd = 0; odd < w->size; odd++) {
@@ -370,7 +370,7 @@ static int cut_body(struct hier_world *w, struct hvd__plane *p, int rank)
     return 0;
 }
 
-/* One of a kind, of all kinds and sizes. */
+/* Proposes an operation of any kind with a size that suits it. */
 static int propose(struct hvd__plane *p, int n, int rank, int kind,
                    uint64_t signature, unsigned char *buf)
 {
@@ -430,7 +430,7 @@ END_TEST
 
 /* ---- Waiting for anything ------------------------------------------------ */
 
-/* All but one host wait for somebody to begin, and go to sleep over it. */
+/* All hosts but one wait for some rank to begin, and fall asleep. */
 static int parked_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     for (int round = 0; round < 2 * w->map.hosts; round++) {
@@ -469,18 +469,18 @@ static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
     struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, 9, &err);
     int rc = 0, waits = 0;
 
-    /* The last rank begins when all others wait for it. */
+    /* The last rank begins once all others wait for it. */
     if (rank == late)
         while (atomic_load(&w->flags[0]) < late)
             sched_yield();
     hvd__op_time(&op);
     must(p->ops->start(p, &op) == 0);
-    /* None of the others waits for one of the others. */
+    /* Let all others begin first, so that none waits for one of them. */
     atomic_fetch_add(&w->flags[1], rank != late);
     while (rank != late && atomic_load(&w->flags[1]) < late)
         sched_yield();
     for (int turns = 0; rc == 0; turns++) {
-        /* The first of them listens to the other host: it is ready when the
+        /* Rank 0 listens to the other host: it counts as waiting when the
          * others have done what they can. */
         int ready = rank > 0 || atomic_load(&w->flags[0]) == late - 1;
 
@@ -494,7 +494,7 @@ static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
     return 0;
 }
 
-/* It is the only one on the other host. */
+/* The late rank is the only one on its host. */
 START_TEST(test_late)
 {
     static const char *const lates[] = {"ab", "aaaaab"};
@@ -505,8 +505,19 @@ END_TEST
 
 /* ---- Messages that do not belong here ------------------------------------ */
 
-/* Of another length than that of the same operation here: all local ranks
- * learn it, and none waits for the leader to leave. */
+/* Waits until n ranks have called it.  Returns 0, or 1 if they have not within
+ * 5 s, as some wait in an operation. */
+static int all_return(struct hier_world *w, int n)
+{
+    atomic_fetch_add(&w->flags[0], 1);
+    for (int i = 0; i < 500 && atomic_load(&w->flags[0]) < n; i++)
+        usleep(10000);
+    must(atomic_load(&w->flags[0]) == n);
+    return 0;
+}
+
+/* A rank of another host has another length for the same operation: all local
+ * ranks fail, and none waits for the leader to leave. */
 static int odd_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     float in[20] = {0}, out[20];
@@ -521,11 +532,7 @@ static int odd_body(struct hier_world *w, struct hvd__plane *p, int rank)
     rc = plane_do(p, &op);
     must(rc == (rank == 1 ? -HVD_EPEER : -HVD_EPROTO) || rank == 2);
     must(err.rank == 2 || rank == 2);
-    atomic_fetch_add(&w->flags[0], 1);
-    for (int i = 0; i < 500 && atomic_load(&w->flags[0]) < 3; i++)
-        usleep(10000);
-    must(atomic_load(&w->flags[0]) == 3);
-    return 0;
+    return all_return(w, 3);
 }
 
 START_TEST(test_odd)
@@ -534,43 +541,68 @@ START_TEST(test_odd)
 }
 END_TEST
 
-/* Counts whose sum does not fit into 64 bits leave all memory alone. */
+/* Counts larger than memory, or whose sum overflows 64 bits, are refused before
+ * any buffer is touched. */
 static int huge_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
+    int kind = *(const int *)w->arg;
     unsigned char buf[400];
     size_t own = rank ? SIZE_MAX - 99 : 200;
     size_t got[2], split[2] = {own, 0};
     struct hb_error err;
+    struct hvd__op op = hier_world_op(kind ? HVD__ALLTOALL : HVD__ALLGATHER,
+                                      HVD_UINT8, 9, &err);
 
-    (void)w;
-    for (int kind = 0; kind < 2; kind++) {
-        struct hvd__op op = hier_world_op(kind ? HVD__ALLTOALL : HVD__ALLGATHER,
-                                          HVD_UINT8, 9, &err);
-
-        memset(buf, rank + 1, sizeof(buf));
-        op.sendbuf = buf + 200;
-        op.recvbuf = buf;
-        op.count = own;
-        op.sendcounts = split;
-        op.recvcap = 100;
-        op.recvcounts = got;
-        must(plane_do(p, &op) == (kind && rank ? 1 : -HVD_EINVAL));
-        for (size_t i = 0; i < sizeof(buf); i++)
-            must(buf[i] == rank + 1);
-    }
+    memset(buf, rank + 1, sizeof(buf));
+    op.sendbuf = buf + 200;
+    op.recvbuf = buf;
+    op.count = own;
+    op.sendcounts = split;
+    op.recvcap = 100;
+    op.recvcounts = got;
+    must(plane_do(p, &op) == -HVD_EPROTO);
+    must(strstr(err.text, "makes no sense"));
+    for (size_t i = 0; i < sizeof(buf); i++)
+        must(buf[i] == rank + 1);
     return 0;
 }
 
 START_TEST(test_huge)
 {
-    ck_assert_int_eq(run("ab", huge_body), 0);
+    struct hier_world w = {.place = "ab", .body = huge_body, .arg = &_i};
+
+    ck_assert_int_eq(hier_world_run(&w), 0);
+}
+END_TEST
+
+/* Each count would fit, but not their sum at rank 0: the other ranks fail too
+ * and do not wait for rank 0 to leave. */
+static int nonsense_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    unsigned char buf[8];
+    size_t split[3] = {PTRDIFF_MAX, 0, 0};
+    struct hb_error err;
+    struct hvd__op op = hier_world_op(HVD__ALLTOALL, HVD_UINT8, 9, &err);
+
+    (void)rank;
+    op.sendbuf = op.recvbuf = buf;
+    op.sendcounts = split;
+    op.count = PTRDIFF_MAX;
+    must(plane_do(p, &op) == -HVD_EPROTO);
+    must(strstr(err.text, "makes no sense"));
+    return all_return(w, 3);
+}
+
+START_TEST(test_nonsense)
+{
+    ck_assert_int_eq(run("aab", nonsense_body), 0);
 }
 END_TEST
 
 /* ---- Leaving ------------------------------------------------------------- */
 
-/* A rank leaves between operations: the others are told who, whether they
- * wait in an operation or for one. */
+/* A rank leaves between operations: the others fail, whether they wait inside
+ * an operation or for one to begin. */
 static int leave_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -595,6 +627,32 @@ START_TEST(test_leave)
 }
 END_TEST
 
+/* A rank that has announced its leaving cannot start an operation.  exit() may
+ * run beside a thread that begins one, and the messages would be mixed. */
+static int left_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__op op = hier_world_op(HVD__BARRIER, HVD_UINT8, 2, &err);
+
+    (void)w;
+    must(barrier(p, 1) == 1);
+    if (rank == 0) {
+        p->ops->leave(p);
+        must(p->ops->start(p, &op) == -HVD_ESHUTDOWN);
+        must(err.status == -HVD_ESHUTDOWN);
+    } else {
+        must(plane_do(p, &op) == -HVD_ESHUTDOWN);
+        must(err.rank == 0);
+    }
+    return 0;
+}
+
+START_TEST(test_left)
+{
+    ck_assert_int_eq(run("ab", left_body), 0);
+}
+END_TEST
+
 static Suite *hier_suite(void)
 {
     Suite *s = suite_create("hier");
@@ -612,8 +670,10 @@ static Suite *hier_suite(void)
     tcase_add_loop_test(t, test_parked, 0, PLACES);
     tcase_add_loop_test(t, test_late, 0, 2);
     tcase_add_loop_test(t, test_leave, 0, PLACES);
+    tcase_add_test(t, test_left);
     tcase_add_test(t, test_odd);
-    tcase_add_test(t, test_huge);
+    tcase_add_loop_test(t, test_huge, 0, 2);
+    tcase_add_test(t, test_nonsense);
     suite_add_tcase(s, t);
     return s;
 }

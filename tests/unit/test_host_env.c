@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/host_env.h: what a host adds, and what it leaves alone. */
-#include "lib/agent/host_env.h"
+/* lib/agent/rank/host_env.h: which variables a host adds, and which it keeps.
+ */
+#include "lib/agent/rank/host_env.h"
 #include "lib/base/env.h"
 #include "tests/unit/unit.h"
 

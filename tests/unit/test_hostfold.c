@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folding host names, and that a host list reads the result back. */
+/* Folding host names; a host list reads the result back. */
 #include "lib/hosts/hostfold.h"
 
 #include "lib/base/alloc.h"

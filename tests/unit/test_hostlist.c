@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/hosts/hostlist.h: every dialect, every refusal with its place. */
+/* lib/hosts/hostlist.h: every dialect, and every refusal with its position. */
 #include "lib/hosts/hostlist.h"
 #include "tests/unit/unit.h"
 
@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* `user@name:slots/max_slots+port` for each entry, what is not given left
- * out, separated by blanks. */
+/* Formats each entry as `user@name:slots/max_slots+port`, without parts that
+ * were not given, separated by blanks. */
 static const char *show(const struct hostlist *l)
 {
     static char out[4096];
@@ -294,7 +294,7 @@ START_TEST(test_name_length)
     ck_assert_int_eq(hostlist_parse(name, &l, &err), -HVD_EINVAL);
     ck_assert_str_eq(err.text,
                      "-H: column 1: a host name of more than 255 characters");
-    /* a range counts with what it expands to */
+    /* a range counts as the entries it expands to */
     hb_error_clear(&err);
     memcpy(name + HOSTS_NAME_MAX - 1, "[1-12]", 7);
     ck_assert_int_eq(hostlist_parse(name, &l, &err), -HVD_EINVAL);
@@ -318,7 +318,7 @@ START_TEST(test_as_many_hosts_as_allowed)
 }
 END_TEST
 
-/* The files that users copy from. */
+/* The example files, from which users copy. */
 START_TEST(test_examples)
 {
     static const struct good files[] = {
@@ -369,7 +369,7 @@ START_TEST(test_unreadable_files)
 }
 END_TEST
 
-/* As from a shell's <(...). */
+/* A pipe, as from a shell's <(...). */
 START_TEST(test_pipe_as_hostfile)
 {
     struct hostlist l = HOSTLIST_INIT;
@@ -446,6 +446,32 @@ END_TEST
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
+START_TEST(test_merge)
+{
+    static const char text[] = "a:2\nb\nu@c max_slots=4\nd:3\n";
+    struct hostlist l = HOSTLIST_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(
+        hostlist_parse_file_text("f", text, sizeof(text) - 1, &l, &err), 0);
+    ck_assert_int_eq(hostlist_merge(&l, 0, 2, &err), 0);
+    ck_assert_uint_eq(l.count, 3);
+    ck_assert_str_eq(l.entries[0].name, "a");
+    ck_assert_int_eq(l.entries[0].slots, 3);
+    ck_assert_int_eq(l.entries[0].max_slots, 4);
+    ck_assert_ptr_null(l.entries[0].user);
+    ck_assert_str_eq(l.entries[2].name, "d");
+    ck_assert_int_eq(hostlist_merge(&l, 0, 2, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "a and d are one host: its slots add up to 6; "
+                               "at most 4 are possible");
+    ck_assert_uint_eq(l.count, 3);
+    ck_assert_int_eq(hostlist_merge(&l, 1, 2, NULL), 0);
+    ck_assert_uint_eq(l.count, 2);
+    ck_assert_int_eq(l.entries[1].slots, 4);
+    hostlist_free(&l);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hostlist");
@@ -463,6 +489,7 @@ int main(void)
     tcase_add_test(c, test_pipe_as_hostfile);
     tcase_add_test(c, test_allocation_failures);
     tcase_add_test(c, test_name_is_local);
+    tcase_add_test(c, test_merge);
     suite_add_tcase(s, c);
     return unit_run(s);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Worlds on several hosts: every kind of collective, type and size over
- * every shape of world, mismatches, init again and again.  How they end is
- * in test_hosts_failure.c.
+ * Worlds on several hosts: every kind of collective, type and size over every
+ * shape of world, mismatches, repeated hvd_init.  test_hosts_failure.c tests
+ * how worlds end.
  */
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* The host of each rank: 1 + 1, 2 + 2, 1 + 3, 3 + 2 + 1, 4 x 1, ranks that
- * go round the hosts, and one host in the middle of another. */
+ * alternate between hosts, and one host's ranks between another's. */
 static const char *const places[] = {"ab",   "aabb",    "abbb",  "aaabbc",
                                      "abcd", "abcabca", "abbab", "aaaaab"};
 enum { PLACES = sizeof(places) / sizeof(places[0]) };
@@ -126,7 +126,8 @@ START_TEST(test_allreduce)
 }
 END_TEST
 
-/* Numbers whose sum depends on the order of additions. */
+/* A float sum that depends on the order of additions has the same bits on all
+ * ranks. */
 static int same_bits_body(int rank, void *arg)
 {
     static const size_t some[] = {7, 1003, 200003};
@@ -220,7 +221,7 @@ static int check_gathered(int trial, const int32_t *recv, const size_t *got)
     return 0;
 }
 
-/* sendbuf apart from recvbuf, and anywhere in it. */
+/* sendbuf is apart from recvbuf, or anywhere in it. */
 static int gather_body(int rank, void *arg)
 {
     int32_t *send = malloc(GATHER_MAX * 4), *recv = malloc(GATHER_MAX * 4);
@@ -254,8 +255,8 @@ START_TEST(test_allgather)
 }
 END_TEST
 
-/* A rank without room fails alone; one may ask for the counts only; and a
- * leader may be either. */
+/* A rank with too little room fails alone; a rank may ask for counts only;
+ * either may be a leader. */
 static int room_body(int rank, void *arg)
 {
     int poor = *(int *)arg % hvd_size(), curious = (poor + 1) % hvd_size();
@@ -328,7 +329,8 @@ START_TEST(test_barrier)
 }
 END_TEST
 
-/* Many in flight, driven by the engine thread and by who waits. */
+/* Many operations in flight, driven by the engine thread and by those who
+ * wait. */
 static int async_body(int rank, void *arg)
 {
     enum { FLIGHT = 20 };
@@ -384,7 +386,7 @@ static int call_wrong(int trial, int odd, int32_t *buf)
     return hvd_wait(req);
 }
 
-/* The odd one may be alone on its host, or not. */
+/* The odd rank may be alone on its host, or not. */
 static int mismatch_body(int rank, void *arg)
 {
     static const char *const texts[MISMATCHES][3] = {
@@ -418,7 +420,7 @@ static int mismatch_body(int rank, void *arg)
             want(hvd_allreduce(&one, &one, 1, HVD_INT32, HVD_SUM, NULL) == 0);
             want(one == hvd_size());
         }
-    /* All but rank 0 are odd: the lowest of them is named. */
+    /* All ranks but rank 0 differ: the lowest of them is named. */
     want(call_wrong(0, rank != 0, buf) == -HVD_EMISMATCH);
     want(strstr(hvd_error_message(), "rank 1 on host host-"));
     want(hvd_shutdown() == 0);
@@ -454,7 +456,7 @@ START_TEST(test_again_and_again)
 }
 END_TEST
 
-/* As many hosts as this machine can play. */
+/* As many hosts as this machine can simulate. */
 static int many_body(int rank, void *arg)
 {
     static int32_t buf[20000], all[64];

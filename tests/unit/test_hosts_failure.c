@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Worlds on several hosts that do not go well: death and leaving at every
- * point, a network that breaks, waiting for long, no memory.
+ * Failures of worlds on several hosts: deaths and leaving at every point, a
+ * broken network, long waits, lack of memory.
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
-#include "runtime/plane/hier.h"
-#include "runtime/plane/shm.h"
+#include "runtime/plane/hier/hier.h"
+#include "runtime/plane/shm/shm.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
@@ -33,7 +33,7 @@ static int run_on(const char *place, world_fn *body, void *arg)
 
 enum { LARGE = 300000 };
 
-/* Collectives without end, until one fails. */
+/* Runs collectives until one fails; returns its status. */
 static int until_failure(int trial)
 {
     static int32_t buf[LARGE], all[1000], other[LARGE];
@@ -83,7 +83,7 @@ static int death_body(int rank, void *arg)
 
     want(hvd_init() == 0);
     want(hvd_barrier(NULL) == 0);
-    /* All have seen it complete. */
+    /* All ranks have completed the operation. */
     atomic_fetch_add(&world_board->flag[0], 1);
     while (atomic_load(&world_board->flag[0]) < hvd_size())
         sched_yield();
@@ -93,7 +93,7 @@ static int death_body(int rank, void *arg)
     snprintf(text, sizeof(text), "rank %d on host host-%c: killed by signal 9",
              e->victim, e->place[e->victim]);
     want(strcmp(hvd_error_message(), text) == 0);
-    /* It stays so, blocking or not. */
+    /* Later calls fail alike, blocking or not. */
     want(hvd_barrier(NULL) == -HVD_EPEER);
     want(hvd_barrier_async("x", NULL, &req) == 0);
     want(hvd_wait(req) == -HVD_EPEER);
@@ -127,8 +127,8 @@ static int left_error(const struct end *e, int rc)
     return 0;
 }
 
-/* The operation that all joined completes everywhere, the next does not;
- * whether the one who left shut down or only exited. */
+/* The operation that all ranks have joined completes everywhere and the next
+ * fails, whether a rank shut down or only exited. */
 static int leave_body(int rank, void *arg)
 {
     static int32_t buf[LARGE];
@@ -162,7 +162,8 @@ START_TEST(test_leave)
 }
 END_TEST
 
-/* A large broadcast that root has given to its kernel only: it arrives. */
+/* A large broadcast arrives although the root leaves right after handing it to
+ * its kernel. */
 static int leave_at_once_body(int rank, void *arg)
 {
     static int32_t buf[LARGE];
@@ -175,7 +176,7 @@ static int leave_at_once_body(int rank, void *arg)
     want(hvd_broadcast(buf, buf, LARGE, HVD_INT32, 0, NULL) == 0);
     for (int i = 0; i < LARGE; i++)
         want(buf[i] == i);
-    return 0; /* without shutdown */
+    return 0; /* without hvd_shutdown */
 }
 
 START_TEST(test_leave_at_once)
@@ -185,9 +186,9 @@ START_TEST(test_leave_at_once)
 }
 END_TEST
 
-/* The last rank shuts down inside an operation: its host is told that it
- * has left; others may only see that a connection ended, its own or that of
- * a rank that could not go on without it. */
+/* The last rank shuts down inside an operation.  Its host learns that it has
+ * left; other hosts may only see a lost connection, to it or to a rank that
+ * failed because of it. */
 static int abandon_body(int rank, void *arg)
 {
     static int32_t buf[4 * LARGE];
@@ -234,7 +235,7 @@ END_TEST
 
 /* ---- The network ----------------------------------------------------- */
 
-/* Ends every TCP connection of this process, as a broken network would. */
+/* Breaks every TCP connection of this process, as a network failure would. */
 static void cut(void)
 {
     for (int fd = 3; fd < 1024; fd++) {
@@ -247,8 +248,8 @@ static void cut(void)
     }
 }
 
-/* Every rank is told of a rank on the other host, in a while, also those
- * that have no connection themselves; and it stays so. */
+/* After a network failure every rank soon names a rank on the other host, even
+ * ranks without a connection of their own; later calls fail alike. */
 static int cut_body(int rank, void *arg)
 {
     static int32_t buf[LARGE];
@@ -268,7 +269,7 @@ static int cut_body(int rank, void *arg)
     want(strncmp(told, "rank ", 5) == 0 && strstr(told, text));
     want(hvd_barrier(NULL) == -HVD_EPEER);
     want(strstr(hvd_error_message(), text));
-    /* Nobody takes the end of the other for the cause. */
+    /* Stay until all know: else a rank's exit could be taken for the cause. */
     atomic_fetch_add(&world_board->flag[0], 1);
     while (atomic_load(&world_board->flag[0]) < hvd_size())
         usleep(1000);
@@ -285,7 +286,7 @@ START_TEST(test_cut)
 }
 END_TEST
 
-/* What a rank costs that waits for a slow one on another host: it sleeps. */
+/* A rank that waits for a slow rank on another host sleeps. */
 static int patient_body(int rank, void *arg)
 {
     struct rusage before, after;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process sets in worlds on several hosts, and worlds that HVD_FORCE_TCP
- * spreads over one: every kind of collective in them, sets at the same time,
- * sets that come and go, and how they fail.
+ * Process sets in worlds on several hosts, and on one host with HVD_FORCE_TCP:
+ * every kind of collective in them, sets at the same time, sets that come and
+ * go, and their failures.
  */
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
@@ -74,7 +74,8 @@ static int scatters(int set, const int *ranks, int n, size_t rows)
     return 0;
 }
 
-/* Each rank sends each the two ranks' numbers, some more often. */
+/* Alltoall of numbers made of both ranks; the counts differ by pair, some are
+ * 0. */
 static int trades(int set, const int *ranks, int n, size_t scale)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT;
@@ -149,7 +150,7 @@ static int use(int set, const int *ranks, int n)
 
 /* ---- Several ------------------------------------------------------------- */
 
-/* Adds the ranks that `chosen` says, uses the set, and leaves it there. */
+/* Adds a set of the ranks that `chosen` selects, uses it, and keeps it. */
 static int with_set(int rank, int (*chosen)(int rank, int n), int *set)
 {
     int ranks[WORLD_RANKS_MAX], n = 0;
@@ -194,7 +195,7 @@ static int sets_body(int rank, void *arg)
     (void)arg;
     want(n > 0);
     for (int i = 0; i < 4; i++) {
-        /* With few ranks, some have the same members. */
+        /* With few ranks some of these sets would be equal. */
         if ((n == 2 && i > 1) || (n == 2 && i == 0) || (n == 3 && i == 2))
             sets[i] = -1;
         else
@@ -208,7 +209,7 @@ static int sets_body(int rank, void *arg)
             want(with_set(rank, chosen[i], &sets[i]) == 0);
     want(hvd_barrier(NULL) == 0);
     want(hvd_shutdown() == 0);
-    /* And in the next world. */
+    /* The same in the next world. */
     want(hvd_init() == 0);
     want(with_set(rank, but_first, &sets[0]) == 0);
     want(hvd_shutdown() == 0);
@@ -221,7 +222,7 @@ START_TEST(test_sets)
 }
 END_TEST
 
-/* Two halves and the world, all in flight at once, many times. */
+/* Two halves and the world, all in flight at the same time, many times. */
 static int at_once_body(int rank, void *arg)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT;
@@ -296,8 +297,8 @@ START_TEST(test_mismatch)
 }
 END_TEST
 
-/* A member dies in the middle: all members are told who, whether they share
- * a host with it or not. */
+/* A member dies during an operation: all members are told which rank it was,
+ * whether they share its host or not. */
 static int death_body(int rank, void *arg)
 {
     struct hvd_options opts = HVD_OPTIONS_INIT;
@@ -331,7 +332,7 @@ START_TEST(test_death)
 }
 END_TEST
 
-/* ---- One host, as if it were many ---------------------------------------- */
+/* ---- One host treated as many -------------------------------------------- */
 
 static int forced_body(int rank, void *arg)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hvd_init and hvd_shutdown: worlds of one and of several, again and
- * again, and every way in which the environment or the agent can be wrong.
+ * hvd_init and hvd_shutdown: worlds of one and of several ranks, repeated, and
+ * every way in which the environment or the agent can be wrong.
  */
 #include "lib/base/alloc.h"
+#include "runtime/core/world/blame.h"
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
@@ -11,6 +12,9 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- A world of one ------------------------------------------------ */
 
@@ -159,8 +163,8 @@ START_TEST(test_again_and_again)
 }
 END_TEST
 
-/* Every allocation of hvd_init fails once, in a world of one rank that an
- * agent serves; then it works. */
+/* Every allocation of hvd_init fails once, in a world of one rank with an
+ * agent; then hvd_init works. */
 static int no_memory_body(int rank, void *arg)
 {
     (void)rank;
@@ -185,6 +189,42 @@ static int no_memory_body(int rank, void *arg)
 START_TEST(test_no_memory)
 {
     ck_assert_int_eq(world_run(1, no_memory_body, NULL), 0);
+}
+END_TEST
+
+/* ---- Forked children ----------------------------------------------- */
+
+/* A forked child inherits the agent's socket, but cannot speak for the rank. */
+START_TEST(test_child_blames_nobody)
+{
+    struct hvd__agent agent = HVD__AGENT_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    char frame[WORKER_BLAMES_BYTES];
+    int ends[2], status;
+    pid_t pid;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ck_assert_int_eq(hvd_init(), 0);
+    agent.fd = ends[0];
+    hvd__blame_open(&agent);
+    hb_error_set(&err, HVD_EPEER, "rank 1 has died");
+    err.rank = 1;
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        hvd__blame(&err);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(recv(ends[1], frame, sizeof(frame), MSG_DONTWAIT), -1);
+    hvd__blame(&err);
+    ck_assert_int_eq(recv(ends[1], frame, sizeof(frame), MSG_DONTWAIT),
+                     sizeof(frame));
+    hvd__blame_close();
+    ck_assert_int_eq(hvd_shutdown(), 0);
+    close(ends[0]);
+    close(ends[1]);
 }
 END_TEST
 
@@ -244,6 +284,7 @@ static Suite *init_suite(void)
     tcase_add_test(t, test_local_gpu);
     tcase_add_test(t, test_again_and_again);
     tcase_add_test(t, test_no_memory);
+    tcase_add_test(t, test_child_blames_nobody);
     tcase_add_loop_test(t, test_faults, 0, FAULTS);
     suite_add_tcase(s, t);
     return s;

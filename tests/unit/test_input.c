@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/input: stdin to one rank or all, with a window per rank. */
+/* lib/job/output/input: stdin to one rank or all, with a window per rank. */
 #include "lib/base/buf.h"
-#include "lib/job/input.h"
-#include "lib/protocol/control.h"
+#include "lib/job/output/input.h"
+#include "lib/protocol/control/control.h"
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
@@ -115,7 +115,7 @@ START_TEST(all_ranks)
 }
 END_TEST
 
-/* A file of four windows. */
+/* Makes a file of four windows. */
 static int big_file(void)
 {
     static char bytes[CONTROL_STDIN_WINDOW];
@@ -166,7 +166,7 @@ START_TEST(slowest_rank_decides)
     input_ack(in, 0, CONTROL_STDIN_WINDOW);
     turn_until_quiet();
     ck_assert_uint_eq(hb_buf_len(&got[0]), CONTROL_STDIN_WINDOW);
-    /* Dead, it decides nothing. */
+    /* A dead rank no longer holds up the others. */
     input_rank_gone(in, 1);
     turn_until_quiet();
     ck_assert_uint_eq(hb_buf_len(&got[0]), 2 * CONTROL_STDIN_WINDOW);

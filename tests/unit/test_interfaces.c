@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/interfaces.h: made-up /sys trees, and this machine's own. */
-#include "lib/agent/interfaces.h"
+/* lib/agent/route/interfaces.h: made-up /sys trees, and this machine's own. */
+#include "lib/agent/route/interfaces.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
@@ -85,10 +85,16 @@ END_TEST
 START_TEST(test_machine)
 {
     char *one = interfaces_machine(""), *again = interfaces_machine(""),
-         *none = interfaces_machine("/nonexistent");
+         *none = interfaces_machine("/nonexistent"),
+         *spaces = interfaces_namespaces(""),
+         *no_spaces = interfaces_namespaces("/nonexistent");
 
     ck_assert_str_eq(one, again);
     ck_assert_str_eq(none, "");
+    ck_assert_ptr_nonnull(strchr(spaces, '/'));
+    ck_assert_str_eq(no_spaces, "");
+    hb_free(spaces);
+    hb_free(no_spaces);
     hb_free(one);
     hb_free(again);
     hb_free(none);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job against a scripted agent (fake_agent.h), which is this program
- * started under the name hvd-agent.
+ * lib/job with a scripted agent (fake_agent.h), which is this program, run as
+ * hvd-agent.
  */
 #include "tests/unit/agent_util.h"
 #include "tests/unit/job_util.h"
@@ -26,6 +26,50 @@ START_TEST(first_failure_decides)
     finish(7, "",
            "hvdrun: rank 1 on host a (pid 101) failed: exit code 7\n"
            "hvdrun: ended the other rank; exit code 7\n");
+}
+END_TEST
+
+/* The culprit ends after the rank that it made fail. */
+START_TEST(culprit_ends_later)
+{
+    start("hello;launch;started;blames 1;exit 0 1;pause 200;exit 1 3;"
+          "kill 60000;done;eof");
+    finish(3, "",
+           "hvdrun: rank 1 on host a (pid 101) failed: exit code 3\n"
+           "hvdrun: rank 0 failed too: exit code 1\n");
+}
+END_TEST
+
+START_TEST(culprit_ends_with_success)
+{
+    start("hello;launch;started;blames 1;exit 0 5;pause 20;exit 1 0;"
+          "kill 60000;done;eof");
+    finish(5, "",
+           "hvdrun: rank 0 on host a (pid 100) failed: exit code 5\n"
+           "hvdrun: rank 1 on host a had left the others before that, without "
+           "a failure of its own\n");
+}
+END_TEST
+
+/* hvdrun waits for the culprit to end, but not for ever. */
+START_TEST(culprit_does_not_end)
+{
+    start("hello;launch;started;blames 1;exit 0 5;kill 60000;ours 1 143;"
+          "done;eof");
+    finish(5, "",
+           "hvdrun: rank 0 on host a (pid 100) failed: exit code 5\n"
+           "hvdrun: rank 1 on host a was lost to rank 0 first\n"
+           "hvdrun: ended the other rank; exit code 5\n");
+}
+END_TEST
+
+START_TEST(signal_while_a_culprit_is_waited_for)
+{
+    start("hello;launch;started;blames 1;exit 0 5;out 1 1 x;kill 60000;"
+          "ours 1 143;done;eof");
+    wait_for_output("x");
+    job_signal(job, SIGTERM, NULL);
+    finish_saying(143, "SIGTERM");
 }
 END_TEST
 
@@ -80,7 +124,7 @@ START_TEST(agent_lost)
 }
 END_TEST
 
-/* The ranks that it ends are not blamed. */
+/* An agent that quits is reported, and not the ranks that it ends. */
 START_TEST(agent_quits)
 {
     start("hello;launch;started;quit the agent got \033SIGTERM;"
@@ -213,7 +257,7 @@ START_TEST(signal_before_the_start)
 }
 END_TEST
 
-/* A failed rank stays the cause when the user loses patience. */
+/* A failed rank stays the cause when the user then sends a signal. */
 START_TEST(signal_after_failure)
 {
     start("hello;launch;started;exit 1 7;out 0 1 up;kill 60000;kill 0;"
@@ -255,7 +299,7 @@ START_TEST(prints_in_order)
 }
 END_TEST
 
-/* The file of rank 0's stdout becomes a full disk. */
+/* Makes the file of rank 0's stdout a full disk. */
 static void fill_disk(const char *root)
 {
     int full = open("/dev/full", O_WRONLY | O_CLOEXEC), filled = 0;
@@ -347,6 +391,10 @@ static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, success);
     tcase_add_test(tc, first_failure_decides);
+    tcase_add_test(tc, culprit_ends_later);
+    tcase_add_test(tc, culprit_ends_with_success);
+    tcase_add_test(tc, culprit_does_not_end);
+    tcase_add_test(tc, signal_while_a_culprit_is_waited_for);
     tcase_add_test(tc, signalled_rank);
     tcase_add_test(tc, launch_failed);
     tcase_add_test(tc, other_version);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/state: walks every state with every event. */
-#include "lib/job/state.h"
+/* lib/job/job_state: walks every state with every event. */
+#include "lib/job/job_state.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ START_TEST(done_is_final)
 }
 END_TEST
 
-/* A new state always comes with the action that makes it true. */
+/* Every change of state comes with the action that goes with the new state. */
 START_TEST(entering_acts)
 {
     for (STATES(s))
@@ -74,7 +74,7 @@ START_TEST(good_path)
 }
 END_TEST
 
-/* Whatever goes wrong while ranks may run, they are ended. */
+/* Any failure while ranks may run ends them. */
 START_TEST(trouble_ends_the_ranks)
 {
     static const enum job_event trouble[] = {
@@ -89,7 +89,7 @@ START_TEST(trouble_ends_the_ranks)
 }
 END_TEST
 
-/* Nothing runs yet; the other hosts' failures are worth a moment. */
+/* While nothing runs, a failure waits a moment for those of other hosts. */
 START_TEST(failures_to_connect_settle)
 {
     ck_assert_int_eq(job_step(JOB_CONNECTING, JOB_EV_AGENT_LOST).next,
@@ -104,8 +104,7 @@ START_TEST(failures_to_connect_settle)
 }
 END_TEST
 
-/* A user's Ctrl-C and the time limits are heard in every state in which
- * something is waited for. */
+/* Ctrl-C and the time limits have effect in every state that waits. */
 START_TEST(always_impatient)
 {
     for (enum job_state s = JOB_CONNECTING; s < JOB_DONE; s++) {
@@ -114,14 +113,14 @@ START_TEST(always_impatient)
         ck_assert_int_ne(t.action, JOB_ACT_NONE);
         ck_assert_int_ge(t.next, JOB_ENDING);
         if (s == JOB_ENDING)
-            continue; /* the grace time limits that */
+            continue; /* the grace time ends this state */
         ck_assert_int_ne(job_step(s, JOB_EV_TIMEOUT).action, JOB_ACT_NONE);
         ck_assert_int_ne(job_step(s, JOB_EV_SIGNAL).action, JOB_ACT_NONE);
     }
 }
 END_TEST
 
-/* Wherever the last host goes, the job ends. */
+/* When the last host goes, in any state, the job ends. */
 START_TEST(no_hosts_no_job)
 {
     for (enum job_state s = JOB_CONNECTING; s < JOB_DRAINING; s++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job/timeline.h: timelines of several ranks on one clock, however the
- * bytes are cut, and whatever is in them.
+ * lib/job/trace/job_timeline.h: timelines of several ranks, brought onto one
+ * clock, however their bytes are cut and whatever they contain.
  */
-#include "lib/base/clock.h"
-#include "lib/job/timeline.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/trace/job_timeline.h"
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void load(void)
     ck_assert(json_is_array(events));
 }
 
-/* A rank's file whose timeline began so long after ours. */
+/* Makes a rank's file whose timeline began `after_ns` after ours. */
 static char *rank_file(int64_t after_ns, int64_t ahead_ns)
 {
     static char text[2048];
@@ -106,7 +106,58 @@ START_TEST(test_one_rank)
 }
 END_TEST
 
-/* Every way to cut it in two, and byte by byte. */
+/* A script runs two programs one after the other: each event has the time of
+ * its own program's start. */
+START_TEST(test_two_programs_of_a_rank)
+{
+    struct timeline_rank r = {.rank = 3};
+    char *text = rank_file(1000000, 0);
+
+    /* The second replaces the first one's closing bracket. */
+    text[strlen(text) - 1] = ',';
+    timeline_feed(&t, &r, NULL, text, strlen(text));
+    text = rank_file(5000000, 0) + 1;
+    timeline_feed(&t, &r, NULL, text, strlen(text));
+    timeline_end(&t, &r, NULL);
+    load();
+    ck_assert_uint_eq(json_array_size(events), 9);
+    ck_assert_uint_eq(r.bad, 0);
+    ck_assert_double_eq_tol(ts_of(4), 1012.345, 1e-9);
+    ck_assert_double_eq_tol(ts_of(8), 5012.345, 1e-9);
+}
+END_TEST
+
+/* A rank cannot fill the disk: excess events are dropped and counted. */
+START_TEST(test_too_much)
+{
+    struct timeline_rank r = {.rank = 0}, other = {.rank = 1},
+                         more = {.rank = 2};
+    const char *text = rank_file(0, 0);
+    size_t len = strlen(text);
+
+    t.rank_max = len;
+    timeline_feed(&t, &r, NULL, text, len);
+    ck_assert(!timeline_is_cut(&r));
+    for (int i = 0; i < 1000; i++)
+        timeline_feed(&t, &r, NULL, text, len);
+    ck_assert(timeline_is_cut(&r));
+    timeline_end(&t, &r, NULL);
+    timeline_feed(&t, &other, NULL, text, len);
+    timeline_end(&t, &other, NULL);
+    ck_assert(!timeline_is_cut(&other));
+    /* Nor can all of them together. */
+    t.all_max = t.bytes;
+    timeline_feed(&t, &more, NULL, text, len);
+    ck_assert(timeline_is_cut(&more));
+    timeline_end(&t, &more, NULL);
+    ck_assert_uint_eq(more.events, 0);
+    load();
+    ck_assert_uint_le(json_array_size(events), 9);
+    ck_assert_uint_eq(other.events, 4);
+}
+END_TEST
+
+/* Every way to cut the bytes in two, and byte by byte. */
 START_TEST(test_cut_anywhere)
 {
     const char *text = rank_file(0, 0);
@@ -137,7 +188,7 @@ START_TEST(test_other_clocks)
 
     timeline_feed(&t, &r, &clock, text, strlen(text));
     timeline_end(&t, &r, &clock);
-    /* Then the wall clocks have to do. */
+    /* Without an offset the wall clocks are used. */
     text = rank_file(3000000, 77777);
     timeline_feed(&t, &s, &unknown, text, strlen(text));
     timeline_end(&t, &s, &unknown);
@@ -150,7 +201,7 @@ START_TEST(test_other_clocks)
 }
 END_TEST
 
-/* A host may say anything of its clock. */
+/* A host's claims about its clock may be anything. */
 START_TEST(test_impossible_clock)
 {
     struct offset clock = {.known = 1, .ahead_ns = INT64_MIN + 1};
@@ -168,7 +219,7 @@ START_TEST(test_impossible_clock)
 }
 END_TEST
 
-/* Before our own beginning: at 0. */
+/* Events from before our own start are placed at 0. */
 START_TEST(test_too_early)
 {
     struct timeline_rank r = {.rank = 0};
@@ -226,7 +277,7 @@ START_TEST(test_no_events)
              HB_TRACE_ELEMENT_MAX, 1);
     timeline_feed(&t, &r, NULL, longest, strlen(longest));
     ck_assert_uint_eq(r.bad, n + 2);
-    /* And it goes on. */
+    /* Later events are taken again. */
     timeline_feed(&t, &r, NULL, "{\"name\":\"A\"}\n", 13);
     ck_assert_uint_eq(r.events, 1);
     timeline_end(&t, &r, NULL);
@@ -257,6 +308,8 @@ int main(void)
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 60);
     tcase_add_test(c, test_one_rank);
+    tcase_add_test(c, test_two_programs_of_a_rank);
+    tcase_add_test(c, test_too_much);
     tcase_add_test(c, test_cut_anywhere);
     tcase_add_test(c, test_other_clocks);
     tcase_add_test(c, test_impossible_clock);

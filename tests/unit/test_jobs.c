@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `hvdrun ps` and `kill` make of the agents' answers, honest and not. */
-#include "cmd/hvdrun/jobs.h"
-#include "cmd/hvdrun/table.h"
+/* What `hvdrun ps` and `kill` print for the agents' answers, honest or not. */
+#include "cmd/hvdrun/tools/jobs.h"
+#include "cmd/hvdrun/tools/table.h"
 
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
@@ -52,6 +52,44 @@ static void teardown(void)
     for (int i = 0; i < 2; i++)
         json_decref((json_t *)answers[i].answer);
 }
+
+#define EVIL "\\u001b[2J\\n\\u009b31m\\u202e"
+
+/* Lines about what kill and clean did are plain text, whatever the host
+ * sent. */
+START_TEST(what_was_done)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    struct jobs_answer a = {
+        "n1", parse("{\"ended\":[{\"id\":\"" ID_A
+                    "\",\"found\":true,\"had_agent\":true,\"processes\":1},"
+                    "{\"id\":\"" ID_B "\",\"found\":true,\"processes\":3,"
+                    "\"left\":2},{\"id\":\"" EVIL "\"},{\"id\":\"" EVIL
+                    "\",\"found\":true,\"processes\":\"x\"}],"
+                    "\"removed\":[{\"path\":\"/tmp/hvd-1\",\"what\":\"" EVIL
+                    "\"},{\"path\":7}]}")};
+
+    ck_assert_uint_eq(jobs_ended(&a, 0, &out), 1);
+    jobs_removed(&a, 0, &out);
+    ck_assert_str_eq(
+        hb_buf_data(&out),
+        "host n1: ended job aaaaaa000000, 1 process\n"
+        "host n1: could not end all of what was left of job aaaaaa111111, "
+        "3 processes, 2 left\n"
+        "host n1: job ?[2J???31m?? has ended meanwhile\n"
+        "host n1: ended what was left of job ?[2J???31m??, 0 processes\n"
+        "host n1: removed /tmp/hvd-1 (?[2J???31m??"
+        "?)\n"
+        "host n1: removed  ()\n");
+    hb_buf_clear(&out);
+    ck_assert_uint_eq(jobs_ended(&(struct jobs_answer){"n2", NULL}, 0, &out),
+                      0);
+    jobs_removed(&(struct jobs_answer){"n2", NULL}, 1, &out);
+    ck_assert_uint_eq(hb_buf_len(&out), 0);
+    json_decref((json_t *)a.answer);
+    hb_buf_free(&out);
+}
+END_TEST
 
 START_TEST(table)
 {
@@ -205,6 +243,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, table);
+    tcase_add_test(tc, what_was_done);
     tcase_add_test(tc, no_job_is_no_line);
     tcase_add_test(tc, as_json);
     tcase_add_test(tc, beginnings_of_ids);

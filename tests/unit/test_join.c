@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Join: ranks that have no more data help the others, change nothing, and
- * learn who was last.
+ * Join: ranks without more data take part in the others' operations without
+ * changing results, and learn which rank joined last.
  */
-#include "runtime/plane/reduce.h"
+#include "runtime/core/sched/join.h"
+#include "runtime/plane/kernels/reduce.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int last_of(int n)
 {
@@ -59,7 +62,8 @@ START_TEST(test_uneven)
 }
 END_TEST
 
-/* Every dtype and op: what the joined rank 2 gives changes nothing. */
+/* Every dtype and op: joined rank 2's contribution does not change the
+ * result. */
 static int neutral_one(int rank, enum hvd_dtype dtype, enum hvd_op op)
 {
     const struct hvd__reduce_args args = {1.0, 1.0, 1, 0};
@@ -99,7 +103,7 @@ START_TEST(test_neutral)
 }
 END_TEST
 
-/* The other collectives, of ranks 1 and 2 while rank 0 has joined. */
+/* Other collectives of ranks 1 and 2 after rank 0 has joined. */
 static int others_body(int rank, void *arg)
 {
     int32_t one = 10 + rank, got[8], rows[4] = {1, 2, 3, 4}, mine[4] = {0};
@@ -119,7 +123,7 @@ static int others_body(int rank, void *arg)
         want(got[0] == (rank == 1 ? 2 : 4));
         want(hvd_reducescatter(rows, mine, 4, 1, HVD_INT32, HVD_SUM, NULL) ==
              0);
-        want(mine[0] == (rank == 1 ? 6 : 8)); /* rank 0 has two rows */
+        want(mine[0] == (rank == 1 ? 6 : 8)); /* rank 0 gets two rows */
         want(hvd_broadcast(&one, &one, 1, HVD_INT32, 1, NULL) == 0);
         want(one == 11);
         want(hvd_broadcast(&one, &one, 1, HVD_INT32, 0, NULL) == -HVD_EINVAL);
@@ -138,7 +142,7 @@ START_TEST(test_others)
 }
 END_TEST
 
-/* Groups, averages of all and of the live. */
+/* Groups; averages over all ranks, and over those that have not joined. */
 static int averages_body(int rank, void *arg)
 {
     struct hvd_options live = HVD_OPTIONS_INIT;
@@ -177,7 +181,7 @@ START_TEST(test_averages)
 }
 END_TEST
 
-/* What a rank may not do meanwhile. */
+/* Calls that a joined rank may not make. */
 static int misuse_body(int rank, void *arg)
 {
     hvd_request *join = NULL, *req = NULL;
@@ -217,7 +221,7 @@ static void *reduce(void *arg)
     return NULL;
 }
 
-/* Another thread's blocking call is in flight too. */
+/* Refused while another thread's blocking call is in flight. */
 static int busy_body(int rank, void *arg)
 {
     struct timespec nap = {0, 50 * 1000 * 1000};
@@ -250,8 +254,8 @@ START_TEST(test_busy)
 }
 END_TEST
 
-/* What is narrowed is packed on its way: by the stand-in too, or hosts of
- * different sizes would count different rounds. */
+/* A stand-in packs narrowed data like the other ranks: else hosts of different
+ * sizes would count different rounds. */
 enum { NARROWED = 5000000 };
 
 static int narrowed_body(int rank, void *arg)
@@ -287,6 +291,86 @@ START_TEST(test_narrowed)
 }
 END_TEST
 
+/* ---- Memory for another rank's operation --------------------------------- */
+
+static long pages; /* pages of memory to report; 0: the real number */
+
+long sysconf(int name)
+{
+    long (*real)(int);
+
+    if (pages && name == _SC_PHYS_PAGES)
+        return pages;
+    *(void **)&real = dlsym(RTLD_NEXT, "sysconf");
+    return real ? real(name) : -1;
+}
+
+static void put_u64(unsigned char *at, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(v >> (56 - 8 * i));
+}
+
+/* A group's members use the same memory: the largest must fit, not their
+ * sum. */
+START_TEST(test_large_group)
+{
+    enum { MEMBERS = 3 };
+    unsigned char counts[16 * MEMBERS];
+    struct hvd__record rec = {.d = {.kind = HVD__REDUCESCATTER,
+                                    .dtype = HVD_UINT8,
+                                    .wire = HVD_UINT8,
+                                    .op = HVD_SUM,
+                                    .prescale = 1,
+                                    .postscale = 1,
+                                    .parts = MEMBERS},
+                              .counts = counts};
+    struct hvd__stand_in *s = NULL;
+    struct hb_error err = HB_ERROR_INIT;
+    uint64_t most;
+
+    pages = 16;
+    most = 16 * (uint64_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < MEMBERS; i++) {
+        put_u64(counts + 16 * i, most / 4);
+        put_u64(counts + 16 * i + 8, 1);
+    }
+    ck_assert_int_eq(hvd__stand_in_make(&s, &rec, 3, &err), 0);
+    ck_assert_uint_eq(s->member_count, MEMBERS);
+    put_u64(counts, most);
+    ck_assert_int_eq(hvd__stand_in_make(&s, &rec, 3, &err), -HVD_ENOMEM);
+    hvd__stand_in_free(s);
+    pages = 0;
+}
+END_TEST
+
+/* An operation larger than the host's memory is refused. */
+START_TEST(test_too_much)
+{
+    uint64_t all =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct hvd__record rec = {.d = {.kind = HVD__ALLREDUCE,
+                                    .dtype = HVD_UINT8,
+                                    .wire = HVD_UINT8,
+                                    .op = HVD_SUM,
+                                    .prescale = 1,
+                                    .postscale = 1}};
+    struct hvd__stand_in *s = NULL;
+    struct hb_error err = HB_ERROR_INIT;
+
+    rec.d.count = all + 1;
+    ck_assert_int_eq(hvd__stand_in_make(&s, &rec, 3, &err), -HVD_ENOMEM);
+    rec.d.count = 100;
+    hb_error_clear(&err);
+    ck_assert_int_eq(hvd__stand_in_make(&s, &rec, 3, &err), 0);
+    rec.d.op = HVD_ADASUM;
+    rec.d.kind = HVD__REDUCESCATTER;
+    rec.d.row_elems = 1;
+    ck_assert_int_eq(hvd__stand_in_make(&s, &rec, 3, &err), -HVD_EPROTO);
+    hvd__stand_in_free(s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("join");
@@ -300,6 +384,8 @@ int main(void)
     tcase_add_test(tc, test_misuse);
     tcase_add_test(tc, test_busy);
     tcase_add_loop_test(tc, test_narrowed, 0, 4);
+    tcase_add_test(tc, test_large_group);
+    tcase_add_test(tc, test_too_much);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

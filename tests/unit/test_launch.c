@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations that were only launched when the engine is done with them, over
- * a plane and a device of this file's: who waits for the device keeps nobody
- * from driving; the end of the job is seen in every state; events that are
- * still out when the device is closed; a plane that cannot be made.
+ * Operations that the engine only launches, over a plane and a device of this
+ * file: a caller that waits for the device keeps no one from driving; the end
+ * of the job is seen in every state; events outstanding when the device is
+ * closed; a plane that cannot be made.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/engine.h"
-#include "runtime/core/gpu.h"
+#include "runtime/core/sched/engine.h"
+#include "runtime/core/world/connect.h"
+#include "runtime/core/world/device.h"
+#include "runtime/core/world/provider.h"
 #include "tests/unit/unit.h"
 
 #include <check.h>
@@ -16,12 +18,12 @@
 #include <time.h>
 
 static struct {
-    _Atomic int waits;    /* somebody does, for the device */
-    _Atomic int held;     /* what is not ordered, until somebody waits */
+    _Atomic int waits;    /* a caller waits for the device */
+    _Atomic int held;     /* unordered operations wait for that */
     _Atomic int is_over;  /* the job */
-    _Atomic int events;   /* that were not given back */
-    int left, freed;      /* the plane; freed: what `left` was, plus 1 */
-    _Atomic int was_open; /* events when the device was closed; -1: it is not */
+    _Atomic int events;   /* events not given back */
+    int left, freed;      /* calls on the plane; freed: `left` plus 1 */
+    _Atomic int was_open; /* events when the device was closed; or -1 */
 } scene;
 
 /* ---- The plane ----------------------------------------------------------- */
@@ -92,12 +94,11 @@ static const struct hvd__plane_ops plane_ops = {
     .free = plane_free,
 };
 
-/* ---- The device -----------------------------------------------------------
- */
+/* ---- The device --------------------------------------------------------- */
 
 static struct hvd_request behind;
 
-/* The device has come so far when another operation is done too; it gives up
+/* Returns once another operation is done, which somebody must drive; gives up
  * after 5 s. */
 static int device_wait(struct hvd__plane *p, uint64_t launch,
                        struct hb_error *err)
@@ -151,8 +152,7 @@ static const struct hvd__gpu device = {
     .wait = device_wait,
 };
 
-/* ---- An engine -------------------------------------------------------------
- */
+/* ---- An engine ---------------------------------------------------------- */
 
 static struct hvd__engine engine = HVD__ENGINE_INIT;
 static struct hvd__plane plane = {.ops = &plane_ops};
@@ -210,7 +210,7 @@ START_TEST(test_others_drive)
 }
 END_TEST
 
-/* Parked, the engine is not free for a call alone, and the job may end. */
+/* A parked engine still notices that the job is over. */
 START_TEST(test_look)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -231,8 +231,8 @@ static void *close_device(void *arg)
     return arg;
 }
 
-/* A call has an event, hvd_shutdown comes in another thread, the call gives
- * it back. */
+/* hvd__gpu_close in another thread waits until a call has given back its
+ * event. */
 START_TEST(test_late_call)
 {
     static struct hvd__set set = {.n = 1};
@@ -247,7 +247,7 @@ START_TEST(test_late_call)
     ck_assert_int_eq(hvd__gpu_issue(&c), 0);
     ck_assert_int_eq(atomic_load(&scene.events), 1);
     ck_assert_int_eq(pthread_create(&thread, NULL, close_device, NULL), 0);
-    /* Until it is being closed; what was issued before goes back. */
+    /* Fails once the device is being closed; earlier events are given back. */
     while (hvd__gpu_issue(&late) == 0)
         hvd__gpu_done(&late.req.op);
     ck_assert_int_eq(late.req.err.status, -HVD_ENOTINIT);
@@ -262,7 +262,7 @@ START_TEST(test_late_call)
 }
 END_TEST
 
-/* The peers have their planes: they learn that this rank has none. */
+/* A rank without memory for a plane tells its peers, which have theirs. */
 START_TEST(test_no_memory)
 {
     static const int rank = 0;
@@ -279,6 +279,43 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
+/* Without any plug-in, the set keeps the planes of libhvd itself, and closing
+ * and leaving do nothing. */
+START_TEST(test_no_provider)
+{
+    static const int ranks[] = {0, 1};
+    struct hvd__host host = {0};
+    struct hvd__set set = {.plane = &plane};
+    struct hvd_stats sum = {.device_timed = 7};
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(hvd__providers_plane(&host, &set, ranks, 2, 0, &err), 0);
+    ck_assert_int_eq(hvd__providers_wrap(&set, ranks, 2, 0, &err), 0);
+    ck_assert_ptr_eq(set.plane, &plane);
+    hvd__providers_stats(&sum);
+    ck_assert_uint_eq(sum.device_timed, 0);
+    hvd__providers_leave();
+    hvd__providers_close();
+    hvd__providers_close();
+    ck_assert_int_eq(err.status, 0);
+}
+END_TEST
+
+/* A provider that cannot make its plane fails the set. */
+START_TEST(test_provider_fails)
+{
+    static const int rank = 0;
+    struct hvd__set set = {.plane = &plane};
+    struct hb_error err = HB_ERROR_INIT;
+
+    hvd__gpu = &device;
+    hb_alloc_fail_after(0);
+    ck_assert_int_eq(hvd__providers_wrap(&set, &rank, 1, 0, &err), -HVD_ENOMEM);
+    hb_alloc_fail_after(-1);
+    hvd__gpu = NULL;
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("launch");
@@ -289,6 +326,8 @@ int main(void)
     tcase_add_test(tc, test_look);
     tcase_add_test(tc, test_late_call);
     tcase_add_test(tc, test_no_memory);
+    tcase_add_test(tc, test_no_provider);
+    tcase_add_test(tc, test_provider_fails);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

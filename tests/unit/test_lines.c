@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/lines: whole tagged lines out of any pieces. */
-#include "lib/job/lines.h"
+/* lib/job/output/lines: whole tagged lines from any pieces. */
+#include "lib/job/output/lines.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -90,7 +90,8 @@ START_TEST(split_crlf)
 }
 END_TEST
 
-/* Something came between: the \n is a line of its own, nothing is lost. */
+/* Output of another rank came between \r and \n: the \n becomes a line of its
+ * own and nothing is lost. */
 START_TEST(split_crlf_interrupted)
 {
     feed(0, "a\r");
@@ -235,6 +236,33 @@ START_TEST(total_is_bounded)
 }
 END_TEST
 
+/* A held line without an end is ended before a message, too. */
+START_TEST(message_is_not_glued_to_a_held_line)
+{
+    teardown();
+    init((struct lines_config){.tag = 1, .line_max = 8, .piece_min = 4});
+    feed(0, "01234567");
+    feed(1, "abcdefgh");
+    lines_message(&l, "hvdrun: x\n", 10);
+    feed(1, "i\n");
+    expect("[0]<stdout>:01234567\n[1]<stdout>:abcdefgh\nhvdrun: x\n"
+           "[1]<stdout>:i\n");
+}
+END_TEST
+
+START_TEST(messages_and_tags_are_in_no_rank_s_colour)
+{
+    teardown();
+    init((struct lines_config){.tag = 1, .terminal = 1});
+    feed(0, "\033[8mhidden\033[2J\n");
+    lines_message(&l, "m\n", 2);
+    lines_message(&l, "n\n", 2);
+    feed(1, "x\n");
+    expect("\033[0m[0]<stdout>:\033[8mhidden\n\033[0mm\n\033[0mn\n"
+           "\033[0m[1]<stdout>:x\n");
+}
+END_TEST
+
 START_TEST(message_ends_an_open_line)
 {
     init_short(1000);
@@ -298,7 +326,7 @@ START_TEST(every_split_in_three)
 }
 END_TEST
 
-/* Removes rank's tags and gives back what that rank wrote. */
+/* Removes rank's tags; `out` gets what that rank wrote. */
 static void untag(int rank, struct hb_buf *out)
 {
     const char *p = hb_buf_data(&l.out);
@@ -315,8 +343,8 @@ static void untag(int rank, struct hb_buf *out)
     }
 }
 
-/* Three ranks' numbered lines of random length in random pieces: each
- * rank's bytes arrive in order and whole, tagged once a line. */
+/* Numbered lines of three ranks, of random length, in random pieces: each
+ * rank's bytes arrive in order and complete, with one tag a line. */
 START_TEST(random_interleaving)
 {
     static const char digits[] = "0123456789abcdef";
@@ -373,6 +401,8 @@ int main(void)
     tcase_add_test(tc, break_lets_others_go_on);
     tcase_add_test(tc, held_line_can_become_the_owner);
     tcase_add_test(tc, total_is_bounded);
+    tcase_add_test(tc, message_is_not_glued_to_a_held_line);
+    tcase_add_test(tc, messages_and_tags_are_in_no_rank_s_colour);
     tcase_add_test(tc, message_ends_an_open_line);
     tcase_add_test(tc, one_megabyte_line);
     tcase_add_test(tc, every_split_in_three);

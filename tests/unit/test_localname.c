@@ -25,7 +25,7 @@ START_TEST(loopback)
 }
 END_TEST
 
-/* TEST-NET-1 and the documentation prefix: nobody has them. */
+/* TEST-NET-1 and the documentation prefix: no machine has them. */
 START_TEST(addresses_of_others)
 {
     static const char *const others[] = {
@@ -44,7 +44,7 @@ START_TEST(addresses_of_others)
 }
 END_TEST
 
-/* Whatever addresses this machine has. */
+/* All addresses that this machine has. */
 START_TEST(addresses_of_interfaces)
 {
     struct ifaddrs *list, *i;

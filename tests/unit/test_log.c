@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/base/log.h: levels, the shape of a line, one write a line. */
+/* lib/base/log.h: levels, the form of a line, one write for each line. */
 #include "lib/base/hvd_status.h"
 #include "lib/base/log.h"
 #include "tests/unit/unit.h"
@@ -82,7 +82,7 @@ START_TEST(test_text_is_made_one_clean_line)
 }
 END_TEST
 
-/* A sequenced socket keeps the boundaries of writes. */
+/* A SOCK_SEQPACKET socket keeps the boundaries of writes. */
 START_TEST(test_one_write_per_line_to_stderr)
 {
     struct hb_log log = {"x", HB_LOG_TRACE, 0, NULL, NULL};
@@ -117,12 +117,22 @@ END_TEST
 START_TEST(test_closed_stderr_is_survived)
 {
     struct hb_log log = {"x", HB_LOG_TRACE, 0, NULL, NULL};
-    int saved = dup(STDERR_FILENO);
+    int saved = dup(STDERR_FILENO), fds[2];
+    char got[64] = "";
+    ssize_t len;
 
+    ck_assert_int_eq(pipe(fds), 0);
     close(STDERR_FILENO);
     hb_log(&log, HB_LOG_INFO, "lost");
+    dup2(fds[1], STDERR_FILENO);
+    hb_log(&log, HB_LOG_INFO, "found");
     dup2(saved, STDERR_FILENO);
+    len = read(fds[0], got, sizeof(got) - 1);
+    ck_assert_int_gt(len, 0);
+    ck_assert_str_eq(got, "x: info: found\n");
     close(saved);
+    close(fds[0]);
+    close(fds[1]);
 }
 END_TEST
 

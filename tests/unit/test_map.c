@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where ranks are: hosts of any size, ranks in any order. */
+/* The placement of ranks: hosts of any size, ranks in any order. */
 #include "lib/base/alloc.h"
-#include "runtime/plane/map.h"
+#include "runtime/plane/hier/map.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>

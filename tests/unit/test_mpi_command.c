@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvdrun --mpi: which mpirun it is, and the command line for it. */
-#include "cmd/hvdrun/mpi_command.h"
-#include "cmd/hvdrun/mpi_find.h"
-#include "cmd/hvdrun/options.h"
+/* hvdrun --mpi: which mpirun is installed, and the command line for it. */
+#include "cmd/hvdrun/mpi/mpi_command.h"
+#include "cmd/hvdrun/mpi/mpi_find.h"
+#include "cmd/hvdrun/options/options.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -26,13 +26,13 @@ static struct plan plan;
 static struct mpi_command command;
 static struct hb_buf line;
 static struct hb_error err;
-static int allocated, root;
+static int allocated, root, cpus;
 static char **inherited;
 
 static void setup(void)
 {
     hb_error_clear(&err);
-    allocated = root = 0;
+    allocated = root = cpus = 0;
     inherited = environment;
 }
 
@@ -47,7 +47,7 @@ static void clear(void)
     hb_error_clear(&err);
 }
 
-/* Splits at blanks; "~" stands for one inside a word. */
+/* Splits at blanks; "~" stands for a blank inside a word. */
 static void parse(const char *text)
 {
     struct hb_strv argv = HB_STRV_INIT;
@@ -83,7 +83,8 @@ static int compose(const char *version, const char *text)
                           .launcher = &m,
                           .hostname = "here",
                           .inherited = inherited,
-                          .root = root};
+                          .root = root,
+                          .cpus = cpus};
     int rc;
 
     clear();
@@ -100,7 +101,7 @@ static int compose(const char *version, const char *text)
     return rc;
 }
 
-/* ---- Which one it is ---- */
+/* ---- Which mpirun it is ---- */
 
 static const char openmpi4[] =
     "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/\n";
@@ -261,7 +262,7 @@ START_TEST(root_is_allowed)
 }
 END_TEST
 
-/* A tree of daemons would need ssh from host to host. */
+/* No tree of daemons: it would need ssh between the hosts. */
 START_TEST(many_hosts)
 {
     ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -H n[1-64] prog"), 0);
@@ -318,8 +319,8 @@ START_TEST(values_are_in_the_environment_only)
 }
 END_TEST
 
-/* mpirun keeps what it needs; what another launcher set for one process is
- * gone. */
+/* mpirun keeps the variables that it needs; those that another launcher set for
+ * one process are removed. */
 START_TEST(mpirun_has_its_own)
 {
     ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -np 1 prog"), 0);
@@ -339,7 +340,32 @@ START_TEST(mpirun_has_its_own)
 }
 END_TEST
 
-/* Another mpirun's orders for one rank. */
+/* Open MPI would let ranks that share a processor spin. */
+START_TEST(more_ranks_than_processors)
+{
+    static const char yield[] = "OMPI_MCA_mpi_yield_when_idle";
+    static char *own[] = {"OMPI_MCA_mpi_yield_when_idle=0", NULL};
+
+    cpus = 2;
+    ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -np 2 prog"), 0);
+    ck_assert_ptr_null(variable(yield));
+    ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -H n1:4 prog"), 0);
+    ck_assert_ptr_null(variable(yield));
+    ck_assert_int_eq(compose(openmpi5, "hvdrun --mpi -np 3 prog"), 0);
+    ck_assert_str_eq(variable(yield), "1");
+    ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -H n1:4,localhost:3 prog"),
+                     0);
+    ck_assert_str_eq(variable(yield), "1");
+    ck_assert_ptr_nonnull(strstr(hb_buf_data(&line), yield));
+    ck_assert_int_eq(compose(mpich, "hvdrun --mpi -np 3 prog"), 0);
+    ck_assert_ptr_null(variable(yield));
+    inherited = own;
+    ck_assert_int_eq(compose(openmpi4, "hvdrun --mpi -np 3 prog"), 0);
+    ck_assert_str_eq(variable(yield), "0");
+}
+END_TEST
+
+/* Another mpirun's variables for one rank are removed. */
 START_TEST(inside_a_rank)
 {
     static char *inner[] = {"OMPI_COMM_WORLD_RANK=0",
@@ -484,6 +510,7 @@ int main(void)
     tcase_add_test(t, hosts_of_an_allocation);
     tcase_add_test(t, values_are_in_the_environment_only);
     tcase_add_test(t, mpirun_has_its_own);
+    tcase_add_test(t, more_ranks_than_processors);
     tcase_add_test(t, inside_a_rank);
     tcase_add_loop_test(t, refuses, 0, COUNT(refusals));
     tcase_add_test(t, no_memory);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NCCL plug-in's plane when something fails: ranks that cannot take part,
- * calls of CUDA and NCCL, ranks that die or hang; and the plug-in where it
- * cannot be opened.
+ * The NCCL plug-in's plane under failures: ranks that cannot take part, calls
+ * of CUDA and NCCL that fail, ranks that die or hang, and a plug-in that cannot
+ * be opened.
  */
 #include "tests/unit/nccl_world.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "tests/unit/unit.h"
 
 #include <signal.h>
@@ -15,9 +15,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- What cannot be ------------------------------------------------------ */
+/* ---- Ranks that cannot take part ----------------------------------------- */
 
-/* In host memory it goes on. */
+/* Checks that an allreduce in host memory still works. */
 static int host_sum(void)
 {
     struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_INT32, HVD_SUM);
@@ -55,10 +55,24 @@ static int run_works(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* ---- Failures --------------------------------------------------------------
- */
+/* ---- Failures ------------------------------------------------------------ */
 
-/* Sums on the stream until one fails, or is not over in time. */
+/* Queues host work on the rank's stream that lasts until an event ends it. */
+static void begin_work(CUhostFn work)
+{
+    GPU(LaunchHostFunc, nccl_self.stream, work, NULL);
+}
+
+static _Atomic int has_failed;
+
+static void work_until_failure(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&has_failed))
+        usleep(1000);
+}
+
+/* Runs sums until one fails; *waited: whether it failed in gpu->wait. */
 static int until_failure(int ordered, int *waited)
 {
     struct hvd__op o;
@@ -78,11 +92,12 @@ static int until_failure(int ordered, int *waited)
             rc = rc < 0 ? rc : 1;
         }
     }
-    gpu_free(at);
+    atomic_store(&has_failed, 1);
+    gpu_free(at); /* waits for all work of the device */
     return rc;
 }
 
-/* It lasts. */
+/* Checks that the plane keeps failing with `status`. */
 static int failed_for_good(int status)
 {
     int waited;
@@ -113,8 +128,8 @@ static int run_hung(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
-/* One that a peer never comes to be part of, made for itself or split off:
- * of it nothing is left. */
+/* When a peer never joins a communicator, made from scratch or by a split, the
+ * others time out and nothing of it is left. */
 static int run_absent(struct shm_group *g, int me)
 {
     int waited;
@@ -125,9 +140,9 @@ static int run_absent(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
-static _Atomic int *passed; /* ranks; of all of them */
+static _Atomic int *passed; /* count of ranks, shared by all */
 
-/* Over when it was launched. */
+/* Makes a sum that is complete for the engine once it is launched. */
 static struct hvd__op ordered_sum(void *at)
 {
     struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
@@ -138,8 +153,8 @@ static struct hvd__op ordered_sum(void *at)
     return o;
 }
 
-/* What is launched hangs while the driver waits for the odd one, which does
- * not come, to agree on the next. */
+/* A launched operation hangs while the driver waits for the odd rank to agree
+ * on the next one: the wait times out. */
 static int run_agreeing(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
@@ -166,7 +181,7 @@ static int run_agreeing(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* Somebody is asked who it is, and the answer waited for. */
+/* A time-out's error names the rank that the agent, once it can, blames. */
 static int run_named(struct shm_group *g, int me)
 {
     int waited;
@@ -183,45 +198,74 @@ static int run_named(struct shm_group *g, int me)
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
-/* The odd one's own work is what hangs. */
+/* The odd rank's own work hangs.  Its limit is shorter than the other's, which
+ * times out later or learns that the odd rank has left. */
 static int run_late(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
-    int waited;
+    int waited, rc;
 
     if (nccl_begin(g, me))
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
     if (me == s->odd)
-        gpu_delay(nccl_self.stream, 2000);
-    must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
+        begin_work(work_until_failure);
+    rc = until_failure(is_ordered, &waited);
     if (me == s->odd)
-        must(strstr(nccl_self.err.text, "has not come to it") &&
+        must(rc == -HVD_ETIMEOUT &&
+             strstr(nccl_self.err.text, "has not come to it") &&
              nccl_self.err.rank == 100 + me);
     else
-        must(strstr(nccl_self.err.text, "has waited for 1 s"));
-    return failed_for_good(-HVD_ETIMEOUT);
+        must(rc < 0 && (strstr(nccl_self.err.text, "has waited for 3 s") ||
+                        nccl_self.err.rank == 100 + s->odd));
+    return failed_for_good(rc);
 }
 
-/* What lasts after work of its own has the whole time from then on. */
+static void wait_until_told(unsigned times)
+{
+    while (atomic_load(&nccl_self.unreached) < times &&
+           !atomic_load(&has_failed))
+        usleep(1000);
+}
+
+static _Atomic uint64_t unreached_ns;
+
+/* Ends once the plane has noticed, after unreached_ns, that the device has not
+ * got past this work: when it says so for the second time from then on, it has
+ * looked again in between. */
+static void work_until_seen(void *arg)
+{
+    (void)arg;
+    wait_until_told(1); /* lets it last for a while */
+    atomic_store(&unreached_ns, hb_now_ns());
+    wait_until_told(atomic_load(&nccl_self.unreached) + 2);
+}
+
+/* The time limit of an operation starts only when earlier work of the rank's
+ * own is done. */
 static int run_after_work(struct shm_group *g, int me)
 {
-    uint64_t began_ns;
     int waited;
 
     if (nccl_begin(g, me))
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
-    gpu_delay(nccl_self.stream, 700);
-    began_ns = hb_now_ns();
+    begin_work(work_until_seen);
     must(until_failure(is_ordered, &waited) == -HVD_ETIMEOUT);
-    must(strstr(nccl_self.err.text, "has waited for 1 s"));
-    must(hb_now_ns() - began_ns > 1500 * UINT64_C(1000000));
+    must(strstr(nccl_self.err.text, "has waited for 2 s"));
+    must(hb_now_ns() - atomic_load(&unreached_ns) > 2000 * UINT64_C(1000000));
     return failed_for_good(-HVD_ETIMEOUT);
 }
 
-/* The driver ends an operation while the watch tells of one before it: that
- * this is over is told all the same. */
+static void work_until_held(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&nccl_self.hold) != 2)
+        usleep(1000);
+}
+
+/* The driver ends an operation while the watch thread reports an earlier one:
+ * the plane still reports that nothing is waited for any more. */
 static int run_told_twice(struct shm_group *g, int me)
 {
     struct hvd__op o, next;
@@ -234,9 +278,10 @@ static int run_told_twice(struct shm_group *g, int me)
     at = gpu_alloc(4 * COUNT);
     o = ordered_sum(at);
     next = o;
-    atomic_store(&nccl_self.hold, 1);
-    gpu_delay(nccl_self.stream, 500);
+    begin_work(work_until_held);
     must(nccl_carry_out(&o, 0) == 1);
+    /* Only now: before, the driver reports too when another rank is late. */
+    atomic_store(&nccl_self.hold, 1);
     while (atomic_load(&nccl_self.hold) == 1)
         usleep(1000);
     must(nccl_carry_out(&next, 0) == 1);
@@ -253,7 +298,7 @@ static int run_told_twice(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* The plane goes before the device has come to an end. */
+/* A plane may be freed while the device still works. */
 static int run_stranded(struct shm_group *g, int me)
 {
     struct hvd__op o;
@@ -261,20 +306,21 @@ static int run_stranded(struct shm_group *g, int me)
     if (nccl_begin(g, me))
         return 1;
     must(nccl_sum_is("nccl.allreduce"));
-    o = ordered_sum(gpu_alloc(4 * COUNT)); /* stays */
+    o = ordered_sum(gpu_alloc(4 * COUNT)); /* never freed */
     gpu_delay(nccl_self.stream, 3600 * 1000);
     must(nccl_carry_out(&o, 0) == 1);
     nccl_self.plane->ops->free(nccl_self.plane);
     must(atomic_load(&nccl_self.waits_for) == 0);
-    _exit(0); /* as below */
+    _exit(0); /* see run_endless */
 }
 
-/* The odd one's own work never ends: NCCL cannot abort what comes after it,
- * and the rank is told so and gets away all the same. */
+/* The odd rank's own work never ends.  NCCL cannot abort what comes after it;
+ * the rank gets an error that says so, and can still leave and exit. */
 static int run_endless(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
     struct hvd__op o;
+    uint64_t began_ns;
     int waited;
 
     if (nccl_begin(g, me))
@@ -285,23 +331,26 @@ static int run_endless(struct shm_group *g, int me)
         return failed_for_good(-HVD_ETIMEOUT);
     }
     o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
-    o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* stays */
+    o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* never freed */
     o.count = COUNT;
     o.ordered = is_ordered;
     gpu_delay(nccl_self.stream, 3600 * 1000);
     if (nccl_carry_out(&o, 0) == 1)
         nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err);
     must(strstr(nccl_self.err.text, "has not come to it"));
+    began_ns = hb_now_ns();
     nccl_self.plane->ops->leave(nccl_self.plane);
+    /* leave does not wait for its limit of 30 s, as this work never ends. */
+    must(hb_now_ns() - began_ns < 30 * UINT64_C(1000000000));
     nccl_self.plane->ops->free(nccl_self.plane);
     nccl_self.gpu->close();
-    /* With threads inside the double for ever, and what they use: nothing for
-     * a sanitizer to look through. */
+    /* Threads stay inside the double for ever, with the memory they use: keep
+     * sanitizers from looking for leaks. */
     _exit(0);
 }
 
-/* The odd one fails by itself; the others, in an operation, when it leaves,
- * as the base tells. */
+/* The odd rank fails by itself; the others fail during their operation when it
+ * leaves, and their error names it. */
 static int run_broken(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
@@ -321,8 +370,8 @@ static int run_broken(struct shm_group *g, int me)
     return failed_for_good(rc);
 }
 
-/* The odd one's second array begins where no integer can: it alone notices,
- * when the others have launched theirs. */
+/* The odd rank's second array is misaligned.  Only that rank notices, after the
+ * others have launched the operation. */
 static int run_skewed(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
@@ -340,7 +389,7 @@ static int run_skewed(struct shm_group *g, int me)
     parts[1] = (struct hvd__part){skewed, skewed, 1, COUNT - 1, NULL};
     o = nccl_op(HVD__ALLREDUCE, HVD_INT32, HVD_SUM);
     o.prescale = o.args.pre = 1.25;
-    o.recvbuf = at; /* for the event; what is reduced is the parts */
+    o.recvbuf = at; /* for the event; the parts are what is reduced */
     o.parts = parts;
     o.nparts = 2;
     o.count = COUNT;
@@ -354,7 +403,8 @@ static int run_skewed(struct shm_group *g, int me)
     return failed_for_good(rc);
 }
 
-/* Without an operation in progress only look can tell. */
+/* Without an operation in progress the plane learns from `look` alone that the
+ * job is over. */
 static int run_over(struct shm_group *g, int me)
 {
     struct hvd__op o;
@@ -387,10 +437,10 @@ static int run_killed(struct shm_group *g, int me)
     return failed_for_good(-HVD_EPEER);
 }
 
-/* ---- Opening
- * ------------------------------------------------------------------ */
+/* ---- Opening ------------------------------------------------------------- */
 
-/* open with a setting: its status, and that its text has `text` in it. */
+/* Opens the plug-in with a setting; returns the status, and checks that the
+ * error contains `text`. */
 static int opens(const char *setting, const char *text)
 {
     const struct nccl_scene s = {.n = 1, .odd = -1, .setting = setting};
@@ -419,8 +469,7 @@ static int run_open(struct shm_group *g, int me)
     return opens(s->setting, expected);
 }
 
-/* ---- The suite --------------------------------------------------------------
- */
+/* ---- The suite ----------------------------------------------------------- */
 
 static int wanted(int status, const char *text, struct nccl_scene s)
 {
@@ -479,22 +528,36 @@ START_TEST(test_failures)
 }
 END_TEST
 
-START_TEST(test_hung)
+START_TEST(test_own_work)
 {
-    struct nccl_scene s = {.n = 2, .odd = 1, .is_hasty = 1, .run = run_hung};
+    const struct nccl_scene late = {.n = 2,
+                                    .odd = 1,
+                                    .limit_s = 3,
+                                    .setting = "HVD_NCCL_TIMEOUT=1",
+                                    .run = run_late};
+    const struct nccl_scene after = {.n = 1,
+                                     .odd = -1,
+                                     .limit_s = 2,
+                                     .setting = "FAKE_NCCL=hang:0:2",
+                                     .run = run_after_work};
+    const struct nccl_scene told = {.n = 2, .odd = -1, .run = run_told_twice};
 
     for (is_ordered = 0; is_ordered < 2; is_ordered++) {
-        s.run = run_late;
+        ck_assert_int_eq(nccl_failures(late), 0);
+        ck_assert_int_eq(nccl_failures(after), 0);
+    }
+    ck_assert_int_eq(nccl_failures(told), 0);
+}
+END_TEST
+
+START_TEST(test_hung)
+{
+    struct nccl_scene s = {.n = 2, .odd = 1, .limit_s = 1};
+
+    for (is_ordered = 0; is_ordered < 2; is_ordered++) {
+        s.run = run_endless;
         s.setting = NULL;
         ck_assert_int_eq(nccl_failures(s), 0);
-        s.run = run_endless;
-        ck_assert_int_eq(nccl_failures(s), 0);
-        s.setting = "FAKE_NCCL=hang:1:3";
-        s.run = run_after_work;
-        s.odd = -1;
-        s.setting = "FAKE_NCCL=hang:1:2";
-        ck_assert_int_eq(nccl_failures(s), 0);
-        s.odd = 1;
         s.setting = "FAKE_NCCL=hang:1:3";
         s.run = run_named;
         ck_assert_int_eq(nccl_failures(s), 0);
@@ -502,13 +565,11 @@ START_TEST(test_hung)
         ck_assert_int_eq(nccl_failures(s), 0);
     }
     s.setting = NULL;
-    s.is_hasty = 0;
-    s.run = run_told_twice;
-    ck_assert_int_eq(nccl_failures(s), 0);
+    s.limit_s = 0;
     s.n = 1;
     s.run = run_stranded;
     ck_assert_int_eq(nccl_failures(s), 0);
-    s.is_hasty = 1;
+    s.limit_s = 1;
     s.n = 3;
     s.setting = "FAKE_NCCL=hang:1:2";
     s.run = run_agreeing;
@@ -534,7 +595,7 @@ START_TEST(test_hung)
     s.hosts = 0;
     s.odd = 1;
     s.run = run_over;
-    s.is_hasty = 0;
+    s.limit_s = 0;
     s.setting = "FAKE_NCCL=hang:1:1";
     ck_assert_int_eq(nccl_failures(s), 0);
 }
@@ -572,6 +633,10 @@ static Suite *nccl_failures_suite(void)
     tcase_add_test(tc, test_failures);
     tcase_add_test(tc, test_hung);
     tcase_add_test(tc, test_open);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("own_work");
+    tcase_set_timeout(tc, 300);
+    tcase_add_test(tc, test_own_work);
     suite_add_tcase(s, tc);
     return s;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of the NCCL plug-in, run on the CPU, bit for bit against what
- * libhvd does with host memory: hvd__op_pack and hvd__op_unpack, and the
- * reductions of one input.  They are launched as the plug-in launches them;
- * the driver's functions are ones of this file.
+ * The kernels of the NCCL plug-in, run on the CPU and compared bit for bit with
+ * libhvd's work in host memory: hvd__op_pack, hvd__op_unpack and the reductions
+ * of one input.  The plug-in's code launches them; this file stands in for the
+ * driver's functions.
  */
 #include "runtime/plane/op.h"
 #include "runtime/plugins/nccl/fuse.h"
@@ -19,7 +19,7 @@
 enum {
     HALVES = 1 << 16,
     MAX_PARTS = 700,
-    GUARD = 64, /* bytes on both sides that nothing may write */
+    GUARD = 64, /* guard bytes on each side, never to be written */
 };
 
 /* ---- The driver -------------------------------------------------------- */
@@ -60,7 +60,7 @@ static CUresult module_get(CUfunction *f, CUmodule module, const char *name)
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Tiles and lanes in some order: they do not depend on each other. */
+/* Runs tiles and lanes in an arbitrary order: they must be independent. */
 static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
                        CUstream stream, void **params, void **extra)
@@ -120,15 +120,15 @@ static void teardown(void)
 
 /* ---- One input, every value -------------------------------------------- */
 
-/* The reduction of one input on the CPU, of another tier than the kernels'
- * arithmetic is written after where there is one. */
+/* Reduces one input on the CPU, where possible with another tier than the one
+ * that the kernels' arithmetic follows. */
 static void reduce(enum hvd_dtype dtype, void *dst, const void *src,
                    size_t count, const struct hvd__reduce_args *args)
 {
     hvd__reduce_get(dtype, HVD_SUM)(dst, &src, 1, count, args);
 }
 
-/* Bits at which something happens: zeros, ends of ranges, denormals, NaN. */
+/* Returns edge-case bits: zeros, ends of ranges, denormals, NaN. */
 static uint64_t special(size_t bytes)
 {
     static const uint64_t bits[] = {0,
@@ -183,7 +183,7 @@ static uint64_t special(size_t bytes)
            UINT64_MAX >> (64 - 8 * bytes);
 }
 
-/* Any bits; numbers near one, whose products are numbers; specials. */
+/* Fills `buf` with random bits, numbers near one and special values. */
 static void fill(enum hvd_dtype dtype, void *buf, size_t count)
 {
     size_t bytes = hvd_dtype_size(dtype);
@@ -198,7 +198,7 @@ static void fill(enum hvd_dtype dtype, void *buf, size_t count)
             memcpy(&v, &near32, sizeof(near32));
         else if (dtype == HVD_FLOAT64 && i % 2)
             memcpy(&v, &near, sizeof(near));
-        memcpy(p, &v, bytes); /* little end first */
+        memcpy(p, &v, bytes); /* little endian */
     }
 }
 
@@ -246,7 +246,7 @@ static const char *scale_differs(enum hvd_dtype dtype, const void *src,
     return NULL;
 }
 
-/* dtype _i: every value of those that are small. */
+/* Scaling equals the reductions for dtype _i: 16-bit types in every value. */
 START_TEST(scales_as_reductions_do)
 {
     static uint64_t src[HALVES];
@@ -267,7 +267,7 @@ START_TEST(scales_as_reductions_do)
         if (count == HALVES && f % NFACTORS && f / NFACTORS && f % 5)
             continue;
         if (args.pre == 1 && args.post == 1)
-            args.divisor = 2; /* or nothing is to be done */
+            args.divisor = 2; /* otherwise there is nothing to do */
         wrong = scale_differs(dtype, src, count, &args);
         ck_assert_msg(!wrong, "%s", wrong);
     }
@@ -300,8 +300,8 @@ END_TEST
 
 /* ---- Parts ------------------------------------------------------------- */
 
-/* An operation with its memory: for every part a piece of its own between
- * guards, the same twice: for the kernels and for the CPU. */
+/* An operation with its memory.  Every part has a piece of its own between
+ * guards, twice: for the kernels and for the CPU. */
 struct layout {
     struct hvd__op op, cpu_op;
     struct hvd__part parts[MAX_PARTS], cpu_parts[MAX_PARTS];
@@ -309,7 +309,7 @@ struct layout {
     size_t mem_bytes;
 };
 
-/* Elements of part i: some of none, of a few, of several tiles. */
+/* Returns the elements of part i: none, less than a tile, or several tiles. */
 static size_t part_count(size_t i, size_t typical)
 {
     switch (unit_random() % 8) {
@@ -332,7 +332,7 @@ static void layout_open(struct layout *l, enum hvd_dtype dtype,
     size_t room = nparts * (typical * 4 + 200) * bytes + nparts * 2 * GUARD;
 
     memset(l, 0, sizeof(*l));
-    l->mem_bytes = (room + GUARD) / 8 * 8; /* of any dtype */
+    l->mem_bytes = (room + GUARD) / 8 * 8; /* aligned for any dtype */
     l->mem = malloc(l->mem_bytes);
     l->cpu_mem = malloc(l->mem_bytes);
     ck_assert(l->mem && l->cpu_mem);
@@ -370,7 +370,7 @@ static void layout_close(struct layout *l)
     free(l->cpu_mem);
 }
 
-/* size: none. */
+/* Returns the offset of the first difference, or size. */
 static size_t first_difference(const unsigned char *a, const unsigned char *b,
                                size_t size)
 {
@@ -383,7 +383,7 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b,
     return i;
 }
 
-/* A range of an operation, in a buffer that may begin anywhere. */
+/* Packs and unpacks a range of an operation; its buffer may be misaligned. */
 static void check_pack(const struct layout *l, size_t first, size_t count,
                        size_t shift, double pre)
 {
@@ -432,7 +432,7 @@ static void check_unpack(const struct layout *l, size_t first, size_t count,
     free(buf);
 }
 
-/* Whole, and some ranges. */
+/* Checks the whole operation and some ranges of it. */
 static void check_layout(const struct layout *l)
 {
     const struct hvd__reduce_args args = {1, 0.7, 3, 0};
@@ -490,7 +490,7 @@ START_TEST(packs_and_unpacks_parts)
 }
 END_TEST
 
-/* 161 tensors fit one launch; then it takes more. */
+/* 161 tensors fit into one launch; more take several. */
 START_TEST(few_launches)
 {
     static struct layout l;
@@ -539,8 +539,8 @@ START_TEST(direct_operations)
 }
 END_TEST
 
-/* Each fp32 value beside every one that fp16 or bf16 has, and beside the
- * middle of two. */
+/* Narrows fp32 values next to every fp16 and bf16 value, and next to the
+ * midpoint of neighbours. */
 START_TEST(narrows_at_every_edge)
 {
     static uint32_t src[HALVES * 6];

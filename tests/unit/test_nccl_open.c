@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening the CUDA driver and NCCL: what is said where they are not, or not
- * what they should be.
+ * Opening the CUDA driver and NCCL: the errors if they are missing, or not what
+ * they should be.
  */
-#include "runtime/plugins/nccl/cuda.h"
 #include "runtime/plugins/nccl/nccl.h"
+#include "runtime/plugins/nccl/nccl_cuda.h"
 #include "tests/unit/unit.h"
 
 #include <dlfcn.h>
@@ -53,7 +53,7 @@ START_TEST(no_nccl)
 }
 END_TEST
 
-/* The real one, where it is installed; it needs no driver for this. */
+/* With the real NCCL, where installed; it needs no driver for this. */
 START_TEST(real_nccl)
 {
     struct hb_error err = HB_ERROR_INIT;

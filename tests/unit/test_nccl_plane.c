@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The NCCL plug-in's plane: what a job on one host, through libhvd, does not
- * come by.  Layers across hosts, ranks without room, ranks that have joined,
- * those that do not agree, and more launches than can be told apart.
+ * The NCCL plug-in's plane in states that a job on one host does not reach
+ * through libhvd: layers across hosts, ranks without room, joined ranks, ranks
+ * that disagree, and more launches in flight than can be told apart.
  */
 #include "tests/unit/nccl_world.h"
 #include "tests/unit/unit.h"
@@ -53,7 +53,7 @@ static int run_flat(struct shm_group *g, int me)
 
 /* ---- Moves --------------------------------------------------------------- */
 
-/* Elements of a rank in an allgather, and from where they are counted. */
+/* Returns a rank's elements in an allgather; ragged_before: their offset. */
 static size_t ragged(int rank)
 {
     return (size_t)(7 * rank + 3);
@@ -90,7 +90,7 @@ static int gathered_well(const void *at)
     return good;
 }
 
-/* skip: where sendbuf lies in recvbuf; -1: elsewhere. */
+/* skip: offset of sendbuf in recvbuf; -1: sendbuf is apart. */
 static int gather(int skip, size_t room, int ordered)
 {
     struct hvd__op o = nccl_op(HVD__ALLGATHER, HVD_INT32, 0);
@@ -145,8 +145,8 @@ static int run_gather(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* Rank r sends r + to + 1 elements to each; the last one has too little
- * room. */
+/* Rank r sends r + to + 1 elements to rank `to`; the last rank may have too
+ * little room. */
 static int exchange(int last_has_room)
 {
     struct hvd__op o = nccl_op(HVD__ALLTOALL, HVD_FLOAT64, 0);
@@ -156,7 +156,7 @@ static int exchange(int last_has_room)
 
     for (int r = 0; r < nccl_self.n; r++) {
         splits[r] = (size_t)(nccl_self.me + r + 1);
-        total += splits[r]; /* it is symmetric */
+        total += splits[r]; /* the counts are symmetric */
     }
     at = gpu_alloc(2 * total * sizeof(double));
     values = malloc(total * sizeof(double));
@@ -191,7 +191,8 @@ static int run_exchange(struct shm_group *g, int me)
 
 /* ---- Ranks that have joined ---------------------------------------------- */
 
-/* The last one has joined: zeros from host memory, in one part. */
+/* Carries out `o` as the last rank, which has joined: zeros from host memory,
+ * in one part. */
 static int stand_in(struct hvd__op *o, size_t bytes)
 {
     unsigned char *host = calloc(2, bytes);
@@ -285,7 +286,7 @@ static int run_differ(struct shm_group *g, int me)
     must(differ(50 + (uint64_t)me, 50, 2 + (uint32_t)me, &o) == HVD__CUT);
     must(o.agreed_entries == 2);
     must(nccl_sum_is("nccl.allreduce"));
-    /* One whose memory is the host's, as of a rank without this plug-in. */
+    /* One rank's memory is host memory, as without this plug-in. */
     if (me > 0) {
         must(differ(60, 60, 1, &o) == -HVD_EMISMATCH);
     } else {
@@ -300,8 +301,7 @@ static int run_differ(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* ---- Many launches
- * ----------------------------------------------------------- */
+/* ---- Many launches ------------------------------------------------------ */
 
 static int run_many(struct shm_group *g, int me)
 {
@@ -345,10 +345,10 @@ static void until_may_end(void *arg)
         sched_yield();
 }
 
-/* Memory of its own, for a sum that is scaled before, comes and goes while
- * another stream of the device never comes to an end: its work may be what
- * waits for a peer, and the peer for this one.  Without pools, that memory is
- * freed when the stream is done. */
+/* A sum that is scaled first needs memory of its own.  Getting and freeing it
+ * must not wait for another stream of the device that never ends: its work may
+ * wait for a peer, and the peer for this rank.  Without pools the memory is
+ * freed when the sum's own stream is done. */
 static int run_pools(struct shm_group *g, int me)
 {
     const struct nccl_scene *s = g->arg;
@@ -384,7 +384,8 @@ static int run_pools(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* The buffers are the caller's again, whatever the peers do. */
+/* After abandoning an operation its buffers are the caller's again, whatever
+ * the peers do. */
 static int run_abandon(struct shm_group *g, int me)
 {
     struct hvd__op o;
@@ -415,8 +416,7 @@ static int run_abandon(struct shm_group *g, int me)
     return nccl_end();
 }
 
-/* ---- The suite --------------------------------------------------------------
- */
+/* ---- The suite ---------------------------------------------------------- */
 
 START_TEST(test_layers)
 {
@@ -433,7 +433,7 @@ START_TEST(test_layers)
         s.run = run_hierarchical;
         ck_assert_int_eq(nccl_failures(s), 0);
         s.run = run_flat;
-        s.odd = 0; /* not all want it */
+        s.odd = 0; /* not all ranks want it */
         ck_assert_int_eq(nccl_failures(s), 0);
         s.odd = -1;
         s.n = 3;

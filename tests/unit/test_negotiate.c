@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows of the ranks' tables: agreement, order, errors, joined ranks,
- * tables that make no sense.
+ * What ranks conclude from their tables: agreement, order, errors, joined
+ * ranks, and invalid tables.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/negotiate.h"
+#include "runtime/core/api/site.h"
+#include "runtime/core/sched/negotiate.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
@@ -152,6 +153,79 @@ START_TEST(without_names_by_number)
 }
 END_TEST
 
+/* Sets a call site as HVD_CHECK=1 does. */
+static void call_from(struct hvd_request *req, const char *place)
+{
+    req->caller = place;
+    req->op.site = hvd__site_hash(place);
+    req->signature = hvd__op_signature(&req->op);
+}
+
+static const char code[2];
+
+START_TEST(places_that_differ)
+{
+    static const char text[] =
+        "allreduce: rank 4 has call site test_negotiate+0x";
+
+    for (int r = 0; r < RANKS; r++) {
+        call_from(add(r, "", 1), code + 1);
+        call_from(add(r, "", 1), r == 2 ? code + 2 : code + 1);
+        add(r, "named", 1);
+    }
+    ck_assert_uint_eq(requests[0][0].signature, requests[1][1].signature);
+    ck_assert_uint_ne(requests[0][1].signature, requests[2][1].signature);
+    write_tables(0);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_uint_eq(agreed.count, 3);
+    ck_assert_int_eq(agreed.records[0].err.status, 0);
+    ck_assert_int_eq(agreed.records[1].err.status, -HVD_EMISMATCH);
+    ck_assert_str_eq(agreed.records[2].d.name, "named");
+    ck_assert_int_eq(agreed.records[2].err.status, 0);
+    ck_assert_msg(
+        strncmp(agreed.records[1].err.text, text, strlen(text)) == 0 &&
+            strstr(agreed.records[1].err.text, ", rank 9 has call site "),
+        "%s", agreed.records[1].err.text);
+}
+END_TEST
+
+/* Only one rank sets HVD_CHECK. */
+START_TEST(places_that_are_not_told)
+{
+    add_all("", 1);
+    call_from(&requests[1][0], code + 1);
+    write_tables(0);
+    ck_assert_int_eq(agree(), 0);
+    ck_assert_int_eq(agreed.records[0].err.status, -HVD_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(agreed.records[0].err.text,
+                                 "rank 4 has call site none (HVD_CHECK"));
+}
+END_TEST
+
+/* The length of a call site's text comes from a rank and may be wrong. */
+START_TEST(places_that_make_no_sense)
+{
+    char text[HVD__SITE_BYTES];
+    size_t at;
+
+    add_all("", 1);
+    for (int r = 0; r < RANKS; r++)
+        call_from(&requests[r][0], code + 1);
+    write_tables(0);
+    hvd__site_text(code + 1, text);
+    at = (size_t)lens[0] - strlen(text) - 1; /* of its last byte */
+    ck_assert_uint_eq(bytes[at], strlen(text));
+    for (int v = 0; v < 256; v++) {
+        if (v == (int)strlen(text))
+            continue;
+        bytes[at] = (unsigned char)v;
+        hb_error_clear(&err);
+        ck_assert_int_eq(agree(), -HVD_EPROTO);
+        ck_assert_ptr_nonnull(strstr(err.text, "rank 4"));
+    }
+}
+END_TEST
+
 START_TEST(a_name_that_means_two_things)
 {
     add_all("a", 1);
@@ -205,8 +279,8 @@ START_TEST(a_joined_root)
 }
 END_TEST
 
-/* Cut anywhere, and with each byte changed: refused or agreed on, never
- * read beyond. */
+/* Tables cut anywhere, or with any byte changed, are refused or agreed on, and
+ * never read beyond their end. */
 START_TEST(what_makes_no_sense)
 {
     size_t len;
@@ -256,6 +330,61 @@ START_TEST(without_memory)
 }
 END_TEST
 
+/* ---- Lengths and counts of peers ---------------------------------------- */
+
+static int sum_of(uint64_t a, uint64_t b, uint64_t c, size_t *sum)
+{
+    const uint64_t told[RANKS] = {a, b, c};
+
+    hb_error_clear(&err);
+    return hvd__tables_sum(told, RANKS, ranks, sum, &err);
+}
+
+START_TEST(lengths_are_bounded)
+{
+    const uint64_t most = HVD__TABLE_BYTES_MAX, half = (uint64_t)1 << 63;
+    size_t sum = 1;
+
+    ck_assert_int_eq(sum_of(8, most, 100, &sum), 0);
+    ck_assert_uint_eq(sum, most + 108);
+    ck_assert_int_eq(sum_of(8, 100, most + 1, &sum), -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "rank 9 announces a table of 268435457 bytes, "
+                               "which no table has");
+    ck_assert_int_eq(sum_of(7, 100, 100, &sum), -HVD_EPROTO);
+    ck_assert_int_eq(sum_of(half + 8, 100, 100, &sum), -HVD_EPROTO);
+    ck_assert_int_eq(sum_of(half, half, 100, &sum), -HVD_EPROTO);
+    ck_assert_int_eq(sum_of(100, 100, UINT64_MAX, &sum), -HVD_EPROTO);
+    ck_assert_uint_eq(sum, most + 108);
+}
+END_TEST
+
+/* A rank may leave out requests only if its table is full. */
+START_TEST(counts_are_bounded)
+{
+    struct hvd__tables t = {
+        .bytes = bytes, .lens = lens, .n = RANKS, .ranks = ranks};
+
+    for (int i = 0; i < 3; i++)
+        add_all("", 1);
+    write_tables(0);
+    t.records_max = 3;
+    ck_assert_int_eq(hvd__agree(&t, &agreed, &err), 0);
+    ck_assert_uint_eq(agreed.count, 3);
+    hvd__agreement_fini(&agreed);
+    t.records_max = 2;
+    ck_assert_int_eq(hvd__agree(&t, &agreed, &err), -HVD_EPROTO);
+    t.records_max = 4;
+    bytes[3] |= 2; /* rank 4 has more than it sent */
+    hb_error_clear(&err);
+    ck_assert_int_eq(hvd__agree(&t, &agreed, &err), -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(err.text, "rank 4"));
+    t.records_max = 3;
+    hb_error_clear(&err);
+    ck_assert_int_eq(hvd__agree(&t, &agreed, &err), 0);
+    ck_assert_int_eq(agreed.is_cut, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("negotiate");
@@ -266,12 +395,17 @@ int main(void)
     tcase_add_test(t, nothing_in_common);
     tcase_add_test(t, by_priority_then_by_order);
     tcase_add_test(t, without_names_by_number);
+    tcase_add_test(t, places_that_differ);
+    tcase_add_test(t, places_that_are_not_told);
+    tcase_add_test(t, places_that_make_no_sense);
     tcase_add_test(t, a_name_that_means_two_things);
     tcase_add_test(t, joined_ranks_wait_for_nothing);
     tcase_add_test(t, all_have_joined);
     tcase_add_test(t, a_joined_root);
     tcase_add_test(t, what_makes_no_sense);
     tcase_add_test(t, without_memory);
+    tcase_add_test(t, lengths_are_bounded);
+    tcase_add_test(t, counts_are_bounded);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

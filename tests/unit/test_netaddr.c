@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/base/netaddr.h */
+/* lib/base/sys/netaddr.h */
 #include "lib/base/hvd_status.h"
-#include "lib/base/netaddr.h"
+#include "lib/base/sys/netaddr.h"
 #include "tests/unit/unit.h"
 
 #include <netinet/in.h>

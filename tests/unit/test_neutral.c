@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neutral contributions: with one anywhere among the inputs, a reduction
- * gives the bits that it gives without.
+ * Neutral contributions: added anywhere among the inputs, they do not change a
+ * bit of a reduction's result.
  */
-#include "runtime/core/neutral.h"
-#include "runtime/plane/reduce.h"
+#include "runtime/core/sched/neutral.h"
+#include "runtime/plane/kernels/reduce.h"
 #include "tests/unit/unit.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static int is_float(enum hvd_dtype t)
            t == HVD_FLOAT64;
 }
 
-/* Any bits, of which every eighth element is 0, -0, 1 or all ones. */
+/* Fills with random bits; every eighth element is 0, -0, 1 or all ones. */
 static void fill(unsigned char *p, enum hvd_dtype t)
 {
     size_t bytes = hvd_dtype_size(t);
@@ -46,7 +46,7 @@ static int exact(enum hvd_dtype t, enum hvd_op op, double pre)
 {
     if (t == HVD_BOOL || pre == 1.0)
         return 1;
-    if (op == HVD_BAND) /* some integer becomes all bits 1 */
+    if (op == HVD_BAND) /* some integer type gets all bits 1 */
         return t == HVD_UINT8 || t == HVD_UINT16
                    ? pre > 1.0
                    : fabs(pre) <= 1.0 && fabs(pre) > 0.1;
@@ -91,7 +91,7 @@ START_TEST(changes_nothing)
 }
 END_TEST
 
-/* Nothing of a product is lost where no element is exact. */
+/* A product keeps its bits even where no element is exact. */
 START_TEST(product_of_any_scale)
 {
     const struct hvd__reduce_args args = {49.0, 1.0, 1, 0};

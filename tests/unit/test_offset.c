@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/offset: two clocks and what is known of them. */
-#include "lib/job/offset.h"
+/* lib/job/trace/offset: two clocks, and how well their offset is known. */
+#include "lib/job/trace/offset.h"
 #include "tests/unit/unit.h"
 
 #define MS(n) ((uint64_t)(n)*1000000u)
@@ -17,7 +17,7 @@ START_TEST(unknown_is_now)
 }
 END_TEST
 
-/* The answer was given half way. */
+/* The offset assumes that the answer was given half way. */
 START_TEST(ahead_and_behind)
 {
     struct offset o = {0};
@@ -47,7 +47,7 @@ START_TEST(the_quickest_answer_counts)
 }
 END_TEST
 
-/* After 100 s two clocks may be 10 ms apart. */
+/* After 100 s two clocks may have drifted apart by 10 ms. */
 START_TEST(knowledge_ages)
 {
     struct offset o = {0};
@@ -61,7 +61,7 @@ START_TEST(knowledge_ages)
 }
 END_TEST
 
-/* Nothing happened in the future, or before the beginning. */
+/* A time is not in the future, nor before the beginning. */
 START_TEST(bounds)
 {
     struct offset o = {0};
@@ -74,7 +74,7 @@ START_TEST(bounds)
 }
 END_TEST
 
-/* An answer from before its question tells nothing. */
+/* An answer that came before its question is ignored. */
 START_TEST(nonsense)
 {
     struct offset o = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvdrun's options: what every flag means, and every way to get one
+/* hvdrun's options: the meaning of every flag, and every way to get one
  * wrong. */
-#include "cmd/hvdrun/options.h"
+#include "cmd/hvdrun/options/options.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
 #include "tests/unit/unit.h"
@@ -27,7 +27,7 @@ static void teardown(void)
     options_fini(&o);
 }
 
-/* Parses a command line written with blanks, from fresh options. */
+/* Parses a command line, split at blanks, into fresh options. */
 static int parse(const char *line)
 {
     struct hb_strv argv = HB_STRV_INIT;
@@ -155,11 +155,11 @@ START_TEST(defaults)
     ck_assert_int_eq(o.stdin_rank, JOB_STDIN_NONE);
     ck_assert_int_eq(o.start_timeout_ms, 30000);
     ck_assert_int_eq(o.timeout_ms, 0);
-    ck_assert_int_eq(o.grace_ms, 5000);
-    ck_assert_int_eq(o.gpus_per_rank, 1);
-    ck_assert_int_eq(o.bind_gpu, 0);
-    ck_assert_int_eq(o.oversubscribe_gpu, 0);
-    ck_assert_int_eq(o.bind, CONTROL_BIND_NONE);
+    ck_assert_int_eq(o.spec.grace_ms, 5000);
+    ck_assert_int_eq(o.spec.gpus_per_rank, 1);
+    ck_assert_int_eq(o.spec.bind_gpu, 0);
+    ck_assert_int_eq(o.spec.share_gpus, 0);
+    ck_assert_int_eq(o.spec.bind, CONTROL_BIND_NONE);
     ck_assert_int_eq(o.log_level, HB_LOG_WARNING);
     ck_assert_uint_eq(o.knobs.count + o.set_env.count, 0);
 }
@@ -180,11 +180,11 @@ START_TEST(fields)
     ck_assert_int_eq(o.stdin_rank, 3);
     ck_assert_int_eq(o.start_timeout_ms, 60000);
     ck_assert_int_eq(o.timeout_ms, 1500);
-    ck_assert_int_eq(o.grace_ms, 500);
-    ck_assert_int_eq(o.gpus_per_rank, 2);
-    ck_assert_int_eq(o.bind_gpu, 1);
-    ck_assert_int_eq(o.oversubscribe_gpu, 1);
-    ck_assert_int_eq(o.bind, CONTROL_BIND_CORE);
+    ck_assert_int_eq(o.spec.grace_ms, 500);
+    ck_assert_int_eq(o.spec.gpus_per_rank, 2);
+    ck_assert_int_eq(o.spec.bind_gpu, 1);
+    ck_assert_int_eq(o.spec.share_gpus, 1);
+    ck_assert_int_eq(o.spec.bind, CONTROL_BIND_CORE);
     ck_assert_int_eq(o.no_env, 1);
     ck_assert_str_eq(o.agent_path, "/opt/hvd-agent");
     ck_assert_int_eq(o.log_level, HB_LOG_INFO);
@@ -195,7 +195,7 @@ START_TEST(stdin_words_and_bind_words)
 {
     ok("hvdrun -np 2 --stdin all --bind-to NUMA cmd");
     ck_assert_int_eq(o.stdin_rank, JOB_STDIN_ALL);
-    ck_assert_int_eq(o.bind, CONTROL_BIND_NUMA);
+    ck_assert_int_eq(o.spec.bind, CONTROL_BIND_NUMA);
     ok("hvdrun -np 2 --stdin 1 --stdin none --bind-to none cmd");
     ck_assert_int_eq(o.stdin_rank, JOB_STDIN_NONE);
 }
@@ -342,7 +342,7 @@ START_TEST(env_option)
 }
 END_TEST
 
-/* ---- Wrong ---- */
+/* ---- Wrong use ---- */
 
 #define NP_LIMITS                                                            \
     "; at most 1024 on one host, and libhvd serves up to 64 on one host in " \
@@ -402,6 +402,8 @@ static const struct {
      "--start-timeout '0': must be more than 0"},
     {"hvdrun -np 2 --timeout 3000000 cmd",
      "--timeout '3000000': must be at most 2147483 seconds (24 days)"},
+    {"hvdrun -np 2 --grace 86401 cmd",
+     "--grace '86401': must be at most 86400 seconds (1 day)"},
     {"hvdrun -np 2 --gpus-per-rank 0 cmd",
      "--gpus-per-rank: 0 is out of range; give a number from 1 to 1024"},
     {"hvdrun -np 2 --cycle-time-ms -1 cmd",
@@ -419,6 +421,8 @@ static const struct {
      "--launcher rsh: give the command with --rsh 'COMMAND {host}'"},
     {"hvdrun -np 2 --launcher ssh2 --rsh docker cmd",
      "--rsh: it excludes the other launchers"},
+    {"hvdrun -np 2 --launcher telnet cmd",
+     "--launcher 'telnet': must be one of auto ssh2 openssh rsh"},
     {"hvdrun -np 2 --map-by socket cmd",
      "--map-by 'socket': must be one of slot node"},
     {"hvdrun -np 2 -i ~other/key cmd",
@@ -449,7 +453,7 @@ START_TEST(negative_durations)
 }
 END_TEST
 
-/* Every number of horovodrun that must not be negative. */
+/* Every number of horovodrun that may not be negative. */
 START_TEST(negative_tunables)
 {
     static const char *const names[] = {"--fusion-threshold-mb",
@@ -473,7 +477,7 @@ START_TEST(negative_tunables)
 }
 END_TEST
 
-/* ---- Of horovodrun, but without a subject here ---- */
+/* ---- Options of horovodrun that mean nothing here ---- */
 
 START_TEST(compat_is_accepted_with_a_note)
 {
@@ -491,14 +495,14 @@ START_TEST(compat_is_accepted_with_a_note)
 }
 END_TEST
 
-/* Said under --verbose; what has an effect is not remarked upon. */
+/* --verbose reports options without effect, and no others. */
 START_TEST(tunables_without_effect_are_told)
 {
     ok("hvdrun -np 2 --cycle-time-ms 2 --autotune --timeline-filename t cmd");
     ck_assert_uint_eq(o.notes.count, 1);
     ck_assert_str_eq(o.notes.items[0],
-                     "--cycle-time-ms: passed to the ranks; libhvd has no use "
-                     "for it");
+                     "--cycle-time-ms: no effect: there are no cycles: work "
+                     "begins when it is issued");
     ok("hvdrun -np 2 --fusion-threshold-mb 9 --thread-affinity 0,1 cmd");
     ck_assert_uint_eq(o.notes.count, 0);
     ok("hvdrun -np 2 --tcp --start-timeout 9 --log-level INFO cmd");
@@ -560,7 +564,7 @@ START_TEST(placement)
 }
 END_TEST
 
-/* The first word only; a program may be called so. */
+/* A subcommand is the first word only; a program may have its name. */
 START_TEST(tools)
 {
     ok("hvdrun ps -H a,b --json");
@@ -607,7 +611,7 @@ START_TEST(mpi)
 }
 END_TEST
 
-/* What only hvdrun's own agents can do. */
+/* --mpi refuses, by name, what only hvdrun's own agents can do. */
 START_TEST(mpi_refuses_by_name)
 {
     static const char *const options[] = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of options, the help and the manual agree. */
-#include "cmd/hvdrun/options_table.h"
+/* The table of options, --help and the manual agree. */
+#include "cmd/hvdrun/options/options_table.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
+#include "lib/base/idle_knobs.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -59,7 +60,7 @@ static char *read_manual(const char *path)
     return hb_buf_detach(&text);
 }
 
-/* Names appear in hvdrun(1) as `Fl Fl wdir`, `Fl np`. */
+/* Returns whether hvdrun(1) has an option, as `Fl Fl wdir` or `Fl np`. */
 static int manual_has(const char *manual, const char *name)
 {
     char *macro = hb_xasprintf("Fl %s", name + 1);
@@ -93,7 +94,7 @@ START_TEST(manual_has_every_option)
 }
 END_TEST
 
-/* Each `.It Fl` line of the manual names options that exist. */
+/* Each `.It Fl` line of the manual names existing options. */
 START_TEST(manual_has_no_other_option)
 {
     char *manual = read_manual("man/hvdrun.1");
@@ -142,6 +143,100 @@ START_TEST(hvd_env_has_every_knob)
 }
 END_TEST
 
+/* Returns the text of an option's entry in hvdrun(1), from its `.It` on. */
+static char *entry_of(const char *manual, const char *name)
+{
+    char *item = hb_xasprintf("Fl Fl %s", name + 2);
+    const char *at = strstr(manual, item);
+    const char *end;
+
+    for (; at; at = strstr(at + 1, item)) {
+        const char *line = at;
+
+        while (line > manual && line[-1] != '\n')
+            line--;
+        if (!strncmp(line, ".It ", 4) && strchr(" \n", at[strlen(item)]))
+            break;
+    }
+    ck_assert_msg(at != NULL, "%s has no entry in hvdrun(1)", name);
+    end = strstr(at, "\n.It ");
+    hb_free(item);
+    return hb_xasprintf("%.*s", (int)(end ? end - at : (long)strlen(at)), at);
+}
+
+/* --help, hvdrun(1) and the table agree on which options have no effect. */
+START_TEST(options_without_effect_are_marked)
+{
+    char *manual = read_manual("man/hvdrun.1");
+    int idle = 0;
+
+    for (size_t i = 0; i < options_table_count; i++) {
+        const struct option *o = &options_table[i];
+        const char *why = option_idle_why(o);
+        char *entry, *text;
+
+        if (o->target != TO_KNOB)
+            continue;
+        entry = entry_of(manual, o->names[0]);
+        text = hb_xasprintf("No effect: %s.", why ? why : "");
+        ck_assert_msg(!!strstr(entry, "No effect") == !!why,
+                      "%s in hvdrun(1): %s", o->names[0], entry);
+        ck_assert_msg(!why || strstr(entry, text), "%s in hvdrun(1): %s",
+                      o->names[0], entry);
+        idle += why != NULL;
+        hb_free(entry);
+        hb_free(text);
+    }
+    ck_assert_int_gt(idle, 0);
+    hb_free(manual);
+}
+END_TEST
+
+START_TEST(help_marks_options_without_effect)
+{
+    char *all = options_help_all();
+
+    for (size_t i = 0; i < options_table_count; i++) {
+        const struct option *o = &options_table[i];
+        char *item = hb_xasprintf(" %s%s", o->names[0], o->metavar ? " " : "");
+        const char *at = strstr(all, item);
+        const char *help = at ? strstr(at, o->help) : NULL;
+
+        ck_assert_msg(help != NULL, "%s is not in --help-all", o->names[0]);
+        help += strlen(o->help);
+        ck_assert_msg(!strncmp(help, " [no effect]\n", 13) ==
+                          (option_idle_why(o) != NULL),
+                      "%s in --help-all", o->names[0]);
+        hb_free(item);
+    }
+    hb_free(all);
+}
+END_TEST
+
+/* hvd-env(7) has exactly the table's variables. */
+START_TEST(hvd_env_lists_knobs_without_effect)
+{
+    char *manual = read_manual("man/hvd-env.7");
+    char *list = strstr(manual, "with no effect in this version");
+    size_t rows = 0;
+
+    ck_assert_ptr_nonnull(list);
+    *strstr(list, ".El") = '\0';
+    for (const char *p = strstr(list, ".It Ev "); p;
+         p = strstr(p + 1, ".It Ev "))
+        rows++;
+    ck_assert_uint_eq(rows, hb_idle_knobs_count);
+    for (size_t i = 0; i < hb_idle_knobs_count; i++) {
+        char *row = hb_xasprintf(".It Ev %s Ta %s\n", hb_idle_knobs[i].name,
+                                 hb_idle_knobs[i].why);
+
+        ck_assert_msg(strstr(list, row), "hvd-env(7) has no %s", row);
+        hb_free(row);
+    }
+    hb_free(manual);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("options_table");
@@ -152,6 +247,9 @@ int main(void)
     tcase_add_test(t, manual_has_every_option);
     tcase_add_test(t, manual_has_no_other_option);
     tcase_add_test(t, hvd_env_has_every_knob);
+    tcase_add_test(t, options_without_effect_are_marked);
+    tcase_add_test(t, help_marks_options_without_effect);
+    tcase_add_test(t, hvd_env_lists_knobs_without_effect);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/outdir: the ranks' output in files. */
+/* lib/job/output/outdir: the ranks' output in files. */
 #include "lib/base/hvd_status.h"
-#include "lib/job/outdir.h"
+#include "lib/job/output/outdir.h"
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
@@ -141,7 +141,7 @@ START_TEST(not_a_directory)
 }
 END_TEST
 
-/* A file that is in the way of rank 1's directory. */
+/* A file is in the way of rank 1's directory. */
 START_TEST(half_made)
 {
     struct hb_error err = HB_ERROR_INIT;

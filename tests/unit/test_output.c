@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job/output and lib/job/stdio: writing without blocking, acks, and
- * what happens when nobody reads.  Streams are pipes and sockets of the
- * test; what the reader does is driven from the test, never by time.
+ * lib/job/output/output and lib/job/output/stdio: writing without blocking,
+ * acknowledgements, and readers that do not read.  Streams are pipes and
+ * sockets; the test itself reads them, so nothing depends on time.
  */
-#include "lib/job/output.h"
-#include "lib/job/stdio.h"
-#include "lib/protocol/control.h"
+#include "lib/job/output/output.h"
+#include "lib/job/output/stdio.h"
+#include "lib/protocol/control/control.h"
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static uv_loop_t loop;
 static struct output *o;
-static int out[2], err[2]; /* [0] read, [1] write */
+static int out[2], err[2]; /* [0] to read, [1] to write */
 static size_t acked[2];
 static int gone, errors, terminal_errors, drained, closed;
 static char last_error[HB_ERROR_TEXT_MAX];
@@ -104,7 +104,7 @@ static void feed(int host, int rank, const char *text)
     output_feed(o, host, rank, 1, text, strlen(text));
 }
 
-/* All that can be read now. */
+/* Reads all that is available now. */
 static size_t read_some(int fd, struct hb_buf *into)
 {
     char chunk[65536];
@@ -159,7 +159,7 @@ START_TEST(streams)
 }
 END_TEST
 
-/* The pipe's flags belong to whoever shares it. */
+/* The pipe's flags, shared with other processes, stay unchanged. */
 START_TEST(flags_stay)
 {
     int before = fcntl(out[1], F_GETFL);
@@ -272,7 +272,7 @@ START_TEST(full_device)
 }
 END_TEST
 
-/* A regular file keeps the offset that other writers share. */
+/* A regular file keeps its offset, which other writers share. */
 START_TEST(file_as_stdout)
 {
     FILE *f = tmpfile();
@@ -302,7 +302,7 @@ START_TEST(discard_gives_up_on_a_stuck_stream_only)
 }
 END_TEST
 
-/* ---- A long line holds the others, but not for ever ---- */
+/* ---- A long line delays the others, but not for ever ---- */
 
 static char *long_line(size_t len)
 {
@@ -336,8 +336,8 @@ START_TEST(held_bytes_are_acked_when_written)
 }
 END_TEST
 
-/* Ranks that wait for the owner must not fill the window: the line is
- * broken. */
+/* Other ranks' output, held back by a long line, must not fill the window: the
+ * line is broken. */
 START_TEST(too_much_held_breaks_the_line)
 {
     size_t len = LINES_LINE_MAX;
@@ -358,7 +358,7 @@ START_TEST(too_much_held_breaks_the_line)
 }
 END_TEST
 
-/* A silent owner: the loop's timer breaks the line by itself. */
+/* If the line's rank stays silent, a timer breaks the line. */
 START_TEST(silent_owner_is_broken)
 {
     size_t len = LINES_LINE_MAX;
@@ -401,7 +401,7 @@ START_TEST(bad_directory)
 }
 END_TEST
 
-/* The way without a description of our own: ask first, write little. */
+/* On a file description shared with others: poll first, and write little. */
 START_TEST(shared_descriptor)
 {
     struct stdio s;
@@ -426,7 +426,7 @@ START_TEST(shared_descriptor)
 }
 END_TEST
 
-/* A line of the moment gives way to whatever is written for good. */
+/* A status line is replaced by whatever is printed for good. */
 START_TEST(status)
 {
     open_output(out[1], NULL);

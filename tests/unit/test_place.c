@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Homes and caches, and what `hvdrun clean` takes out of them. */
-#include "lib/agent/place.h"
+/* Home and cache folders, and what `hvdrun clean` removes from them. */
+#include "lib/agent/query/place.h"
 
-#include "lib/agent/progcheck.h"
+#include "lib/agent/query/progcheck.h"
+#include "lib/agent/trace_dir.h"
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/protocol/query.h"
@@ -49,6 +50,15 @@ static void make_old(const char *name)
                      0);
 }
 
+static void make_unused(const char *name, int days)
+{
+    struct timespec when = {time(NULL) - days * 24 * 3600, 0};
+    struct timespec times[2] = {when, when};
+
+    ck_assert_int_eq(utimensat(AT_FDCWD, at(name), times, AT_SYMLINK_NOFOLLOW),
+                     0);
+}
+
 static void file(const char *name, int old)
 {
     fixture_file(&f, name, "x");
@@ -63,7 +73,7 @@ static int exists(const char *name)
     return lstat(at(name), &st) == 0;
 }
 
-/* How many entries of that kind were told. */
+/* Cleans, or only reports if `dry`; returns the number of entries reported. */
 static int clean(int dry)
 {
     json_t *list = place_clean(f.root, dry);
@@ -113,7 +123,7 @@ START_TEST(cache)
     snprintf(want, sizeof(want), "%s/xdg/hvd", f.root);
     ck_assert_str_eq(query_string(c, "path"), want);
     json_decref(c);
-    /* A file in the way: the next one is taken. */
+    /* A file is in the way: the next place is used. */
     file("xdg", 0);
     c = place_cache();
     ck_assert_int_eq(query_true(c, "usable"), 1);
@@ -127,13 +137,19 @@ START_TEST(old_agents_go_the_newest_stays)
 {
     file("xdg/hvd/hvd-agent-1", 1);
     file("xdg/hvd/hvd-agent-2", 0);
+    file("xdg/hvd/hvd-agent-6", 1);
+    make_unused("xdg/hvd/hvd-agent-6", 29); /* another host may run it */
+    file("xdg/hvd/hvd-agent-7", 1);
+    make_unused("xdg/hvd/hvd-agent-7", 31);
     file("xdg/hvd/.push-3", 1);
     file("xdg/hvd/.push-4", 0);
     file("xdg/hvd/notes", 1);
     ck_assert_int_eq(symlink("/bin/true", at("xdg/hvd/hvd-agent-5")), 0);
-    ck_assert_int_eq(clean(1), 2);
+    ck_assert_int_eq(clean(1), 3);
     ck_assert_int_eq(exists("xdg/hvd/hvd-agent-1"), 1);
-    ck_assert_int_eq(clean(0), 2);
+    ck_assert_int_eq(clean(0), 3);
+    ck_assert_int_eq(exists("xdg/hvd/hvd-agent-6"), 1);
+    ck_assert_int_eq(exists("xdg/hvd/hvd-agent-7"), 0);
     ck_assert_int_eq(exists("xdg/hvd/hvd-agent-1"), 0);
     ck_assert_int_eq(exists("xdg/hvd/.push-3"), 0);
     ck_assert_int_eq(exists("xdg/hvd/hvd-agent-2"), 1);
@@ -144,7 +160,7 @@ START_TEST(old_agents_go_the_newest_stays)
 }
 END_TEST
 
-/* Runs a copy of sleep from there; returns its pid once it does. */
+/* Runs a copy of sleep from there; returns its pid once it runs. */
 static pid_t run_copy(const char *name)
 {
     char command[PATH_MAX * 2];
@@ -164,7 +180,7 @@ static pid_t run_copy(const char *name)
         _exit(127);
     }
     close(ends[1]);
-    ck_assert_int_eq(read(ends[0], &byte, 1), 0); /* the exec closed it */
+    ck_assert_int_eq(read(ends[0], &byte, 1), 0); /* closed by the exec */
     close(ends[0]);
     return pid;
 }
@@ -199,7 +215,7 @@ START_TEST(private_directories)
     file("tmp/hvd-AAAAAA/hvd-agent-1", 1);
     file("tmp/hvd-AAAAAA/.push-1", 1);
     make_old("tmp/hvd-AAAAAA");
-    file("tmp/hvd-BBBBBB/hvd-agent-1", 1); /* its directory is young */
+    file("tmp/hvd-BBBBBB/hvd-agent-1", 1); /* its directory is recent */
     file("tmp/hvd-CCCCCC/hvd-agent-1", 1);
     file("tmp/hvd-CCCCCC/data", 1);
     make_old("tmp/hvd-CCCCCC");
@@ -214,6 +230,40 @@ START_TEST(private_directories)
     ck_assert_int_eq(exists("tmp/hvd-CCCCCC/hvd-agent-1"), 1);
     ck_assert_int_eq(exists("tmp/hvd-DDDDDDD/hvd-agent-1"), 1);
     ck_assert_int_eq(exists("tmp/hvd-EEEEEE"), 1);
+}
+END_TEST
+
+static int clean_timelines(const char *id)
+{
+    json_t *list = json_array();
+    int count;
+
+    trace_dir_clean(f.root, id, 0, list);
+    count = (int)json_array_size(list);
+    json_decref(list);
+    return count;
+}
+
+/* Timelines stay while an agent holds them: it may still be sending them. */
+START_TEST(timelines_that_an_agent_holds_stay)
+{
+    static const char id[] = "0123456789abcdef0123456789abcdef";
+    int lock;
+
+    file("tmp/hvd-timeline-0123456789abcdef-0/trace.0.json", 1);
+    file("tmp/hvd-timeline-0123456789abcdef-1/trace.1.json", 1);
+    make_old("tmp/hvd-timeline-0123456789abcdef-0");
+    make_old("tmp/hvd-timeline-0123456789abcdef-1");
+    lock = trace_dir_hold(at("tmp/hvd-timeline-0123456789abcdef-1"));
+    ck_assert_int_ge(lock, 0);
+    ck_assert_int_eq(clean_timelines(NULL), 1);
+    ck_assert_int_eq(exists("tmp/hvd-timeline-0123456789abcdef-0"), 0);
+    ck_assert_int_eq(clean_timelines(id), 0);
+    ck_assert_int_eq(exists("tmp/hvd-timeline-0123456789abcdef-1/trace.1.json"),
+                     1);
+    close(lock);
+    ck_assert_int_eq(clean_timelines("another"), 0);
+    ck_assert_int_eq(clean_timelines(id), 1);
 }
 END_TEST
 
@@ -268,8 +318,8 @@ static void write_cache(const char *bytes, size_t len)
     close(fd);
 }
 
-/* The loader's cache, cut at every length and with every byte changed:
- * read for its sense, or not at all. */
+/* The loader's cache, cut at every length and with every byte changed: it is
+ * read correctly or not at all. */
 START_TEST(the_loaders_cache)
 {
     static const char strings[] = "libmpi.so.40\0/opt/x/libmpi.so.40";
@@ -335,7 +385,7 @@ START_TEST(programs)
 }
 END_TEST
 
-/* A copy of sh that asks for a library of another name. */
+/* A copy of sh that needs a library of another name. */
 START_TEST(a_missing_library_is_named)
 {
     static const char have[] = "libc.so.6", want[] = "libq.so.6";
@@ -401,6 +451,7 @@ int main(void)
     tcase_add_test(tc, what_runs_stays);
     tcase_add_test(tc, a_cache_that_others_can_write_to_is_not_touched);
     tcase_add_test(tc, private_directories);
+    tcase_add_test(tc, timelines_that_an_agent_holds_stay);
     tcase_add_test(tc, libraries_in_usual_places);
     tcase_add_test(tc, the_library_path_comes_first);
     tcase_add_test(tc, the_loaders_cache);

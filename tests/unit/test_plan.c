@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/hosts/plan.h: Horovod's rule, and plans that cannot be made. */
-#include "lib/hosts/plan.h"
+/* lib/hosts/slot_plan.h: Horovod's rule, and plans that cannot be made. */
+#include "lib/hosts/slot_plan.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ START_TEST(test_two_equal_hosts)
 }
 END_TEST
 
-/* cross_size counts only the hosts that have that local rank. */
+/* cross_size counts only hosts that have that local rank. */
 START_TEST(test_unequal_hosts)
 {
     planned("a:1,b:2", (struct plan_options){.num_proc = 3});
@@ -99,7 +99,7 @@ START_TEST(test_fewer_ranks_than_slots)
     planned("localhost:4", (struct plan_options){.num_proc = 2});
     ck_assert_int_eq(plan.size, 2);
     check_rank(&plan, 1, "localhost", 1, 2, 0, 1);
-    /* hosts that get nothing are not in the plan */
+    /* hosts without ranks are not in the plan */
     planned("a:2,b:2,c:2", (struct plan_options){.num_proc = 3});
     ck_assert_int_eq(plan.host_count, 2);
     check_rank(&plan, 2, "b", 0, 1, 1, 2);
@@ -233,7 +233,7 @@ START_TEST(test_oversubscribe)
 }
 END_TEST
 
-/* max_slots bounds what --oversubscribe may do. */
+/* max_slots limits --oversubscribe. */
 START_TEST(test_max_slots)
 {
     static const char text[] = "a slots=1 max_slots=3\nb slots=1\n";
@@ -251,8 +251,16 @@ START_TEST(test_max_slots)
     o.npernode = 2;
     ck_assert_int_eq(plan_make(&l, &o, &p, &err), -HVD_EINVAL);
     ck_assert_str_eq(err.text, "-np 6: the hosts given have 4 slots with "
-                               "--npernode 2 (a:1, b:1); add slots or lower "
+                               "--npernode 2 (a:3, b:1); raise that or lower "
                                "-np");
+    l.count = 1;
+    o.npernode = 0;
+    hb_error_clear(&err);
+    ck_assert_int_eq(plan_make(&l, &o, &p, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "-np 6: the hosts given have 3 slots up to "
+                               "their max_slots (a:3); raise that or lower "
+                               "-np");
+    l.count = 2;
     hostlist_free(&l);
 }
 END_TEST

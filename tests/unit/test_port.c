@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/port.h: a port that only who knows it gets. */
+/* lib/agent/port.h: a port that only a process that knows it can bind. */
 #include "lib/agent/port.h"
 #include "tests/unit/unit.h"
 
@@ -36,7 +36,7 @@ START_TEST(test_reserved)
     ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     ck_assert_int_eq(bind_to(port, 0), -1);
     ck_assert_int_eq(errno, EADDRINUSE);
-    other = bind_to(port, 1); /* what rank 0's server does */
+    other = bind_to(port, 1); /* as rank 0's server does */
     ck_assert_int_ge(other, 0);
     ck_assert_int_eq(listen(other, 5), 0);
     close(other);

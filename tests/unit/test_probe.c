@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking programs and libraries what they are. */
-#include "cmd/hvdrun/mpi_find.h"
+/* Asking programs and libraries for their versions. */
+#include "cmd/hvdrun/mpi/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
-#include "cmd/hvdrun/run.h"
+#include "cmd/hvdrun/run_job.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
@@ -45,7 +45,7 @@ START_TEST(it_has_no_input)
 }
 END_TEST
 
-/* Read to its end, so that it is not stopped, and kept in part. */
+/* Read to its end, so that the program is not stopped; only part is kept. */
 START_TEST(much_output)
 {
     ck_assert_int_eq(shell("head -c 1000000 /dev/zero | tr '\\0' x"), 0);
@@ -86,7 +86,7 @@ START_TEST(not_the_library)
 }
 END_TEST
 
-/* stand_in.so is linked to look in the folder `beside`. */
+/* stand_in.so is linked to search the folder `beside`. */
 START_TEST(a_library_that_only_another_finds)
 {
     char *own = run_program_dir();

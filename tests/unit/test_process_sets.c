@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process sets: making and removing them, operations in them, also at the
- * same time, and what is refused.
+ * Process sets: adding and removing them, operations in them, also at the same
+ * time, and what is refused.
  */
 #include "lib/base/alloc.h"
 #include "runtime/hvd.h"
@@ -22,7 +22,7 @@ static struct hvd_options in_set(int set)
     return o;
 }
 
-/* The sum of some ranks, in a set. */
+/* Sums the ranks of a set and compares the result. */
 static int sum_in(int set, int expected)
 {
     struct hvd_options o = in_set(set);
@@ -71,8 +71,8 @@ START_TEST(test_even_odd)
 }
 END_TEST
 
-/* Members do not wait for others: rank 0 stays away until the set of 1 and
- * 2 has done all its work. */
+/* Members do not wait for other ranks: rank 0 stays away until the set of ranks
+ * 1 and 2 has done all its work. */
 static int independent_body(int rank, void *arg)
 {
     const int members[] = {1, 2};
@@ -99,7 +99,7 @@ START_TEST(test_independent)
 }
 END_TEST
 
-/* Operations of two sets in opposite orders, asynchronously. */
+/* Asynchronous operations of two sets, issued in opposite orders. */
 static int crossing_body(int rank, void *arg)
 {
     const int a[] = {0, 1}, b[] = {0, 1, 2};
@@ -144,7 +144,7 @@ START_TEST(test_crossing)
 }
 END_TEST
 
-/* All kinds; the root is a rank of the world. */
+/* Runs every collective on a set.  Roots are given as ranks of the world. */
 static int kinds_body(int rank, void *arg)
 {
     const int members[] = {3, 1};
@@ -203,7 +203,7 @@ static int refused_body(int rank, void *arg)
     want(hvd_process_set_add(all, 0, &set) == -HVD_EINVAL);
     want(hvd_process_set_add(all, 4, &set) == -HVD_EINVAL);
     want(hvd_process_set_add(NULL, 1, &set) == -HVD_EINVAL);
-    /* Nonsense of one rank is every rank's error. */
+    /* One rank's invalid argument is an error on every rank. */
     want(hvd_process_set_add(hvd_rank() ? all : NULL, 1, &set) == -HVD_EINVAL);
     want(strstr(hvd_error_message(),
                 hvd_rank() ? "on another rank" : "on this rank"));
@@ -234,7 +234,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* As many as there may be, and again when one has gone. */
+/* Adds as many sets as are allowed, and another when one is removed. */
 static int many_body(int rank, void *arg)
 {
     int set = -1, made = 0, ranks[6], rc = 0;
@@ -268,7 +268,7 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* Removed while something is in flight. */
+/* A set is removed while an operation in it is in flight. */
 static int pending_body(int rank, void *arg)
 {
     const int members[] = {0, 1};
@@ -298,7 +298,7 @@ START_TEST(test_pending)
 }
 END_TEST
 
-/* A rank that has joined would not learn of a change. */
+/* Refused while a rank has joined, which would not learn of the change. */
 static int joined_body(int rank, void *arg)
 {
     const int first[] = {0, 1}, second[] = {1, 2};
@@ -339,7 +339,7 @@ static void nap(void)
     nanosleep(&ms, NULL);
 }
 
-/* What a thread of a rank lends. */
+/* Memory that a rank's thread lends to its peers. */
 struct lender {
     struct hvd_options o;
     int32_t *x, *y;
@@ -347,7 +347,8 @@ struct lender {
     int rc;
 };
 
-/* Until rank 0 has its memory back, or does not get it while this lasts. */
+/* Signal handler: holds rank 1 until rank 0 has its memory back, for NAPS at
+ * most. */
 static void hold_up(int number)
 {
     (void)number;
@@ -370,7 +371,7 @@ static void *lend(void *arg)
     return NULL;
 }
 
-/* Rank 1 has told where its memory is, and gets no further. */
+/* Interrupts rank 1's thread once it has told where its memory is. */
 static int interrupt(pthread_t thread, struct lender *l)
 {
     while (!atomic_load(&l->begun))
@@ -381,7 +382,8 @@ static int interrupt(pthread_t thread, struct lender *l)
     return 0;
 }
 
-/* What a rank lends is its own again only when no other uses it any more. */
+/* A rank's operation does not end before its peers have stopped using the
+ * memory that it lent them. */
 static int lent_body(int rank, void *arg)
 {
     const int members[] = {0, 1};
@@ -467,7 +469,7 @@ static void *come_and_go(void *arg)
     return NULL;
 }
 
-/* A set that is being made or removed when another thread shuts down. */
+/* A set is added or removed while another thread shuts down. */
 static int going_body(int rank, void *arg)
 {
     struct timespec nap = {0, 0};
@@ -495,7 +497,7 @@ START_TEST(test_going)
 }
 END_TEST
 
-/* Where rank 1 has no memory, no rank has a set, and all go on. */
+/* If rank 1 has no memory for a set, no rank has the set, and all go on. */
 static int no_memory_body(int rank, void *arg)
 {
     const int pair[] = {1, 2};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/program.h: which file is run, and why none is. */
-#include "lib/agent/program.h"
+/* lib/agent/rank/program.h: which file is run, or why none. */
+#include "lib/agent/rank/program.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/agent_util.h"
 #include "tests/unit/unit.h"
@@ -34,7 +34,7 @@ static void setup(void)
     make_file("data", "#!/bin/sh\n", 0644);
     make_file("closed/below/tool", "#!/bin/sh\n", 0755);
     snprintf(closed, sizeof(closed), "%s/closed", dir);
-    /* Others must come as far as there. */
+    /* Other users must be able to search it. */
     ck_assert_int_eq(chmod(dir, 0755), 0);
     *strrchr(closed, '/') = '\0';
     *strrchr(closed, '/') = '\0';
@@ -48,7 +48,8 @@ static void teardown(void)
     fixtures_teardown();
 }
 
-/* Resolves and compares with dir/expected, or an exit code and a text. */
+/* Resolves `name`; the result must be dir/expected, or an exit code and a
+ * text. */
 static void found(const char *name, const char *path, const char *cwd,
                   const char *expected)
 {
@@ -96,7 +97,7 @@ START_TEST(test_resolve)
 }
 END_TEST
 
-/* Root may search everything; the tests of a user may not. */
+/* Root may search any directory; the tests that run as a user may not. */
 START_TEST(test_directory_that_may_not_be_searched)
 {
     char path[160], text[160];
@@ -109,7 +110,7 @@ START_TEST(test_directory_that_may_not_be_searched)
     snprintf(text, sizeof(text), "directory %s may not be searched", closed);
     refused(path, "/bin", 126, text);
     refused("closed/below/tool", "/bin", 126, text);
-    /* On PATH it says nothing. */
+    /* On PATH such a directory is skipped. */
     found("tool", "closed/below:.", dir, "./tool");
     refused("data", "closed/below:/bin", 127, "command not found");
     if (getuid() == 0)

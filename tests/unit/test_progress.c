@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/progress: the line of those who wait. */
-#include "lib/job/progress.h"
+/* lib/job/output/progress: the status line about hosts still missing. */
+#include "lib/job/output/progress.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ START_TEST(stage_of_a_single_host)
 }
 END_TEST
 
-/* What does not fit is counted; the line never wraps. */
+/* Names that do not fit are counted; the line never wraps. */
 START_TEST(narrow_terminals)
 {
     struct progress p = {

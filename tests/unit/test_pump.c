@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/pump.h: streams, window, hold, tail, stdin; no processes. */
-#include "lib/agent/pump.h"
+/* lib/agent/rank/pump.h: streams, window, hold, tail, stdin; no processes. */
+#include "lib/agent/rank/pump.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
@@ -80,7 +80,7 @@ static void say(int slot, int stream, const char *text)
                      (ssize_t)strlen(text));
 }
 
-/* Writes until the pipe is full; how many bytes went in. */
+/* Writes until the pipe is full; returns the number of bytes. */
 static size_t fill(int fd)
 {
     char block[4096] = {0};
@@ -145,7 +145,7 @@ START_TEST(test_window)
     pump_ack(&pump, 1000);
     turn();
     ck_assert_uint_eq(hb_buf_len(&got[0][0]), CONTROL_OUTPUT_WINDOW + 1000);
-    pump_ack(&pump, UINT32_MAX); /* more than is due does no harm */
+    pump_ack(&pump, UINT32_MAX); /* acknowledging too much does no harm */
     turn();
     ck_assert_uint_eq(hb_buf_len(&got[0][0]), total);
 }
@@ -163,7 +163,7 @@ START_TEST(test_hold)
 }
 END_TEST
 
-/* Somebody outside the job may hold a pipe for ever. */
+/* A process outside the job may keep a pipe open for ever. */
 START_TEST(test_finish_does_not_wait_for_holders)
 {
     say(0, 1, "held");
@@ -217,7 +217,7 @@ START_TEST(test_tail)
 
     expect_tail("");
     say(0, 2, "one\n");
-    expect_tail("one\n"); /* still in the pipe, and it stays there */
+    expect_tail("one\n"); /* still in the pipe, and stays there */
     turn();
     ck_assert_str_eq(hb_buf_data(&got[0][1]), "one\n");
     ck_assert_int_eq(write(fds[0][2], "t\0wo\n", 5), 5);
@@ -227,7 +227,7 @@ START_TEST(test_tail)
     long_line[10] = '\n';
     say(0, 2, long_line);
     turn();
-    /* The line cut in two at the front is left out. */
+    /* The line that is cut at the front is left out. */
     tail = pump_tail(&pump, 0);
     ck_assert_uint_eq(strlen(tail), CONTROL_TAIL_BYTES - 11);
     ck_assert_int_eq(tail[0], 'x');
@@ -271,7 +271,7 @@ START_TEST(test_stdin_flow)
         total += (size_t)n;
         turn();
     }
-    ck_assert_int_eq(n, 0); /* the end of file comes after all bytes */
+    ck_assert_int_eq(n, 0); /* end of file comes after all bytes */
     ck_assert_uint_eq(total, CONTROL_STDIN_WINDOW);
     ck_assert_uint_eq(taken, CONTROL_STDIN_WINDOW);
     hb_free(big);

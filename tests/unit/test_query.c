@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hvd-agent answers.  One agent runs a job with a mark of its own,
- * another is asked about it, as `hvdrun ps` and `kill` do.  Everything that
- * is ended here was started here.
+ * What hvd-agent answers.  One agent runs a job with a mark of its own; another
+ * is asked about it, as by `hvdrun ps` and `kill`.  Every process that is ended
+ * here was started here.
  */
 #include "tests/unit/agent_util.h"
 
-#include "lib/agent/tree.h"
+#include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 #include "lib/protocol/query.h"
 #include "tests/unit/unit.h"
 
@@ -37,7 +37,7 @@ static void send_question(struct peer *p, json_t *question)
     hb_buf_free(&frame);
 }
 
-/* The next ANSWER; NULL at the end of file. */
+/* Returns the next ANSWER; NULL at end of file. */
 static json_t *take_answer(struct peer *p)
 {
     char chunk[65536];
@@ -55,7 +55,7 @@ static json_t *take_answer(struct peer *p)
         hb_buf_append(&p->in, chunk, (size_t)n);
     }
     ck_assert_int_eq(f.type, CONTROL_ANSWER);
-    ck_assert_int_eq(query_decode(f.payload, f.len, &answer, NULL), 0);
+    ck_assert_int_eq(query_decode(f.payload, f.len, f.type, &answer, NULL), 0);
     frame_done(&p->in, &f);
     return answer;
 }
@@ -70,7 +70,7 @@ static json_t *ask(json_t *question)
     return answer;
 }
 
-/* The job of this id in an answer to ps, borrowed; or NULL. */
+/* Returns this job's entry in an answer to ps, borrowed, or NULL. */
 static json_t *job_in(const json_t *answer, const char *which)
 {
     json_t *job;
@@ -116,13 +116,13 @@ static void run_job(struct peer *p, const char *which, const char *script,
     struct control_launch m;
 
     peer_launch_init(&m, script, ranks);
-    m.grace_ms = 1000;
+    m.spec.grace_ms = 1000;
     hb_strv_addf(&m.env, "HVD_JOB_ID=%s", which);
     peer_launch(p, &m);
     peer_until(p, CONTROL_STARTED);
 }
 
-/* A marked process that no agent watches: sh of this test's. */
+/* Starts a shell with the job's mark that no agent watches. */
 static pid_t run_orphan(const char *which, const char *script)
 {
     char mark[64], rank[] = "HVD_RANK=3";
@@ -156,7 +156,7 @@ static void reap(pid_t pid)
     ck_assert_int_eq(WIFSIGNALED(status), 1);
 }
 
-/* What an orphan leaves becomes this process's. */
+/* Reaps what an orphan's shell leaves, which becomes this process's child. */
 static void reap_all(void)
 {
     while (waitpid(-1, NULL, 0) > 0)
@@ -250,7 +250,7 @@ START_TEST(kill_ends_what_ignores_it)
     one = end(id, 1);
     ck_assert_int_eq(query_int(one, "left", -1), 0);
     json_decref(one);
-    /* How the agent got that far, by itself or not, is not told here. */
+    /* The agent may have ended by itself or not: not checked here. */
     while (peer_next(&peer))
         ;
     peer_close(&peer);
@@ -264,7 +264,7 @@ START_TEST(kill_leaves_others)
     json_t *one, *answer;
 
     make_id(other);
-    /* A process that is about to execute another has no environment. */
+    /* echo first: a process that is about to exec has no environment. */
     run_job(&peer, id, "echo x; sleep 1000; :", 1);
     peer_until_output(&peer, 0, "x");
     one = end(other, 1000);
@@ -318,7 +318,7 @@ START_TEST(stubborn_orphans)
 }
 END_TEST
 
-/* Only tells: clean itself would end orphans of other tests. */
+/* A dry run: clean itself would end other tests' orphans. */
 START_TEST(clean_would_end_orphans_only)
 {
     char running[33];
@@ -403,6 +403,38 @@ START_TEST(an_unknown_question)
 }
 END_TEST
 
+/* An answer to ps with 20000 processes can be encoded and decoded. */
+START_TEST(a_long_answer)
+{
+    enum { COUNT = 20000 };
+    json_t *procs = json_array(), *answer, *got = NULL;
+    struct hb_buf frame = HB_BUF_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct frame f;
+
+    for (int i = 0; i < COUNT; i++)
+        json_array_append_new(
+            procs, json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s}",
+                             "pid", i, "ppid", 1, "rank", i, "elapsed_ms", i,
+                             "cpu_ms", i, "rss_bytes", i, "state", "S", "name",
+                             "sleep", "command", "sleep 1000"));
+    answer = json_pack("{s:o}", "procs", procs);
+    ck_assert_ptr_nonnull(answer);
+    ck_assert_int_eq(query_encode(&frame, CONTROL_ANSWER, answer), 0);
+    json_decref(answer);
+    ck_assert_int_eq(frame_decode(&frame, FRAME_PAYLOAD_MAX, &f, NULL), 1);
+    ck_assert_msg(query_decode(f.payload, f.len, f.type, &got, &err) == 0, "%s",
+                  err.text);
+    ck_assert_uint_eq(json_array_size(json_object_get(got, "procs")), COUNT);
+    json_decref(got);
+    got = NULL;
+    ck_assert_int_eq(query_decode(f.payload, f.len, CONTROL_QUERY, &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "query: more than 65536 values");
+    hb_buf_free(&frame);
+}
+END_TEST
+
 START_TEST(what_is_no_question)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -415,7 +447,7 @@ START_TEST(what_is_no_question)
 }
 END_TEST
 
-/* Both at once: the second ends the conversation. */
+/* A second question before the answer ends the conversation. */
 START_TEST(two_questions_at_once)
 {
     struct hb_buf frames = HB_BUF_INIT;
@@ -443,7 +475,8 @@ START_TEST(no_question_during_a_job)
 }
 END_TEST
 
-/* The agent ends, and its helper with it, whatever that waits for. */
+/* When the asker hangs up, the agent ends and so does its helper, whatever that
+ * waits for. */
 START_TEST(hanging_up_during_an_answer)
 {
     pid_t pid = run_orphan(id, "trap '' TERM; echo x; while :; do sleep 1000; "
@@ -458,7 +491,7 @@ START_TEST(hanging_up_during_an_answer)
     kill(pid, SIGKILL);
     reap(pid);
     peer_finish(1);
-    /* Its sleep, if it got that far, has no end of its own. */
+    /* End the orphan's sleep, if it has been started. */
     tree_kill_round();
     reap_all();
 }
@@ -486,6 +519,9 @@ static Suite *suite(void)
     tcase_add_test(tc, two_questions_at_once);
     tcase_add_test(tc, no_question_during_a_job);
     tcase_add_test(tc, hanging_up_during_an_answer);
+    suite_add_tcase(s, tc);
+    tc = tcase_create("codec");
+    tcase_add_test(tc, a_long_answer);
     suite_add_tcase(s, tc);
     return s;
 }

@@ -3,7 +3,7 @@
  * Reduction kernels: every tier that this CPU has, bit for bit, against a
  * scalar reference that shares no code with them, one element at a time.
  */
-#include "runtime/plane/reduce.h"
+#include "runtime/plane/kernels/reduce.h"
 #include "tests/unit/reduce_reference.h"
 #include "tests/unit/unit.h"
 
@@ -22,7 +22,7 @@ enum { NTIERS = HVD__SIMD_AVX512 + 1 };
 
 /* ---- Trials ---------------------------------------------------------- */
 
-/* Bit patterns at and around every edge of a float format. */
+/* Returns a bit pattern at or next to an edge of a float format. */
 static uint64_t edge_bits(enum hvd_dtype t)
 {
     int width = 8 * (int)elem_size[t];
@@ -49,7 +49,7 @@ static uint64_t edge_bits(enum hvd_dtype t)
 
 enum fill {
     FILL_BITS,  /* any bit pattern */
-    FILL_MILD,  /* floats of like size, so that sums round, not saturate */
+    FILL_MILD,  /* floats of similar size: sums round, not saturate */
     FILL_EDGES, /* zeros, denormals, infinities, NaNs, the largest */
     NFILLS
 };
@@ -75,14 +75,13 @@ struct trial {
     enum hvd_op op;
     int nsrc;
     size_t count;
-    size_t skew;  /* elements past an aligned address; differs per buffer */
-    int in_place; /* dst is this source; -1: none */
+    size_t skew;  /* elements past alignment; per buffer */
+    int in_place; /* index of the source that is dst; -1: none */
     enum fill fill;
     struct hvd__reduce_args args;
 };
 
-/* One arena for all trials of a test; grows, and lives as long as the
- * test's process. */
+/* Memory for all trials of a test; grows, and is freed with the process. */
 struct arena {
     char *mem;
     size_t cap;
@@ -182,7 +181,7 @@ static void run_trial(const struct trial *t)
         check_tier(t, tier, &a);
 }
 
-/* Every op, every fill. */
+/* Runs a trial for every op and every fill. */
 static void run_trials(struct trial t)
 {
     for (int o = 0; o < NOPS; o++)
@@ -292,7 +291,7 @@ START_TEST(test_streamed)
 }
 END_TEST
 
-/* Each of the 65536 halves, and each rounding boundary between them. */
+/* All 65536 half-precision values, and every rounding boundary between two. */
 START_TEST(test_halves_exhaustive)
 {
     enum { ALL = 65536 };
@@ -331,7 +330,7 @@ START_TEST(test_halves_exhaustive)
 }
 END_TEST
 
-/* Blocks of many inputs must not round in between. */
+/* Sums of many inputs must be rounded once, not between blocks. */
 START_TEST(test_half_rounds_once)
 {
     struct hvd__reduce_args args = {.pre = 1, .post = 1, .divisor = 1};
@@ -398,7 +397,7 @@ START_TEST(test_knob_unknown)
 }
 END_TEST
 
-/* Plain, past the cache, and to shared memory. */
+/* Copies plainly, with non-temporal stores, or to shared memory. */
 static void copy(int how, void *dst, const void *src, size_t bytes)
 {
     if (how == 2)

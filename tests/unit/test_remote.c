@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/remote.h with stand-ins for hosts (remote_util.h). */
+/* lib/remote/remote.h with stand-ins for hosts (remote_util.h). */
 #include "tests/unit/remote_util.h"
 
 #include "lib/protocol/frame.h"
@@ -51,10 +51,12 @@ START_TEST(ssh_runs_sh)
     far_options.ssh_user = "alice";
     far_options.ssh_port = 2222;
     far_runs();
-    ck_assert_str_eq(far_shell("cat '%s/args'", far_dir),
-                     "-T|-x|-o|BatchMode=yes|-o|ServerAliveInterval=15|-o|"
-                     "ConnectTimeout=15|-l|alice|-p|2222|--|n1|"
-                     "exec /bin/sh|");
+    ck_assert_str_eq(
+        far_shell("cat '%s/args'", far_dir),
+        "-T|-a|-x|-o|ClearAllForwardings=yes|-o|"
+        "PermitLocalCommand=no|-o|BatchMode=yes|-o|"
+        "ServerAliveInterval=15|-o|ConnectTimeout=15|-l|alice|-p|2222|--|n1|"
+        "exec /bin/sh|");
 }
 END_TEST
 
@@ -78,7 +80,7 @@ END_TEST
 START_TEST(drops_end_at_the_deadline)
 {
     far_ssh("echo 'Connection closed by 10.0.0.1 port 22' >&2; exit 255");
-    far_options.start_timeout_ms = 10;
+    far_options.start_timeout_ms = 2000; /* for one attempt at least */
     far_fails(HVD_ETIMEOUT, "Connection closed by 10.0.0.1 port 22 (tried");
 }
 END_TEST
@@ -100,7 +102,7 @@ START_TEST(final_errors_of_ssh)
     } cases[] = {
         {"alice@n1: Permission denied (publickey,password).", HVD_EPERM,
          "ssh: no key was accepted (alice@n1: Permission denied "
-         "(publickey,password).); add one with ssh-copy-id n1"},
+         "(publickey,password).); add one with: ssh-copy-id n1"},
         {"Host key verification failed.", HVD_EPERM,
          "ssh: its host key is not known; see and accept it with: ssh n1"},
         {"ssh: Could not resolve hostname n1: Name or service not known",
@@ -222,8 +224,8 @@ START_TEST(installed_agent)
 }
 END_TEST
 
-/* Waits until n have been started, so that all who may start are there;
- * then counts them, and leaves. */
+/* Waits until n have been started, so that all that may start are running; then
+ * counts them and leaves. */
 static void fake_ssh_counting(int n)
 {
     char body[512];
@@ -301,7 +303,7 @@ START_TEST(closed_while_pausing)
 }
 END_TEST
 
-/* Nothing of what a stubborn command started is left. */
+/* Closing leaves no process of a stubborn command. */
 START_TEST(closing_kills)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -309,7 +311,7 @@ START_TEST(closing_kills)
     far_seen[0].close_at = "connecting";
     far_open(0, "n1");
     far_run();
-    while (waitpid(-1, NULL, 0) > 0) /* hangs where one was left */
+    while (waitpid(-1, NULL, 0) > 0) /* hangs if one was left */
         continue;
     ck_assert_int_eq(errno, ECHILD);
 }
@@ -386,7 +388,7 @@ static const char *const state_names[] = {
     "new",     "queued config", "config", "queued", "starting",
     "pausing", "running",       "ended",  "closing"};
 
-/* Failing and closing lead out of every state, and nothing back in. */
+/* Failure and closing lead out of every state, and no event leads back. */
 START_TEST(states_and_events)
 {
     enum remote_state to;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/protocol/rendezvous.h and the agent's relay (lib/agent/rendezvous.h):
- * what is sent on, merged, answered, refused. */
-#include "lib/agent/rendezvous.h"
+/* lib/protocol/rendezvous.h and the agent's relay (lib/agent/rdv_relay.h):
+ * what is forwarded, merged, answered and refused. */
+#include "lib/agent/rdv_relay.h"
 
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
@@ -245,7 +245,7 @@ START_TEST(wrong_use_of_fences_is_refused)
 }
 END_TEST
 
-/* Its values stay, its requests are cancelled. */
+/* Its values stay and its requests are cancelled. */
 START_TEST(a_worker_that_goes_away)
 {
     char cancel[32];
@@ -263,7 +263,7 @@ START_TEST(a_worker_that_goes_away)
 }
 END_TEST
 
-/* Nothing goes up for a fence that cannot be complete. */
+/* A fence that cannot complete any more is not forwarded. */
 START_TEST(a_rank_that_ends_fails_its_fences)
 {
     request(0, 1, RDV_FENCE, "w", "four");

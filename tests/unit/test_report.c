@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/report: what is said about a failed job. */
+/* lib/job/report: the report on a failed job. */
 #include "lib/job/report.h"
 #include "tests/unit/unit.h"
 
@@ -90,35 +90,6 @@ START_TEST(signals)
     expect_one(e, 0,
                "hvdrun: rank 0 on host a (pid 4711) failed: killed by "
                "signal 9 (SIGKILL): out of memory: cgroup limit 2 GiB\n");
-}
-END_TEST
-
-START_TEST(signal_names)
-{
-    struct hb_buf out = HB_BUF_INIT;
-
-    report_signal_name(&out, 15);
-    ck_assert_str_eq(hb_buf_data(&out), "SIGTERM");
-    hb_buf_clear(&out);
-    report_signal_name(&out, 200);
-    ck_assert_str_eq(hb_buf_data(&out), "signal 200");
-    hb_buf_free(&out);
-}
-END_TEST
-
-START_TEST(never_started)
-{
-    struct control_exited e[3] = {failure(0, 127), failure(1, 127),
-                                  failure(2, 127)};
-
-    for (int i = 0; i < 3; i++) {
-        e[i].cause = CONTROL_CAUSE_EXEC;
-        e[i].detail = (char *)"nosuch: command not found";
-    }
-    expect((struct report){.failed = e, .failed_count = 3, .exit_code = 127},
-           "hvdrun: rank 0 on host a could not be started: nosuch: command "
-           "not found\n"
-           "hvdrun: ranks 1, 2 failed too: nosuch: command not found\n");
 }
 END_TEST
 
@@ -267,7 +238,8 @@ START_TEST(hosts_with_one_text_share_a_line)
 }
 END_TEST
 
-/* A name inside another word is not the host's. */
+/* A host's name is not replaced inside another word: the texts stay
+ * different. */
 START_TEST(texts_that_differ)
 {
     static const char *const texts[][2] = {
@@ -361,8 +333,6 @@ int main(void)
     tcase_add_test(tc, success_is_silent);
     tcase_add_test(tc, exit_code);
     tcase_add_test(tc, signals);
-    tcase_add_test(tc, signal_names);
-    tcase_add_test(tc, never_started);
     tcase_add_test(tc, shows_tail);
     tcase_add_test(tc, tail_is_short);
     tcase_add_test(tc, others_fold);

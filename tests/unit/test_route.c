@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/agent/route.h over loopback: agents that try each other, and strangers
- * at the listener.
+ * lib/agent/route/route.h over loopback: agents that probe each other, and
+ * strangers at the listener.
  */
-#include "lib/agent/route.h"
-#include "lib/agent/route_auth.h"
-#include "lib/base/clock.h"
+#include "lib/agent/route/route_impl.h"
+#include "lib/base/sys/clock.h"
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -58,7 +57,7 @@ static void teardown(void)
 {
     route_close(a);
     route_close(b);
-    route_close(b); /* again: nothing */
+    route_close(b); /* closing again does nothing */
     uv_run(&loop, UV_RUN_DEFAULT);
     route_free(a);
     route_free(b);
@@ -77,7 +76,7 @@ try {
     struct control_route_probe probe;
 };
 
-/* One target with addresses to the NULL. */
+/* Makes a list with one target; addresses end with NULL. */
 static void make_try(struct try *t, int host, int port,
                      const char *const *addresses)
 {
@@ -101,7 +100,7 @@ static void do_probe(struct route *r, const struct control_route_probe *m)
     int before = results;
 
     ck_assert_int_eq(route_probe(r, m, NULL), 0);
-    ck_assert_int_eq(results, before); /* never from inside */
+    ck_assert_int_eq(results, before); /* no callback from inside the call */
     while (results == before)
         uv_run(&loop, UV_RUN_ONCE);
     ck_assert_int_eq(results, before + 1);
@@ -132,7 +131,8 @@ START_TEST(test_both_families)
 }
 END_TEST
 
-/* docker0: the address leads to an agent of the job, but not that one. */
+/* An address that leads to another agent of the job, as docker0's may, does not
+ * count. */
 START_TEST(test_wrong_host_does_not_count)
 {
     static const char *const addresses[] = {"127.0.0.1", NULL};
@@ -141,13 +141,13 @@ START_TEST(test_wrong_host_does_not_count)
     make_try(&t, 2, port_b, addresses);
     do_probe(a, &t.probe);
     ck_assert_int_eq(result.count, 0);
-    make_try(&t, 1, port_a, addresses); /* itself */
+    make_try(&t, 1, port_a, addresses); /* host 1 is not at a's port */
     do_probe(a, &t.probe);
     ck_assert_int_eq(result.count, 0);
 }
 END_TEST
 
-/* Ends at once: nothing is waited for. */
+/* A refused connection ends the probe at once. */
 START_TEST(test_refused)
 {
     static const char *const addresses[] = {"127.0.0.1", "127.0.0.9", NULL};
@@ -164,7 +164,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Listens on 127.0.0.x; -1 when somebody has that port. */
+/* Listens on 127.0.0.x; returns -1 if the port is taken. */
 static int listen_on(int x, int *port)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET};
@@ -197,7 +197,7 @@ START_TEST(test_silent_until_timeout)
 }
 END_TEST
 
-/* Answers one call, as host 2, while the loop runs. */
+/* Answers one call as host 2 while the loop runs. */
 static void answer_one(int listener)
 {
     unsigned char call[ROUTE_CALL_BYTES], answer[ROUTE_ANSWER_BYTES];
@@ -218,8 +218,8 @@ static void answer_one(int listener)
     close(fd);
 }
 
-/* An address is silent: it holds up what the other says for a moment, not
- * for the whole time-out. */
+/* A silent address delays the answer of another one briefly, not for the whole
+ * time-out. */
 START_TEST(test_silent_beside_another)
 {
     static const char *const orders[][3] = {{"127.0.0.3", "127.0.0.1", NULL},
@@ -288,7 +288,7 @@ START_TEST(test_out_of_order)
     ck_assert_int_eq(route_listen(a, &again, &port, NULL), -HVD_EPROTO);
     ck_assert_int_eq(route_probe(a, &t.probe, NULL), 0);
     ck_assert_int_eq(route_probe(a, &t.probe, NULL), -HVD_EPROTO);
-    route_close(a); /* in the middle: no callback */
+    route_close(a); /* in the middle: no callback comes */
     ck_assert_int_eq(route_probe(a, &t.probe, NULL), -HVD_EPROTO);
     uv_run(&loop, UV_RUN_NOWAIT);
     ck_assert_int_eq(results, 0);
@@ -343,7 +343,7 @@ START_TEST(test_measure_closed_in_the_middle)
     if (_i % 2)
         uv_run(&loop, UV_RUN_NOWAIT);
     else
-        while (results == 0) /* the other end has gone: it still ends */
+        while (results == 0) /* ends although the peer has gone */
             uv_run(&loop, UV_RUN_ONCE);
 }
 END_TEST
@@ -362,7 +362,7 @@ static int connect_to(int port)
     return fd;
 }
 
-/* Runs the loop until the other end closes; how many bytes it said. */
+/* Runs the loop until the peer closes; returns how many bytes it sent. */
 static int heard_until_closed(int fd)
 {
     char buf[4096];
@@ -397,7 +397,7 @@ START_TEST(test_scanner)
 }
 END_TEST
 
-/* Says nothing, or not enough. */
+/* A stranger that sends nothing, or too little, is cut off. */
 START_TEST(test_slow_stranger)
 {
     int fd = connect_to(port_a), half = connect_to(port_a);
@@ -410,7 +410,7 @@ START_TEST(test_slow_stranger)
 }
 END_TEST
 
-/* Many of them: agents get through. */
+/* Agents get through a flood of strangers. */
 START_TEST(test_flood)
 {
     static const char *const addresses[] = {"127.0.0.1", NULL};
@@ -429,7 +429,43 @@ START_TEST(test_flood)
 }
 END_TEST
 
-/* One with the token asks for more than there is. */
+/* Many callers wait before the loop runs: accepting them does not starve other
+ * handles, and none is forgotten. */
+START_TEST(test_many_at_once)
+{
+    enum { MANY = 200, MOST = 64 };
+    int fds[MANY], before;
+
+    for (int i = 0; i < MANY; i++)
+        fds[i] = connect_to(port_b);
+    while (b->served_count < MANY) {
+        before = b->served_count;
+        uv_run(&loop, UV_RUN_ONCE);
+        ck_assert_int_le(b->served_count - before, MOST + 1);
+    }
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+}
+END_TEST
+
+/* The listener is closed while an accepted caller is held back. */
+START_TEST(test_closed_while_many_wait)
+{
+    enum { MANY = 200 };
+    int fds[MANY];
+
+    for (int i = 0; i < MANY; i++)
+        fds[i] = connect_to(port_b);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_lt(b->served_count, MANY);
+    route_close(b);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+}
+END_TEST
+
+/* Sends a call with the right token that asks for more than there is. */
 static int call_as(enum route_mode mode)
 {
     const struct route_call call = {mode, 1, 0};
@@ -476,7 +512,7 @@ START_TEST(test_sink_counts)
 }
 END_TEST
 
-/* No descriptors are left for strangers: the agent goes on. */
+/* Strangers take all descriptors: the agent works on. */
 START_TEST(test_out_of_descriptors)
 {
     static const char *const addresses[] = {"127.0.0.1", NULL};
@@ -522,6 +558,8 @@ int main(void)
     tcase_add_test(c, test_scanner);
     tcase_add_test(c, test_slow_stranger);
     tcase_add_test(c, test_flood);
+    tcase_add_test(c, test_many_at_once);
+    tcase_add_test(c, test_closed_while_many_wait);
     tcase_add_test(c, test_bounded_for_callers_too);
     tcase_add_test(c, test_sink_counts);
     tcase_add_test(c, test_out_of_descriptors);

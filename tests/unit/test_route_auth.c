@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/route_auth.h */
-#include "lib/agent/route_auth.h"
+/* lib/agent/route/route_auth.h */
+#include "lib/agent/route/route_auth.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ START_TEST(test_nonces_differ)
 }
 END_TEST
 
-/* Every bit counts, on the way there and back. */
+/* A change of any bit is noticed, in the call and in the answer. */
 START_TEST(test_changed)
 {
     unsigned char out[ROUTE_CALL_BYTES], answer[ROUTE_ANSWER_BYTES];
@@ -48,7 +48,7 @@ START_TEST(test_changed)
     for (int bit = 0; bit < 8 * ROUTE_CALL_BYTES; bit++) {
         out[bit / 8] ^= (unsigned char)(1 << bit % 8);
         ck_assert_int_eq(route_auth_read_call(token, out, &got), -HVD_EPERM);
-        if (bit < 8 * 32) /* an answer is to what the call says */
+        if (bit < 8 * 32) /* an answer belongs to its call */
             ck_assert_int_eq(route_auth_read_answer(token, out, answer, &host),
                              -HVD_EPERM);
         out[bit / 8] ^= (unsigned char)(1 << bit % 8);
@@ -76,8 +76,7 @@ START_TEST(test_other_token)
 }
 END_TEST
 
-/* A listener cannot be made to answer for another by sending its call's own
- * proof back. */
+/* A caller cannot pass for a listener by sending the call's own proof back. */
 START_TEST(test_reflected)
 {
     unsigned char out[ROUTE_CALL_BYTES], answer[ROUTE_ANSWER_BYTES];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job/route_choice.h on made-up clusters: what hosts have is written as
- * "name address/prefix speed [v]", what they reach is a rule of the test.
+ * lib/job/route/route_choice.h on made-up clusters.  Hosts' networks are
+ * written as "name address/prefix speed [v]"; a rule of the test says what can
+ * be reached.
  */
-#include "lib/job/route_choice.h"
+#include "lib/job/route/route_choice.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void add_interface(int host, const char *text)
     hosts[host].usable |= UINT64_C(1) << list->count++;
 }
 
-/* `count` hosts on as many machines, each with a loopback. */
+/* Makes `count` hosts on as many machines, each with a loopback. */
 static void make(int count)
 {
     choice.hosts = hosts;
@@ -56,7 +57,7 @@ static void make(int count)
     }
 }
 
-/* %d in text is the host's number, from 1. */
+/* Adds a network to every host; %d in `fmt` is the host's number, from 1. */
 static void add_to_all(const char *fmt)
 {
     for (int i = 0; i < choice.count; i++) {
@@ -77,7 +78,7 @@ static void fini(void)
 
 typedef int rule(int from, int to, const char *address);
 
-/* Every host tries its targets; the rule says what answers. */
+/* Every host probes its targets; the rule decides which addresses answer. */
 static void try_all(rule *answers)
 {
     char text[HB_NETADDR_TEXT_MAX];
@@ -123,7 +124,7 @@ static const char *picked(int from, int to)
     return hb_netaddr_format(&lists[to].items[i].address, text);
 }
 
-/* All use the same address of each host: prefix and its number. */
+/* Checks that all use the same address of each host: prefix and its number. */
 static void check_all(const char *prefix)
 {
     char expected[HB_NETADDR_TEXT_MAX];
@@ -137,7 +138,7 @@ static void check_all(const char *prefix)
         }
 }
 
-/* ---- Who tries whom ---- */
+/* ---- Who probes whom ---- */
 
 START_TEST(test_targets)
 {
@@ -156,7 +157,7 @@ START_TEST(test_targets)
 }
 END_TEST
 
-/* Nobody twice, never oneself, everybody is tried by somebody. */
+/* No host has a target twice or itself, and every host is a target. */
 START_TEST(test_targets_cover)
 {
     for (int n = 2; n < HOSTS_MAX; n++) {
@@ -209,7 +210,8 @@ START_TEST(test_order)
 }
 END_TEST
 
-/* A fast network that only the target has is no faster than the way there. */
+/* A route is as fast as its slower end: a fast network of the target alone does
+ * not help. */
 START_TEST(test_slower_end_counts)
 {
     make(2);
@@ -219,8 +221,8 @@ START_TEST(test_slower_end_counts)
 }
 END_TEST
 
-/* A routed fabric: a network of its own for each host, and a slow shared
- * one. */
+/* A routed fabric, where each host has a network of its own, is preferred to a
+ * slow shared network. */
 START_TEST(test_routed_fabric)
 {
     make(3);
@@ -240,7 +242,7 @@ START_TEST(test_own_address_is_no_candidate)
     add_interface(1, "docker0 172.17.0.1/16 10000 v");
     add_to_all("eth0 10.0.0.%d/24 1000");
     check_candidates(0, 1, "10.0.0.2");
-    /* unless nobody knows whether they are one machine */
+    /* but tried if nobody knows whether they are one machine */
     hosts[0].machine = hosts[1].machine = 0;
     check_candidates(0, 1, "10.0.0.2 172.17.0.1");
 }
@@ -251,7 +253,7 @@ START_TEST(test_no_candidates)
     make(2);
     check_candidates(0, 1, "");
     add_interface(1, "eth0 10.0.0.2/24 1000");
-    hosts[1].usable = 1; /* the user wants lo only */
+    hosts[1].usable = 1; /* the user allows lo only */
     check_candidates(0, 1, "");
 }
 END_TEST
@@ -328,7 +330,7 @@ static int by_family(int from, int to, const char *address)
     return (strchr(address, ':') != NULL) == (from == 2);
 }
 
-/* One host speaks only IPv6 to the others: each pair by itself. */
+/* One host reaches the others by IPv6 only: each pair is decided by itself. */
 START_TEST(test_mixed_families)
 {
     make(3);
@@ -344,7 +346,7 @@ START_TEST(test_mixed_families)
 }
 END_TEST
 
-/* Names differ and mean nothing. */
+/* Interface names differ between hosts and do not matter. */
 START_TEST(test_names_differ)
 {
     make(3);
@@ -358,8 +360,8 @@ START_TEST(test_names_differ)
 }
 END_TEST
 
-/* Two hosts have a fast network of their own besides; the common one is
- * still what everybody uses of them. */
+/* Two hosts also share a fast network of their own: still all use the common
+ * one to reach them. */
 START_TEST(test_common_before_fast)
 {
     make(3);
@@ -451,7 +453,7 @@ START_TEST(test_no_network_at_all)
 {
     make(2);
     hosts[1].machine = 1;
-    hosts[0].usable = 0; /* not even lo */
+    hosts[0].usable = 0; /* not even lo is usable */
     try_all(always);
     ck_assert_str_eq(picked(0, 1), "127.0.0.1");
     ck_assert_str_eq(picked(1, 0), "none");
@@ -473,8 +475,8 @@ START_TEST(test_hundred_hosts)
 }
 END_TEST
 
-/* The first half reaches each other over net 1, the second over net 2, and
- * host 0 is reached over both. */
+/* The first half reach each other over net 1, the second half over net 2, and
+ * all reach host 0 over both. */
 static int halves(int from, int to, const char *address)
 {
     int net = from < 50 ? '1' : '2';
@@ -496,8 +498,8 @@ START_TEST(test_hundred_hosts_in_halves)
 }
 END_TEST
 
-/* Its callers reach it over several addresses: who did not try it takes one
- * in its own network. */
+/* A host's callers use several of its addresses: a host that has not probed it
+ * takes the one in its own network. */
 static int split(int from, int to, const char *address)
 {
     return to != 50 || (from % 2 == 0) == (strncmp(address, "10.1.", 5) == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/route_filter.h */
-#include "lib/job/route_filter.h"
+/* lib/job/route/route_filter.h */
+#include "lib/job/route/route_filter.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>

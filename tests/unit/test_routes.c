@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job/routes.h without sockets: what it asks of agents, what it makes of
- * their answers, and agents that break the protocol.  Over real networks:
- * test_routes_net.c.
+ * lib/job/route/routes.h without sockets: its orders to agents, its conclusions
+ * from their answers, and agents that break the protocol.  test_routes_net.c
+ * tests it over real networks.
  */
-#include "lib/job/routes.h"
+#include "lib/job/route/routes.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { HOSTS_MAX = 40 };
 
 static struct routes *routes;
 static int host_count;
-/* The last order to each host, and how many it got. */
+/* The last order to each host, and the number of orders. */
 static struct control_route_listen listens[HOSTS_MAX];
 static struct control_route_probe probes[HOSTS_MAX];
 static int listen_count[HOSTS_MAX], probe_count[HOSTS_MAX];
@@ -69,8 +69,8 @@ static void close_routes(void)
     routes_free(NULL);
 }
 
-/* eth0 with 10.0.0.(host + 1), on a machine of its own. */
-static int hello(int host, const char *machine)
+/* Says hello for a host with eth0, 10.0.0.(address + 1), on `machine`. */
+static int hello_from(int host, int address, const char *machine)
 {
     struct control_interface items[2] = {
         {(char *)"lo",
@@ -81,7 +81,7 @@ static int hello(int host, const char *machine)
          CONTROL_INTERFACE_UP | CONTROL_INTERFACE_LOOPBACK},
         {(char *)"eth0",
          2,
-         {4, {10, 0, 0, (unsigned char)(host + 1)}},
+         {4, {10, 0, 0, (unsigned char)(address + 1)}},
          24,
          1000,
          CONTROL_INTERFACE_UP}};
@@ -91,6 +91,11 @@ static int hello(int host, const char *machine)
     snprintf(own, sizeof(own), "m%d", host);
     m.machine = machine ? (char *)(uintptr_t)machine : own;
     return routes_hello(routes, host, &m, NULL);
+}
+
+static int hello(int host, const char *machine)
+{
+    return hello_from(host, host, machine);
 }
 
 static void hello_all(void)
@@ -129,7 +134,7 @@ static int result(int host, struct control_route_answer *answers, int count,
     return hear(host, &b, err);
 }
 
-/* Answers a host's probe: everything works, but not to `dead`. */
+/* Answers a host's probe: all targets work but `dead`. */
 static int all_but(int host, int dead)
 {
     struct control_route_answer answers[HOSTS_MAX];
@@ -151,7 +156,7 @@ static const char *env_value(int host, const char *common_item,
 
     if (common_item)
         hb_strv_add(&common, common_item);
-    hb_strv_add(&env, "MASTER_ADDR=n1"); /* what worker_env.h gives */
+    hb_strv_add(&env, "MASTER_ADDR=n1"); /* as worker_env.h sets it */
     ck_assert_int_eq(routes_env(routes, host, &common, &env), 0);
     got = hb_env_get(&env, name);
     snprintf(value, sizeof(value), "%s", got ? got : "(none)");
@@ -175,7 +180,7 @@ START_TEST(test_round)
         ck_assert_mem_eq(listens[i].token, listens[0].token,
                          CONTROL_TOKEN_BYTES);
     }
-    ck_assert_int_eq(port(1, NULL), 0); /* before the last hello: fine */
+    ck_assert_int_eq(port(1, NULL), 0); /* allowed before the last hello */
     ck_assert_int_eq(routes_begin(routes, NULL), 0);
     ck_assert_int_eq(routes_waiting(routes, &first), 2);
     ck_assert_int_eq(first, 0);
@@ -206,7 +211,7 @@ START_TEST(test_round)
 }
 END_TEST
 
-/* Two jobs do not share a token. */
+/* Two jobs have different tokens. */
 START_TEST(test_tokens_differ)
 {
     struct control_route_listen before;
@@ -247,12 +252,12 @@ START_TEST(test_what_the_user_set_stays)
 }
 END_TEST
 
-/* Nobody needs to be tried. */
+/* On one machine no host is probed. */
 START_TEST(test_one_machine)
 {
     open_routes(3, NULL, 0);
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(hello(i, "same"), 0);
+        ck_assert_int_eq(hello_from(i, 0, "same"), 0);
     ck_assert_int_eq(routes_begin(routes, NULL), 0);
     port(0, NULL);
     port(1, NULL);
@@ -261,6 +266,20 @@ START_TEST(test_one_machine)
     ck_assert_int_eq(routes_finish(routes, NULL), 0);
     ck_assert_str_eq(env_value(1, NULL, "MASTER_ADDR"), "127.0.0.1");
     ck_assert_str_eq(env_value(1, NULL, "NCCL_SOCKET_IFNAME"), "=lo");
+}
+END_TEST
+
+/* Hosts that claim to be one machine but have different addresses are
+ * probed. */
+START_TEST(test_clones_of_one_machine)
+{
+    open_routes(2, NULL, 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(hello(i, "same"), 0);
+    ck_assert_int_eq(routes_begin(routes, NULL), 0);
+    port(0, NULL);
+    ck_assert_int_eq(port(1, NULL), 0);
+    ck_assert_int_gt(probe_count[0], 0);
 }
 END_TEST
 
@@ -373,7 +392,7 @@ START_TEST(test_bad_list)
 }
 END_TEST
 
-/* What a hostile agent may say, and what is said of it. */
+/* What a hostile agent may send, and the error for it. */
 START_TEST(test_protocol)
 {
     struct control_route_answer unasked = {2, 0, 1, 0}, self = {0, 0, 1, 0},
@@ -429,16 +448,17 @@ START_TEST(test_absent)
     open_routes(4, NULL, 1);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(hello(i, NULL), 0);
-    ck_assert_int_eq(routes_absent(routes, 3), 0); /* never said hello */
+    ck_assert_int_eq(routes_absent(routes, 3), 0); /* has not said hello */
     ck_assert_int_eq(routes_begin(routes, NULL), 0);
     ck_assert_int_eq(port(0, NULL), 0);
     ck_assert_int_eq(port(1, NULL), 0);
-    ck_assert_int_eq(routes_absent(routes, 2), 0); /* goes at its port */
+    ck_assert_int_eq(routes_absent(routes, 2), 0); /* goes when asked for its
+                                                    * port */
     ck_assert_int_eq(probes[0].count, 1);
     all_but(0, -1);
     all_but(1, -1);
     ck_assert_int_eq((int)probes[0].what, CONTROL_PROBE_MEASURE);
-    ck_assert_int_eq(routes_absent(routes, 0), 1); /* while measuring */
+    ck_assert_int_eq(routes_absent(routes, 0), 1); /* goes while measuring */
     ck_assert_int_eq(routes_finish(routes, NULL), 0);
     routes_pair(routes, 0, 3, &p);
     ck_assert_int_eq(p.reached, -1);
@@ -448,7 +468,7 @@ START_TEST(test_absent)
 }
 END_TEST
 
-/* The one pair that a host measures now; -1: none. */
+/* Returns the target that a host measures now; -1 if none. */
 static int measures(int host)
 {
     return probes[host].count == 1 && probes[host].what == CONTROL_PROBE_MEASURE
@@ -474,7 +494,7 @@ START_TEST(test_measure)
         memset(busy, 0, sizeof(busy));
         for (int i = 0; i < 5; i++) {
             if (probe_count[i] == 1 + done[i])
-                continue; /* nothing new */
+                continue; /* no new order */
             ck_assert_int_ge(measures(i), 0);
             ck_assert_int_eq(busy[i]++, 0);
             ck_assert_int_eq(busy[measures(i)]++, 0);
@@ -499,7 +519,8 @@ START_TEST(test_measure)
 }
 END_TEST
 
-/* A pair without a way is a finding, and a failed measurement none. */
+/* A pair without a route is a result; a failed measurement leaves the speed at
+ * 0. */
 START_TEST(test_measure_failures)
 {
     struct routes_pair p;
@@ -533,6 +554,7 @@ int main(void)
     tcase_add_test(c, test_tokens_differ);
     tcase_add_test(c, test_what_the_user_set_stays);
     tcase_add_test(c, test_one_machine);
+    tcase_add_test(c, test_clones_of_one_machine);
     tcase_add_test(c, test_one_host);
     tcase_add_test(c, test_one_host_without_a_choice);
     tcase_add_test(c, test_one_way);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole round over real sockets: lib/job/routes at one end, an agent's
- * lib/agent/route for each host at the other, all on one loop.  Hosts are
- * network namespaces (a socket stays in the one that it was made in) that a
- * bridge joins, where this may be made; else those tests are skipped.
+ * The whole round over real sockets: lib/job/route/routes on one side, an
+ * agent's lib/agent/route/route for each host on the other, all on one loop.
+ * Hosts are network namespaces joined by a bridge (a socket stays in the
+ * namespace it was made in).  Where namespaces may not be made, these tests are
+ * skipped.
  */
-#include "lib/agent/interfaces.h"
-#include "lib/agent/route.h"
+#include "lib/agent/route/interfaces.h"
+#include "lib/agent/route/route.h"
 #include "lib/base/alloc.h"
-#include "lib/job/routes.h"
+#include "lib/job/route/routes.h"
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 enum { HOSTS_MAX = 4, NAME_LEN = 8 };
 
 struct net_host {
-    int ns; /* -1: where the test began */
+    int ns; /* -1: the original one */
     struct route *route;
     int reserved_port;
 };
@@ -76,7 +77,7 @@ static int can_make_namespaces(void)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* `count` hosts with eth0, 10.9.0.K/24 and fd09::K, on one bridge. */
+/* Makes `count` hosts with eth0, 10.9.0.K/24 and fd09::K, on one bridge. */
 static void make_hosts(int count)
 {
     hub = new_namespace();
@@ -111,7 +112,7 @@ __attribute__((format(printf, 2, 3))) static void on_host(int host,
     run("%s", command);
 }
 
-/* The kernel takes its time to see that a cable is plugged in. */
+/* Waits until the kernel sees all links as up. */
 static void wait_for_carriers(void)
 {
     if (hub >= 0)
@@ -134,7 +135,7 @@ static struct frame frame_of(struct hb_buf *b)
     return f;
 }
 
-/* What an agent says, to the round. */
+/* Hands an agent's message to the round. */
 static void hear(int host, struct hb_buf *b)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -154,7 +155,7 @@ static void on_result(void *arg, const struct control_route_result *m)
     hear((int)((struct net_host *)arg - hosts), &b);
 }
 
-/* Orders wait for the next turn: what is sent must not answer at once. */
+/* An order, obeyed in the next turn: no answer may come during the send. */
 struct order {
     uv_timer_t timer;
     struct hb_buf frame;
@@ -193,7 +194,7 @@ static void obey(uv_timer_t *timer)
 
     enter(o->host);
     if (ending) {
-        /* no agent is there any more */
+        /* the agent has ended */
     } else if (f.type == CONTROL_ROUTE_LISTEN) {
         obey_listen(o->host, &f);
     } else {
@@ -231,7 +232,7 @@ static int say_hello(int host)
     return rc;
 }
 
-/* Runs a whole round; the status of routes_finish. */
+/* Runs a whole round; returns the status of routes_finish. */
 static int do_round(int count, const char *networks, int measure,
                     struct hb_error *err)
 {
@@ -347,7 +348,7 @@ START_TEST(test_plain)
 }
 END_TEST
 
-/* Every host has the same docker0; one has a further one of its own. */
+/* Every host has the same docker0 address; one has a second address there. */
 START_TEST(test_docker0)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -426,7 +427,7 @@ START_TEST(test_nothing_matches)
 }
 END_TEST
 
-/* Two networks of a pair, of which the first is filtered silently. */
+/* A pair has two networks; the first silently drops packets. */
 START_TEST(test_filtered_network)
 {
     static const char *const peers[] = {"fd09::1", "fd09::2", "10.9.0.3"};

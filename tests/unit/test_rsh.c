@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/rsh.h: how a template becomes a command. */
-#include "lib/transport/rsh.h"
+/* lib/remote/rsh.h: how a template becomes a command. */
+#include "lib/remote/rsh.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static void teardown(void)
     hb_strv_free(&argv);
 }
 
-/* The command for host n1, user al, port 23, its words joined by |. */
+/* Returns the command for host n1, user al, port 23, its words joined by |. */
 static const char *command(const char *template)
 {
     static char joined[1024];
@@ -62,7 +62,7 @@ START_TEST(replaces_fields)
 }
 END_TEST
 
-/* What a field brings is not looked at again, and stays one word. */
+/* A field's value is not expanded again and stays one word. */
 START_TEST(fields_are_not_expanded_again)
 {
     rsh_parse("a {host}", &words, NULL);

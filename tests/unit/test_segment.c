@@ -96,7 +96,8 @@ START_TEST(test_miss_then_abort)
 }
 END_TEST
 
-/* A rank on another host, of a number that no local rank has. */
+/* A lost rank on another host is stored, also with a number that no local rank
+ * has; a miss after it is not. */
 START_TEST(test_lose_then_miss)
 {
     struct segment_head *h = map_head(RANKS);
@@ -152,7 +153,7 @@ START_TEST(test_abort_from_threads)
 }
 END_TEST
 
-/* Sleeps on its word as a rank does until the word is not 0. */
+/* Sleeps on a rank's word, as the rank does, until it is not 0. */
 static void sleep_on(struct segment_wake *w)
 {
     while (atomic_load(&w->word) == 0) {
@@ -199,7 +200,7 @@ START_TEST(test_wake_reaches_another_process)
 }
 END_TEST
 
-/* Nobody sleeps: the bump alone keeps the next wait from sleeping. */
+/* A wake-up before the wait keeps the wait from sleeping. */
 START_TEST(test_wake_before_the_wait)
 {
     struct segment_head *h = map_head(RANKS);
@@ -210,7 +211,8 @@ START_TEST(test_wake_before_the_wait)
 }
 END_TEST
 
-/* Somebody set the word and was killed before it woke anybody. */
+/* A process was killed between setting the abort word and waking the ranks: the
+ * next abort wakes them. */
 START_TEST(test_abort_wakes_for_a_dead_one)
 {
     struct segment_head *h = map_head(RANKS);
@@ -255,7 +257,7 @@ START_TEST(test_blame)
     ck_assert_uint_eq(segment_blamed(h, &rank, text), 6);
     ck_assert_int_eq(rank, -1);
     ck_assert_uint_eq(strlen(text), SEGMENT_TEXT_MAX - 1);
-    atomic_fetch_add(&h->blame_begun, 1); /* is being written */
+    atomic_fetch_add(&h->blame_begun, 1); /* being written */
     ck_assert_uint_eq(segment_blamed(h, &rank, text), 0);
     munmap(h, segment_head_bytes(1));
 }

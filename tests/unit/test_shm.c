@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of the shared-memory plane driven directly: every kind, dtype and
- * size at 1 to 8 ranks, with buffers of each sort.
+ * The shared-memory plane driven directly: every collective, dtype and size on
+ * 1 to 8 ranks, with every sort of buffer.
  */
 #include "tests/unit/shm_member.h"
 #include "tests/unit/unit.h"
@@ -12,7 +12,7 @@
 
 /* ---- Kinds --------------------------------------------------------------- */
 
-/* The same elements in uneven parts, an empty one among them. */
+/* Reduces the same elements in uneven parts, one of them empty. */
 static int do_parts(struct shm_member *k, enum hvd_dtype dtype, size_t count)
 {
     struct hvd__op *op = shm_member_op(k, HVD__ALLREDUCE, dtype);
@@ -73,7 +73,7 @@ static int do_scatter(struct shm_member *k, enum hvd_dtype dtype, size_t rows,
     return 0;
 }
 
-/* Only the own lane of recvbuf is written; it may be sendbuf. */
+/* Each rank writes only its own lane of recvbuf, which may be sendbuf. */
 static int do_lanes(struct shm_member *k, size_t count, int lanes, int in_place)
 {
     struct hvd__op *op = shm_member_op(k, HVD__LANE_SCATTER, HVD_FLOAT32);
@@ -100,7 +100,7 @@ static int do_lanes(struct shm_member *k, size_t count, int lanes, int in_place)
     return 0;
 }
 
-/* What rank r gives; some give nothing. */
+/* Returns how many elements rank r contributes; some contribute none. */
 static size_t ragged(size_t count, int r)
 {
     return r % 3 == 1 ? 0 : count / (size_t)(r + 1);
@@ -115,7 +115,8 @@ static size_t ragged_sum(size_t count, int n)
     return sum;
 }
 
-/* sendbuf: apart, in place, or elsewhere in recvbuf. */
+/* Where sendbuf lies: apart, in its place in recvbuf, or elsewhere in
+ * recvbuf. */
 enum send_at { APART, IN_PLACE, WITHIN };
 
 static int do_allgather(struct shm_member *k, size_t count, enum send_at where)
@@ -131,8 +132,7 @@ static int do_allgather(struct shm_member *k, size_t count, enum send_at where)
         from = recv + ragged_sum(count, k->me) * 4;
     else if (where == WITHIN)
         from = recv + (sum - own) / 2 * 4;
-    for (size_t i = 0; i < own * 4; i++)
-        from[i] = shm_byte(k->me, 0, i);
+    shm_bytes_fill(from, own * 4, k->me, 0);
     op->sendbuf = from;
     op->count = own;
     op->recvbuf = recv;
@@ -142,8 +142,8 @@ static int do_allgather(struct shm_member *k, size_t count, enum send_at where)
     memset(send, 0, own * 4);
     for (int r = 0; r < k->n; r++) {
         must(counts[r] == ragged(count, r));
-        for (size_t i = 0; i < counts[r] * 4; i++)
-            must(recv[at++] == shm_byte(r, 0, i));
+        must(shm_bytes_are(recv + at, counts[r] * 4, r, 0));
+        at += counts[r] * 4;
     }
     must(shm_guarded(recv, sum * 4));
     shm_member_give(k, send, 1);
@@ -153,7 +153,8 @@ static int do_allgather(struct shm_member *k, size_t count, enum send_at where)
 
 /* ---- All of them --------------------------------------------------------- */
 
-/* Around the limits of headers, one shot, blocks and slots, and beyond. */
+/* Sizes around the limits of headers, one-shot, blocks and slots, and
+ * beyond. */
 static const size_t sizes[] = {0,     1,     3,     24,     25,
                                40,    777,   8191,  8192,   8193,
                                16385, 40000, 70001, 150000, 400003};
@@ -201,8 +202,8 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-/* The same where ranks agree by domain: even and uneven ones, of one rank,
- * and of ranks that are not next to each other. */
+/* The same with domains: even and uneven ones, domains of one rank, and domains
+ * whose ranks are not adjacent. */
 static const struct {
     int n;
     uint32_t of[16];
@@ -266,7 +267,8 @@ START_TEST(test_dtypes)
 }
 END_TEST
 
-/* More ranks than a header's table, a kernel's pass and the cores hold. */
+/* More ranks than fit into a header's table or one kernel pass, or than there
+ * are cores. */
 static int body_many(struct shm_group *g, int me)
 {
     struct shm_member k;
@@ -292,15 +294,15 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* ---- What rides, and what does not --------------------------------------- */
+/* ---- Data inside headers, and beside ------------------------------------- */
 
-/* Of the present operation, the same on all ranks. */
+/* Draws a number for the present operation, the same on all ranks. */
 static size_t draw(const struct shm_member *k, uint64_t i)
 {
     return (size_t)(hvd__mix(hvd__mix(0, k->step), i + 1) >> 32);
 }
 
-/* Elements around what fits into a header, and far from it. */
+/* Draws a count of elements near the limit of a header, or far from it. */
 static size_t some(const struct shm_member *k, int i)
 {
     static const size_t counts[] = {0,  0,  1,  2,  14, 15,   21,
@@ -309,7 +311,7 @@ static size_t some(const struct shm_member *k, int i)
     return counts[draw(k, (uint64_t)i) % (sizeof(counts) / sizeof(counts[0]))];
 }
 
-/* Any of these to any, itself too. */
+/* Every rank sends a drawn count to every rank, itself included. */
 static int mixed_alltoall(struct shm_member *k)
 {
     size_t table[16][16], in[16], out = 0, sum = 0, at = 0;
@@ -324,9 +326,10 @@ static int mixed_alltoall(struct shm_member *k)
     }
     send = shm_member_get(k, out * 2, 1);
     recv = shm_member_get(k, sum * 2, 0);
-    for (int r = 0; r < k->n; r++)
-        for (size_t i = 0; i < table[k->me][r] * 2; i++)
-            send[at++] = shm_byte(k->me, r, i);
+    for (int r = 0; r < k->n; r++) {
+        shm_bytes_fill(send + at, table[k->me][r] * 2, k->me, r);
+        at += table[k->me][r] * 2;
+    }
     op->sendbuf = send;
     op->sendcounts = table[k->me];
     op->count = out;
@@ -338,8 +341,8 @@ static int mixed_alltoall(struct shm_member *k)
     at = 0;
     for (int r = 0; r < k->n; r++) {
         must(in[r] == table[r][k->me]);
-        for (size_t i = 0; i < in[r] * 2; i++)
-            must(recv[at++] == shm_byte(r, k->me, i));
+        must(shm_bytes_are(recv + at, in[r] * 2, r, k->me));
+        at += in[r] * 2;
     }
     must(shm_guarded(recv, sum * 2));
     shm_member_give(k, send, 1);
@@ -347,7 +350,7 @@ static int mixed_alltoall(struct shm_member *k)
     return 0;
 }
 
-/* sendbuf is anywhere in recvbuf, or apart. */
+/* sendbuf lies anywhere in recvbuf, or apart. */
 static int mixed_allgather(struct shm_member *k)
 {
     size_t counts[16], in[16], sum = 0, own, at = 0, within;
@@ -361,8 +364,7 @@ static int mixed_allgather(struct shm_member *k)
     recv = shm_member_get(k, sum * 2, 0);
     within = draw(k, 100) % (sum - own + 1) * 2;
     from = draw(k, 101) % 3 ? recv + within : send;
-    for (size_t i = 0; i < own * 2; i++)
-        from[i] = shm_byte(k->me, 0, i);
+    shm_bytes_fill(from, own * 2, k->me, 0);
     op->sendbuf = from;
     op->count = own;
     op->recvbuf = recv;
@@ -372,8 +374,8 @@ static int mixed_allgather(struct shm_member *k)
     memset(send, 0, own * 2);
     for (int r = 0; r < k->n; r++) {
         must(in[r] == counts[r]);
-        for (size_t i = 0; i < in[r] * 2; i++)
-            must(recv[at++] == shm_byte(r, 0, i));
+        must(shm_bytes_are(recv + at, in[r] * 2, r, 0));
+        at += in[r] * 2;
     }
     must(shm_guarded(recv, sum * 2));
     shm_member_give(k, send, 1);
@@ -433,7 +435,7 @@ START_TEST(test_mixed_domains)
 }
 END_TEST
 
-/* In one process, where ThreadSanitizer sees who orders what. */
+/* In one process, where ThreadSanitizer sees all accesses. */
 START_TEST(test_mixed_threads)
 {
     struct shm_group g = {
@@ -445,7 +447,8 @@ END_TEST
 
 /* ---- Too little room ----------------------------------------------------- */
 
-/* The last rank has no room for what arrives, and rank 0 asks for counts. */
+/* The last rank has no room for what arrives, and rank 0 asks for counts
+ * only. */
 static int gather_no_room(struct shm_member *k, enum hvd__kind kind,
                           size_t count)
 {

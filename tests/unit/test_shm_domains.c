@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of the shared-memory plane where ranks agree by domain: ranks that
- * differ, that are late, that leave or die, in each place of a domain.  That
- * data arrives is test_shm's.
+ * The shared-memory plane with domains: ranks that differ, are late, leave or
+ * die, in every position of a domain.  test_shm checks that data arrives.
  */
 #include "tests/unit/shm_member.h"
 #include "tests/unit/unit.h"
@@ -13,15 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The leaders are 0, 2, 4 and 8; 8 is alone. */
+/* Ranks 0, 2, 4 and 8 are leaders; 8 is alone. */
 enum { N = 11 };
 static const uint32_t uneven[N] = {5, 5, 1, 5, 0, 0, 0, 1, 9, 5, 0};
-/* A leader of several, a member, and the one that is alone. */
+/* A leader of several ranks, a member, and the rank that is alone. */
 static const int places[] = {0, 4, 3, 7, 8, 10};
 enum { PLACES = sizeof(places) / sizeof(places[0]) };
 
-/* ---- Which planes have domains --------------------------------------------
- */
+/* ---- Which planes have domains ------------------------------------------ */
 
 static int has_domains(const struct shm_group *g, int count,
                        const uint32_t *domains)
@@ -65,10 +63,9 @@ START_TEST(test_which)
 }
 END_TEST
 
-/* ---- Bits ------------------------------------------------------------------
- */
+/* ---- Bits --------------------------------------------------------------- */
 
-/* Numbers whose sum depends on the order. */
+/* Fills buf with numbers whose sum depends on the order. */
 static void fill_uneven(float *buf, size_t count, int me)
 {
     uint32_t x = 12345u + (uint32_t)me;
@@ -123,10 +120,10 @@ START_TEST(test_bits)
 }
 END_TEST
 
-/* ---- Agreement -------------------------------------------------------------
- */
+/* ---- Agreement ---------------------------------------------------------- */
 
-/* One rank begins something else: all learn it, and they go on. */
+/* One rank starts another operation: all ranks get the mismatch, and later
+ * operations work. */
 static int differ_once(struct shm_member *k, int odd, int alike)
 {
     struct hvd__op *op = shm_member_op(k, HVD__BARRIER, HVD_UINT8);
@@ -176,7 +173,7 @@ START_TEST(test_differ)
 }
 END_TEST
 
-/* In one process, where ThreadSanitizer sees who orders what. */
+/* In one process, where ThreadSanitizer sees all accesses. */
 START_TEST(test_threads)
 {
     struct shm_group g = {.n = N, .body = body_differ, .domains = uneven};
@@ -185,7 +182,7 @@ START_TEST(test_threads)
 }
 END_TEST
 
-/* A set of some ranks beside the world: its domains are theirs. */
+/* A set of some ranks, beside the world, has domains of its own. */
 static int body_set(struct shm_group *g, int me)
 {
     static const int members[] = {1, 2, 3, 4, 6, 7, 8, 9, 10};
@@ -219,11 +216,10 @@ START_TEST(test_set)
 }
 END_TEST
 
-/* ---- Who is waited for -----------------------------------------------------
- */
+/* ---- Who is waited for -------------------------------------------------- */
 
-/* The others have looked twice, leaders after all domains but one were there,
- * when `late` begins. */
+/* When `late` begins, all others have looked twice, and the leaders have seen
+ * all domains but one. */
 static int late_once(struct shm_member *k, int late)
 {
     struct hvd__op *op = shm_member_op(k, HVD__BARRIER, HVD_UINT8);
@@ -270,7 +266,7 @@ START_TEST(test_late)
 }
 END_TEST
 
-/* The others are asleep when it begins. */
+/* The other ranks sleep when one begins. */
 static int body_asleep(struct shm_group *g, int me)
 {
     struct shm_member k;
@@ -294,13 +290,12 @@ START_TEST(test_asleep)
 }
 END_TEST
 
-/* ---- Those who go ----------------------------------------------------------
- */
+/* ---- Those who go ------------------------------------------------------- */
 
 enum going { DIES, LEAVES };
 
 struct farewell {
-    int who, begins; /* whether it publishes its header before */
+    int who, begins; /* begins: whether it publishes its header first */
     enum going going;
 };
 
@@ -312,8 +307,8 @@ static void go(struct shm_member *k, enum going going)
     shm_member_close(k);
 }
 
-/* What it had published counts, also of a leader that others wait for; what
- * it had not fails everywhere, and names it. */
+/* An operation that a rank published before it dies or leaves completes, also
+ * if it is a leader; the next one fails everywhere and names the rank. */
 static int body_goes(struct shm_group *g, int me)
 {
     const struct farewell *f = g->arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests of the shared-memory plane driven directly: ranks that do not agree,
- * that wait, that leave or die, and several planes in one segment.
+ * The shared-memory plane driven directly: ranks that disagree, wait, leave or
+ * die, and several planes in one segment.
  */
 #include "tests/unit/shm_member.h"
 #include "tests/unit/unit.h"
@@ -14,9 +14,9 @@
 
 /* ---- Agreement ----------------------------------------------------------- */
 
-/* Ranks begin different operations, of different kinds and sizes: all learn
- * it, nothing is touched, and they go on. */
-static int differ_once(struct shm_member *k, int alike)
+/* Ranks start operations of different kinds and sizes: all get the mismatch, no
+ * buffer is written, and later operations work. */
+static int differ_once(struct shm_member *k, int alike, int equally_many)
 {
     unsigned char buf[4096];
     struct hvd__op *op = shm_member_op(
@@ -31,13 +31,14 @@ static int differ_once(struct shm_member *k, int alike)
     op->count = 16u << k->me;
     op->recvcap = 0;
     op->recvcounts = recvcounts;
-    op->entries = (uint32_t)(10 - k->me);
+    op->entries = (uint32_t)(equally_many ? 5 : 10 - k->me);
     op->signature += (uint64_t)k->me << 32;
     if (!alike)
         op->first_signature = op->signature;
     rc = plane_do(k->plane, op);
     must(rc == (alike ? HVD__CUT : -HVD_EMISMATCH));
-    must(!alike || op->agreed_entries == (uint32_t)(11 - k->n));
+    must(!alike ||
+         op->agreed_entries == (uint32_t)(equally_many ? 5 : 11 - k->n));
     for (size_t i = 0; i < sizeof(buf); i++)
         must(buf[i] == SHM_GUARD);
     must(recvcounts[0] == 0);
@@ -50,11 +51,12 @@ static int body_differ(struct shm_group *g, int me)
 
     shm_member_open(&k, g, me);
     for (int i = 0; i < 50; i++) {
-        must(differ_once(&k, 0) == 0);
-        must(differ_once(&k, 1) == 0);
+        must(differ_once(&k, 0, i % 2) == 0);
+        must(differ_once(&k, 1, 0) == 0);
+        must(differ_once(&k, 1, 1) == 0);
         must(shm_do_allreduce(&k, HVD_FLOAT32, HVD_SUM, (size_t)i * 997, 0) ==
              0);
-        must(differ_once(&k, i % 2) == 0);
+        must(differ_once(&k, i % 2, i % 3 == 0) == 0);
         must(shm_do_broadcast(&k, 200000, i % k.n) == 0);
     }
     shm_member_close(&k);
@@ -70,7 +72,7 @@ START_TEST(test_differ)
 }
 END_TEST
 
-/* An operation that stands for another one compares as that. */
+/* hvd__shm_start_as starts a barrier here that is agreed on as `what`. */
 static int body_as(struct shm_group *g, int me)
 {
     struct shm_member k;
@@ -121,7 +123,7 @@ static int body_began(struct shm_group *g, int me)
         shm_group_meet(g);
         if (me == i % k.n) {
             if (i % 4 == 0)
-                usleep(20000); /* the others sleep */
+                usleep(20000); /* the others likely sleep */
         } else {
             must(wait_for_peer(&k) == 1);
         }
@@ -132,7 +134,7 @@ static int body_began(struct shm_group *g, int me)
     k.plane->ops->interrupt(k.plane);
     k.plane->ops->pause(k.plane);
     must(k.plane->ops->began(k.plane, &k.err) == 0);
-    /* The first to leave ends it for those who wait. */
+    /* The first rank to leave ends the wait of the others. */
     shm_group_meet(g);
     if (me == 0)
         k.plane->ops->leave(k.plane);
@@ -152,8 +154,8 @@ END_TEST
 
 /* ---- Slots --------------------------------------------------------------- */
 
-/* Two sets at a time, each in its slot, beside the world; then others in the
- * same slots. */
+/* Two sets at a time, each in its slot, beside the world; then other sets in
+ * the same slots. */
 static int body_slots(struct shm_group *g, int me)
 {
     static const int sets[2][2][2] = {{{0, 2}, {1, 3}}, {{0, 3}, {1, 2}}};
@@ -196,7 +198,7 @@ START_TEST(test_slots)
 }
 END_TEST
 
-/* op->root is a rank of the larger group. */
+/* op->root is a number from group_ranks, not a local rank. */
 static int body_group_ranks(struct shm_group *g, int me)
 {
     static const int group_ranks[] = {3, 4, 9};
@@ -242,7 +244,7 @@ START_TEST(test_group_ranks)
 }
 END_TEST
 
-/* ---- Those who go -------------------------------------------------------- */
+/* ---- Ranks that go ------------------------------------------------------- */
 
 static int body_death(struct shm_group *g, int me)
 {
@@ -280,7 +282,8 @@ START_TEST(test_death)
 }
 END_TEST
 
-/* What it had published counts; what it had not fails. */
+/* An operation that a rank published before leaving completes; the next
+ * fails. */
 static int body_left(struct shm_group *g, int me)
 {
     struct shm_member k;
@@ -308,9 +311,9 @@ START_TEST(test_left)
 }
 END_TEST
 
-/* A rank whose operation has failed may do with its memory what it likes: one
- * that still reads there must not take that for data.  Rank 2 does its part
- * and dies, rank 0 gives up, and rank 1 comes late. */
+/* After a failed operation a rank may reuse its memory: a peer that still reads
+ * there must not take that for data.  Rank 2 does its part and dies, rank 0
+ * gives up, and rank 1 comes late. */
 enum { LENT_ELEMS = 30000, DONE_2 = 0, DONE_0 };
 
 static void prepare_lent(struct shm_member *k, struct hvd__op *op,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/spawn.h: starting programs. */
-#include "lib/agent/spawn.h"
+/* lib/agent/rank/spawn.h: starting programs. */
+#include "lib/agent/rank/spawn.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
@@ -18,7 +18,7 @@ enum { TEXT_MAX = 4096 };
 static char no_env_text[] = "HVD_TEST=1";
 static char *test_env[] = {no_env_text, NULL};
 
-/* Descriptors 0 to 2 of a child, with its stdout and stderr to be read. */
+/* Descriptors 0 to 2 of a child, and the ends to read its stdout and stderr. */
 struct io {
     int null_fd, out[2];
 };
@@ -56,7 +56,7 @@ static int wait_for(const struct spawn_child *child, siginfo_t *info)
     return info->si_status;
 }
 
-/* Runs `script` with o's other settings; its output goes to text. */
+/* Runs `script` with o's other settings; its output goes to `text`. */
 static int run_script(struct spawn_options *o, struct io *io,
                       const char *script, char text[TEXT_MAX])
 {
@@ -189,8 +189,8 @@ START_TEST(test_signals_are_reset)
     io_open(&io);
     o = options(&io, NULL, NULL);
     o.reset = &reset;
-    /* 32 and 33 are libc's own: it lets nobody touch them, and posix_spawn
-     * leaves them ignored, so make and others hand them down so. */
+    /* Not 32 and 33: libc reserves them, and posix_spawn leaves them ignored,
+     * so that make and others pass that on. */
     run_script(&o, &io,
                "for s in SigBlk SigIgn; do v=$(sed -n \"s/^$s:.//p\" "
                "/proc/self/status); echo $s $((0x$v & ~0x180000000)); done",
@@ -232,7 +232,7 @@ START_TEST(test_cwd_limits_and_affinity)
 }
 END_TEST
 
-/* What fails in the child is known in the parent, and no process is left. */
+/* A failure in the child is reported in the parent, and no process is left. */
 static void expect_failure(const struct spawn_options *o,
                            enum spawn_stage stage, int sys_errno)
 {

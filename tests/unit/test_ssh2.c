@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh2.h with a real sshd: streams, ends, many at a time. */
+/* lib/ssh/ssh2.h with a real sshd: streams, ends, many at a time. */
 #include "tests/unit/ssh_server.h"
 #include "tests/unit/unit.h"
 
@@ -25,7 +25,7 @@ static void teardown(void)
 
 /* ---- Sessions ---- */
 
-/* Stages may be skipped, when the next has come before the loop looks. */
+/* Stages may be missing if the next came before the loop looked. */
 static void check_stages(char *stages)
 {
     static const char all[] =
@@ -66,7 +66,7 @@ START_TEST(no_callback_is_needed_for_stages_and_drains)
 }
 END_TEST
 
-/* A proxy's socket. */
+/* The socket of a proxy. */
 START_TEST(over_a_given_socket)
 {
     struct ssh_server other = server;
@@ -104,14 +104,14 @@ START_TEST(how_the_shell_ends)
 }
 END_TEST
 
-/* The shell's stdout is closed while a program of it goes on. */
+/* The stream ends though a program still runs: the connection ends, too. */
 START_TEST(a_stream_that_ends_before_the_program)
 {
     ssh_client_open(&c);
     ssh_client_write(&c, "exec cat >/dev/null 2>&1\n");
     ssh_client_run(&c, until_end);
     ck_assert_int_eq(c.why.status, 0);
-    ssh_client_close(&c); /* the program gets its end-of-file */
+    ssh_client_close(&c); /* the program reads end-of-file */
 }
 END_TEST
 
@@ -120,7 +120,7 @@ static int until_deaf(const struct ssh_client *client)
     return transport_write(client->t, "", 0) == -HVD_ECLOSED;
 }
 
-/* The same, but closed before that is told. */
+/* The same, but the connection is closed before its end is reported. */
 START_TEST(closed_before_the_end_is_told)
 {
     ssh_client_open(&c);
@@ -132,7 +132,7 @@ START_TEST(closed_before_the_end_is_told)
 }
 END_TEST
 
-/* What is queued is sent, then the other side sees the end. */
+/* Queued bytes are sent, then the peer reads end-of-file. */
 START_TEST(half_close)
 {
     char *got_text;
@@ -157,7 +157,7 @@ static int until_grown(const struct ssh_client *client)
     return hb_buf_len(&client->out) > 0;
 }
 
-/* Who does not want to end is left to itself after exit_wait_ms. */
+/* After exit_wait_ms a program that does not end is left alone. */
 START_TEST(a_program_that_does_not_end)
 {
     ssh_client_open(&c);
@@ -193,8 +193,7 @@ static int until_bulk(const struct ssh_client *client)
     return got == BULK;
 }
 
-/* Both ways at once: a read that must enlarge its window while a write
- * waits. */
+/* Large data both ways: a read must enlarge its window while a write waits. */
 static void echo_bulk(void)
 {
     unsigned char *bytes = malloc(BULK);
@@ -259,7 +258,7 @@ static void count_read(void *arg, const char *bytes, size_t len)
     got += len;
 }
 
-/* A channel does not end while its stderr is unread. */
+/* A channel does not end before its stderr has been read. */
 START_TEST(both_streams_are_drained)
 {
     c.events.on_stderr = count_stderr;
@@ -275,7 +274,7 @@ START_TEST(both_streams_are_drained)
 }
 END_TEST
 
-/* A fast host does not hold the loop: a timer of it goes on. */
+/* A fast host does not keep the loop from running others' callbacks. */
 static int turns;
 
 static void on_turn(uv_check_t *check)
@@ -295,7 +294,7 @@ START_TEST(a_fast_host_leaves_turns_to_others)
     ssh_client_write(&c, "head -c 20971520 /dev/zero\n");
     uv_check_start(&check, on_turn);
     ssh_client_run(&c, until_bulk);
-    ck_assert_int_ge(turns, 40); /* of half a megabyte each */
+    ck_assert_int_ge(turns, 40); /* each reads half a megabyte */
     uv_close((uv_handle_t *)&check, NULL);
 }
 END_TEST
@@ -353,8 +352,10 @@ START_TEST(two_hundred_sessions)
         .loop = c.loop,
         .log = &c.log,
         .host = "n1",
-        .events = {many_on_read, many_on_stderr, many_on_end, many_on_close,
-                   NULL, NULL},
+        .events = {.on_read = many_on_read,
+                   .on_stderr = many_on_stderr,
+                   .on_end = many_on_end,
+                   .on_close = many_on_close},
         .exit_wait_ms = 20000,
     };
     struct ssh2_open open = {.config = &c.config, .fd = -1};
@@ -362,7 +363,7 @@ START_TEST(two_hundred_sessions)
 
     c.shared = c.plugin->shared_new(&c.options);
     uv_timer_init(c.loop, &limit);
-    uv_timer_start(&limit, on_many_limit, 100000, 0);
+    uv_timer_start(&limit, on_many_limit, 400000, 0);
     for (int i = 0; i < MANY; i++) {
         config.arg = &ones[i];
         ck_assert_int_eq(

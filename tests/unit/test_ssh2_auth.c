@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh2.h with a real sshd: keys, agents, passphrases. */
+/* lib/ssh/ssh2.h with a real sshd: keys, agents, passphrases. */
 #include "tests/unit/ssh_server.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { HOSTS = 8 };
@@ -24,7 +26,7 @@ static void teardown(void)
     server_stop(&server);
 }
 
-/* Another server, and a client for it. */
+/* Replaces the server, and the client, by new ones. */
 static void restart(const char *line)
 {
     teardown();
@@ -50,7 +52,7 @@ START_TEST(kinds_of_keys)
 }
 END_TEST
 
-/* No server takes the signatures that libssh2 1.10 makes with RSA keys. */
+/* No server accepts libssh2 1.10's signatures with RSA keys. */
 START_TEST(rsa_keys)
 {
     ssh_client_identity(&c, "rsa");
@@ -58,7 +60,9 @@ START_TEST(rsa_keys)
         expect_works(&c);
     else
         expect_fails(&c, HVD_EUNSUPPORTED, "the ssh-rsa key ");
-    /* another key will do, whatever comes first */
+    c.config.rsa_bits = 8192;
+    expect_fails(&c, HVD_EPERM, "bits, and RequiredRSASize is 8192");
+    /* another key will do, in any order */
     add_identity("ed25519");
     expect_works(&c);
 }
@@ -79,10 +83,66 @@ START_TEST(keys_that_are_not_accepted)
     ssh_client_identity(&c, "home/.ssh/id_ed25519");
     expect_fails(&c, HVD_EPERM,
                  "ssh: no key was accepted (tried ~/.ssh/id_ed25519); add one "
-                 "with ssh-copy-id 127.0.0.1");
+                 "with: ssh-copy-id -p ");
     ssh_shell("rm -r home");
 }
 END_TEST
+
+/* Sanitizers keep freed memory, and their own maps are too large to read. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+/* Counts how often a text occurs in writable memory.  `coded` is the text with
+ * one added to every byte, so that it is not found itself. */
+static int copies_in_memory(const char *coded)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    size_t len = strlen(coded);
+    char line[512], mode[8];
+    unsigned long from, to;
+    int found = 0;
+
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3 ||
+            mode[0] != 'r' || mode[1] != 'w' || strstr(line, "[v"))
+            continue;
+        for (const char *p = (const char *)from; p + len <= (const char *)to;
+             p++) {
+            size_t n = 0;
+
+            while (n < len && p[n] + 1 == coded[n])
+                n++;
+            found += n == len;
+        }
+    }
+    fclose(f);
+    return found;
+}
+
+/* A private key does not stay in memory for the hours that a job takes. */
+START_TEST(keys_are_forgotten)
+{
+    char *coded;
+
+    ssh_shell("sed -n 3p ed25519 | cut -c1-40 | tr -d '\\n' | "
+              "perl -pe 's/(.)/chr(ord($1) + 1)/ge' >coded");
+    coded = ssh_read("coded");
+    ck_assert_uint_eq(strlen(coded), 40);
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE), 1);
+    ssh_client_open(&c);
+    ssh_client_greet(&c);
+    ck_assert_int_ge(copies_in_memory(coded), 1);
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE), 0);
+    c.plugin->forget_keys(c.shared);
+    ck_assert_int_eq(copies_in_memory(coded), 0);
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE), 1);
+    ssh_client_reset(&c);
+    expect_works(&c); /* reads the key again */
+    free(coded);
+}
+END_TEST
+
+#endif
 
 START_TEST(no_key_at_all)
 {
@@ -105,7 +165,7 @@ START_TEST(files_that_are_no_keys)
     expect_fails(&c, HVD_EPERM, "directory is no key");
     add_identity("ed25519");
     expect_works(&c);
-    /* a damaged one: its public part is right */
+    /* damaged, but with an intact public part */
     ssh_shell("head -n -3 ed25519 >damaged; tail -n 1 ed25519 >>damaged; "
               "chmod 600 damaged");
     ssh_client_identity(&c, "damaged");
@@ -115,7 +175,7 @@ START_TEST(files_that_are_no_keys)
 }
 END_TEST
 
-/* A certificate beside the key is what ssh would show. */
+/* A certificate beside the key, which ssh would show, makes hvdrun use ssh. */
 START_TEST(a_certificate_is_left_to_ssh)
 {
     ssh_shell("cp stranger with_cert; echo x >with_cert-cert.pub");
@@ -151,13 +211,28 @@ START_TEST(a_passphrase_is_asked_once_for_all_hosts)
 }
 END_TEST
 
+/* A host that is lost after hours fails rather than asks again. */
+START_TEST(no_passphrase_is_asked_after_keys_are_forgotten)
+{
+    c.answer = LOCKED_PHRASE;
+    ssh_client_identity(&c, "locked");
+    ssh_client_open(&c);
+    ssh_client_greet(&c);
+    ck_assert_int_eq(c.asked, 1);
+    c.plugin->forget_keys(c.shared);
+    ssh_client_reset(&c);
+    expect_fails(&c, HVD_EPERM, "passphrase, which is asked for once only");
+    ck_assert_int_eq(c.asked, 1);
+}
+END_TEST
+
 START_TEST(a_wrong_passphrase_is_asked_again)
 {
     c.answer = "wrong";
     ssh_client_identity(&c, "locked");
     expect_fails(&c, HVD_EPERM, "locked needs its passphrase");
     ck_assert_int_eq(c.asked, 3);
-    expect_fails(&c, HVD_EPERM, "ssh-add"); /* no host asks again */
+    expect_fails(&c, HVD_EPERM, "ssh-add"); /* asked no more, for any host */
     ck_assert_int_eq(c.asked, 3);
 }
 END_TEST
@@ -172,7 +247,7 @@ START_TEST(nobody_to_be_asked)
 }
 END_TEST
 
-/* Whether the server would take the key is known before. */
+/* A passphrase is asked for only if the server would accept the key. */
 START_TEST(no_passphrase_is_asked_for_nothing)
 {
     ssh_shell("ssh-keygen -q -t ed25519 -N secret -f locked_stranger");
@@ -198,7 +273,7 @@ START_TEST(a_passphrase_of_another_format)
 }
 END_TEST
 
-/* In CI nobody sits at a terminal, and a test has none. */
+/* No passphrase is asked for in CI, where nobody sits at a terminal. */
 START_TEST(the_terminal_is_asked_when_there_is_one)
 {
     c.options.ask = NULL;
@@ -253,8 +328,8 @@ START_TEST(keys_of_the_agent)
 }
 END_TEST
 
-/* With a key's public file in the configuration the agent's key is meant,
- * and a passphrase is not needed. */
+/* A configured public key file selects the agent's key; no passphrase is
+ * needed. */
 START_TEST(keys_that_are_in_a_file_and_in_the_agent)
 {
     agent_start();
@@ -269,7 +344,7 @@ START_TEST(keys_that_are_in_a_file_and_in_the_agent)
     ck_assert_int_eq(c.asked, 0);
     ssh_client_identity(&c, "locked.pub");
     expect_works(&c);
-    ssh_client_identity(&c, "open"); /* only open.pub is there */
+    ssh_client_identity(&c, "open"); /* only open.pub exists */
     expect_works(&c);
     ssh_client_identity(&c, "ecdsa.pub");
     expect_fails(&c, HVD_EPERM, "there is no key to log in with");
@@ -277,7 +352,8 @@ START_TEST(keys_that_are_in_a_file_and_in_the_agent)
 }
 END_TEST
 
-/* More keys than a server takes: the files still get their turn. */
+/* An agent with more keys than a server tries: key files still get their
+ * turn. */
 START_TEST(an_agent_with_many_keys)
 {
     agent_start();
@@ -298,7 +374,7 @@ START_TEST(an_agent_that_is_not_there)
 }
 END_TEST
 
-/* It may hang, as a forwarded one does: closing is heard all the same. */
+/* An agent may hang, as a forwarded one does: closing works all the same. */
 START_TEST(an_agent_that_hangs)
 {
     ssh_shell("exec 3>&1; (ssh-agent -a %s >agent.env)", ssh_file("agent"));
@@ -371,10 +447,14 @@ static void add_tests(TCase *t)
     tcase_add_test(t, rsa_keys);
     tcase_add_test(t, an_rsa_key_is_left_to_ssh_after_others);
     tcase_add_test(t, keys_that_are_not_accepted);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    tcase_add_test(t, keys_are_forgotten);
+#endif
     tcase_add_test(t, no_key_at_all);
     tcase_add_test(t, files_that_are_no_keys);
     tcase_add_test(t, a_certificate_is_left_to_ssh);
     tcase_add_test(t, a_passphrase_is_asked_once_for_all_hosts);
+    tcase_add_test(t, no_passphrase_is_asked_after_keys_are_forgotten);
     tcase_add_test(t, a_wrong_passphrase_is_asked_again);
     tcase_add_test(t, nobody_to_be_asked);
     tcase_add_test(t, no_passphrase_is_asked_for_nothing);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh2.h against servers that fail or mean harm, and closing
- * at any time. */
+/* lib/ssh/ssh2.h against servers that fail or attack, and closing at any
+ * time. */
 #include "tests/unit/ssh_server.h"
 #include "tests/unit/unit.h"
 
@@ -48,14 +48,14 @@ START_TEST(names_that_are_none)
     set_hostname("no such name");
     expect_fails(&c, HVD_EINVAL, "cannot resolve no such name: ");
     set_hostname("");
-    ssh_client_open(&c); /* means this machine */
+    ssh_client_open(&c); /* "" means this machine */
     ssh_client_run(&c, until_end);
     ck_assert_int_ne(c.why.status, 0);
     stop();
 }
 END_TEST
 
-/* IPv6 alone is wanted, and the address has none. */
+/* With IPv6 only, an IPv4 address cannot be resolved. */
 START_TEST(families)
 {
     start(SERVER_SSHD, NULL);
@@ -70,7 +70,7 @@ END_TEST
 START_TEST(every_address_is_tried)
 {
     start(SERVER_SSHD, NULL);
-    set_hostname("localhost"); /* ::1 comes first where it is known */
+    set_hostname("localhost"); /* ::1 comes first where IPv6 is set up */
     c.config.host_key_alias = hb_xstrdup("alias");
     ssh_shell("printf 'alias %%s' \"$(cat host_ed25519.pub)\" >known");
     expect_works(&c);
@@ -104,7 +104,7 @@ START_TEST(a_server_that_says_nothing)
 }
 END_TEST
 
-/* As sshd does with those above MaxStartups. */
+/* sshd closes at once when it has reached MaxStartups. */
 START_TEST(a_server_that_closes_at_once)
 {
     start(SERVER_CLOSES, NULL);
@@ -133,7 +133,7 @@ START_TEST(what_is_no_banner)
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (i == 6) /* a minute is waited for keys */
+        if (i == 6) /* would wait a minute for keys */
             continue;
         start(SERVER_GARBAGE, cases[i].text);
         if (cases[i].status == HVD_ETIMEOUT)
@@ -154,8 +154,8 @@ END_TEST
 
 /* ---- Connections that drop ---- */
 
-/* Wherever the line is cut: an error to try again, or, once the shell was
- * there, a lost connection; never a hang. */
+/* A connection cut anywhere is an error to retry or, once the shell has
+ * started, a lost connection; never a hang. */
 START_TEST(dropped_anywhere)
 {
     static const char *const after[] = {"0",    "1",    "20",   "41",   "300",
@@ -179,8 +179,8 @@ static int until_some(const struct ssh_client *client)
     return hb_buf_len(&client->out) >= 100000;
 }
 
-/* What came before the connection was lost is read, but for the last
- * packet, of 32 KiB at most. */
+/* Data that came before the connection was lost is read, except for the last
+ * packet of at most 32 KiB. */
 START_TEST(last_words_of_a_lost_connection)
 {
     start(SERVER_CUTS, "100000");
@@ -209,7 +209,7 @@ START_TEST(a_server_that_dies)
 }
 END_TEST
 
-/* Closing a connection whose other end is frozen does not wait for it. */
+/* Closing does not wait for a server that is stopped. */
 START_TEST(a_server_that_is_stopped)
 {
     start(SERVER_SSHD, NULL);
@@ -219,6 +219,10 @@ START_TEST(a_server_that_is_stopped)
     for (int i = 0; i < 100; i++)
         ssh_client_write(&c, "a line that nobody reads\n");
     ssh_client_close(&c);
+    ck_assert_int_eq(c.closes, 1);
+    ck_assert_int_eq(c.ends, 0); /* the server has said nothing */
+    ssh_shell("grep -q '^State:[[:blank:]]*T' /proc/%d/status",
+              (int)server.pid);
     stop();
 }
 END_TEST
@@ -266,7 +270,7 @@ START_TEST(closed_in_every_step)
 }
 END_TEST
 
-/* The loop sees not every stage, but closes at some moment of each. */
+/* The loop does not see every stage, but closes at some moment of each. */
 static void on_close_timer(uv_timer_t *timer)
 {
     struct ssh_client *client = timer->data;
@@ -294,7 +298,7 @@ START_TEST(closed_at_any_time)
 }
 END_TEST
 
-/* Of more hosts than there are threads and slots, all are closed. */
+/* With more hosts than threads and slots, all are closed. */
 START_TEST(closed_while_they_wait)
 {
     static struct ssh_client many[300];
@@ -313,8 +317,8 @@ START_TEST(closed_while_they_wait)
 }
 END_TEST
 
-/* One handshake at a time: those who wait are let in one after the other,
- * and who is closed leaves no place taken. */
+/* With one handshake at a time, waiting hosts get their turn one after the
+ * other, and a closed one frees its slot. */
 START_TEST(one_slot_for_many)
 {
     static struct ssh_client many[12];
@@ -336,7 +340,7 @@ START_TEST(one_slot_for_many)
 }
 END_TEST
 
-/* A passphrase that nobody types does not keep hvdrun. */
+/* Closing does not wait for a passphrase that is never typed. */
 static int slow_ask(void *arg, const char *prompt, int cancel_fd,
                     char out[SSH2_PASSPHRASE_MAX])
 {

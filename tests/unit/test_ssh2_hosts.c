@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh2.h with a real sshd: host keys. */
+/* lib/ssh/ssh2.h with a real sshd: host keys. */
 #include "tests/unit/ssh_server.h"
 #include "tests/unit/unit.h"
 
@@ -9,7 +9,7 @@
 
 static struct ssh_server server;
 static struct ssh_client c;
-static char name[64]; /* of the server in known_hosts */
+static char name[64]; /* the server's name in known_hosts */
 
 static void start(const char *line1, const char *line2)
 {
@@ -35,7 +35,7 @@ static void restart(const char *line1, const char *line2)
     start(line1, line2);
 }
 
-/* known_hosts is this, where "NAME" is the server's name. */
+/* Sets known_hosts to a text, in which "NAME" is the server's name. */
 static void known(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -48,6 +48,15 @@ static void known(const char *format, ...)
     vsnprintf(text, sizeof(text), format, ap);
     va_end(ap);
     ssh_client_known(&c, text);
+}
+
+/* Checks that known_hosts is `text`: nothing was added. */
+static void expect_known(const char *text)
+{
+    char *found = ssh_read("known");
+
+    ck_assert_str_eq(found, text);
+    free(found);
 }
 
 static char *fingerprint(const char *key)
@@ -80,7 +89,7 @@ START_TEST(unknown)
              server.port);
     ck_assert_ptr_nonnull(strstr(c.why.text, command));
     ssh_client_reset(&c);
-    /* files that are not there say nothing */
+    /* missing files count as empty */
     hb_strv_free(&c.config.user_known_hosts);
     hb_strv_add(&c.config.user_known_hosts, "/nonexistent/known_hosts");
     expect_fails(&c, HVD_EPERM, "its host key is not known");
@@ -121,7 +130,7 @@ START_TEST(changed)
 }
 END_TEST
 
-/* libssh2 itself would take it for a match. */
+/* A revoked key is refused, also where libssh2 itself would accept it. */
 START_TEST(revoked)
 {
     char text[4096];
@@ -132,7 +141,7 @@ START_TEST(revoked)
     expect_fails(&c, HVD_EPERM, "is marked as revoked in /tmp/");
     c.config.strict = SSH_STRICT_OFF;
     expect_fails(&c, HVD_EPERM, "is marked as revoked");
-    /* in the other file, under the name without port */
+    /* revoked in another file, under the name without port */
     snprintf(text, sizeof(text), "@revoked 127.0.0.1 %s\n",
              ssh_public("host_ed25519"));
     ssh_write("global", 0600, text);
@@ -154,7 +163,7 @@ START_TEST(names)
     expect_works(&c);
     known("*,!127.0.0.1,!%s %s\n", name, ssh_public("host_ed25519"));
     expect_fails(&c, HVD_EPERM, "not known");
-    /* a key that is known for the host is good for its other ports */
+    /* a key known for the host is valid for its other ports */
     known("127.0.0.1 %s\n", ssh_public("host_ed25519"));
     expect_works(&c);
     known("127.0.0.1 %s\n", ssh_public("stranger"));
@@ -180,14 +189,14 @@ START_TEST(several_files)
     expect_fails(&c, HVD_EPERM, "not known");
     hb_strv_add(&c.config.global_known_hosts, ssh_file("global"));
     expect_works(&c);
-    /* a match in one file outweighs another key in another */
+    /* a match in one file outweighs another key in another file */
     known("%s %s\n", name, ssh_public("stranger"));
     hb_strv_add(&c.config.global_known_hosts, ssh_file("global"));
     expect_works(&c);
 }
 END_TEST
 
-/* A server with several keys shows the one that is asked for first. */
+/* A server with several keys shows the type that is asked for first. */
 START_TEST(the_order_of_kinds)
 {
     restart("HostKey host_ecdsa", "HostKey host_ed25519");
@@ -195,10 +204,27 @@ START_TEST(the_order_of_kinds)
     expect_works(&c);
     known("%s %s\n", name, ssh_public("host_ecdsa"));
     expect_works(&c);
-    /* of another type: not a changed key */
+}
+END_TEST
+
+/* A server that shows a type not in the file may be another machine. */
+START_TEST(changed_to_another_type)
+{
+    char text[1024];
+
     restart("HostKey host_ecdsa", NULL);
-    known("%s %s\n", name, ssh_public("host_ed25519"));
-    expect_fails(&c, HVD_EPERM, "its host key is not known: ECDSA SHA256:");
+    snprintf(text, sizeof(text), "%s %s\n", name, ssh_public("host_ed25519"));
+    ssh_client_known(&c, text);
+    expect_fails(&c, HVD_EPERM, "its host key has changed, to ECDSA SHA256:");
+    c.config.strict = SSH_STRICT_ACCEPT_NEW;
+    expect_fails(&c, HVD_EPERM, "its host key has changed, to ECDSA SHA256:");
+    c.config.strict = SSH_STRICT_OFF;
+    expect_works(&c);
+    expect_known(text);
+    /* a key known without the port does not help */
+    known("%s127.0.0.1 %s\n", text, ssh_public("host_ecdsa"));
+    c.config.strict = SSH_STRICT_YES;
+    expect_fails(&c, HVD_EPERM, "its host key has changed, to ECDSA SHA256:");
 }
 END_TEST
 
@@ -206,11 +232,14 @@ START_TEST(keys_that_libssh2_cannot_use)
 {
     restart("HostKey host_ed25519", "HostKey host_rsa");
     known("%s %s\n", name, ssh_public("host_rsa"));
-    if (ssh_client_has_rsa())
+    if (ssh_client_has_rsa()) {
         expect_works(&c);
-    else
+        c.config.rsa_bits = 8192;
+        expect_fails(&c, HVD_EPERM, "bits, and RequiredRSASize is 8192");
+    } else {
         expect_fails(&c, HVD_EUNSUPPORTED,
                      "known_hosts has only keys for it that libssh2 ");
+    }
     restart("HostKey host_rsa", NULL);
     if (!ssh_client_has_rsa())
         expect_fails(&c, HVD_EUNSUPPORTED, "agree on no way");
@@ -319,7 +348,7 @@ START_TEST(a_file_that_cannot_be_written)
     ssh_client_reset(&c);
     hb_strv_free(&c.config.user_known_hosts);
     c.config.strict = SSH_STRICT_OFF;
-    expect_works(&c);
+    expect_fails(&c, HVD_EPERM, "there is no file to add it to");
 }
 END_TEST
 
@@ -333,6 +362,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, names);
     tcase_add_test(t, several_files);
     tcase_add_test(t, the_order_of_kinds);
+    tcase_add_test(t, changed_to_another_type);
     tcase_add_test(t, keys_that_libssh2_cannot_use);
     tcase_add_test(t, authorities);
     tcase_add_test(t, allowed_methods);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh_agent.h against agents that misbehave; a real one is in
- * test_ssh2_auth. */
+/* lib/ssh/keys/ssh_agent.h with agents that misbehave; test_ssh2_auth uses a
+ * real one. */
 #include "lib/base/hvd_status.h"
-#include "lib/transport/ssh_agent.h"
+#include "lib/ssh/keys/ssh_agent.h"
 #include "tests/unit/unit.h"
 
 #include <signal.h>
@@ -39,8 +39,8 @@ static void stop(void)
     unlink(path);
 }
 
-/* An agent that answers the first message with these bytes, then hangs or
- * ends. */
+/* Starts an agent that answers the first message with these bytes, then hangs
+ * or ends. */
 static void start(const void *answer, size_t len, int hangs)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -171,7 +171,7 @@ START_TEST(cancelled)
 }
 END_TEST
 
-/* An agent whose clients stand in a queue is asked again. */
+/* An agent with a full queue of clients is asked again. */
 START_TEST(a_full_queue)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/transport/ssh_config.h: what `ssh -G` prints. */
-#include "lib/transport/ssh_config.h"
+/* lib/ssh/ssh_config.h: what `ssh -G` prints. */
+#include "lib/ssh/ssh_config.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -99,6 +99,67 @@ START_TEST(defaults_with_options)
     ck_assert_int_eq(config.port, 2222);
     ck_assert_str_eq(joined(&config.identities), "/home/me/my key");
     ck_assert_str_eq(joined(&config.user_known_hosts), "/a b/known");
+}
+END_TEST
+
+/* A setting that only ssh can honour is reported by its name. */
+START_TEST(settings_about_trust)
+{
+    static const struct {
+        const char *line, *unsupported;
+    } cases[] = {
+        {"requiredrsasize 1024", NULL},
+        {"requiredrsasize 3072", NULL},
+        {"preferredauthentications gssapi-with-mic,publickey,password", NULL},
+        {"preferredauthentications publickey", NULL},
+        {"preferredauthentications password", "preferredauthentications"},
+        {"preferredauthentications publickeys", "preferredauthentications"},
+        {"remotecommand none", NULL},
+        {"remotecommand tmux", "remotecommand"},
+        {"userknownhostsfile /a b/known /c", "userknownhostsfile"},
+        {"userknownhostsfile ~/known /c", NULL},
+        {"userknownhostsfile none", NULL},
+        {"globalknownhostsfile /a b", "userknownhostsfile"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        reads(cases[i].line);
+        if (cases[i].unsupported)
+            ck_assert_str_eq(config.unsupported, cases[i].unsupported);
+        else
+            ck_assert_ptr_null(config.unsupported);
+    }
+    /* some distributions set these by default */
+    reads("checkhostip yes\nrequiredrsasize 2048");
+    ck_assert_int_eq(ssh_config_check(&config, NULL), 0);
+    ck_assert_int_eq(config.rsa_bits, 2048);
+    reads("checkhostip no");
+    ck_assert_int_eq(config.rsa_bits, 1024);
+}
+END_TEST
+
+/* Blanks in the path are allowed if the file is given by an option of
+ * hvdrun. */
+START_TEST(a_known_hosts_file_with_blanks)
+{
+    options.known_hosts = "a b/known";
+    reads("userknownhostsfile a b/known");
+    ck_assert_str_eq(joined(&config.user_known_hosts), "a b/known");
+    ck_assert_ptr_null(config.unsupported);
+}
+END_TEST
+
+START_TEST(words_that_ask)
+{
+    options.port = 23;
+    reads("stricthostkeychecking ask");
+    ck_assert_str_eq(config.login, "ssh -p 23 n1");
+    ck_assert_str_eq(config.copy_id, "ssh-copy-id -p 23 n1");
+    reads("stricthostkeychecking true");
+    ck_assert_str_eq(config.login, "ssh -p 23 -o BatchMode=no -o "
+                                   "StrictHostKeyChecking=ask n1");
+    reads("batchmode yes");
+    ck_assert_int_eq(config.never_asks, 1);
 }
 END_TEST
 
@@ -379,7 +440,7 @@ START_TEST(who_runs_it)
 }
 END_TEST
 
-/* What this machine's ssh prints can be read. */
+/* The output of this machine's ssh can be read. */
 START_TEST(a_real_one)
 {
     static char text[1 << 16];
@@ -391,7 +452,7 @@ START_TEST(a_real_one)
     ck_assert_ptr_nonnull(f);
     n = fread(text, 1, sizeof(text) - 1, f);
     if (pclose(f) != 0)
-        return; /* there is none */
+        return; /* ssh is not installed */
     text[n] = '\0';
     ck_assert_msg(read_text(text) == 0, "%s", err.text);
     ck_assert_str_eq(config.hostname, "n1");
@@ -411,6 +472,9 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, defaults);
     tcase_add_test(t, defaults_with_options);
+    tcase_add_test(t, settings_about_trust);
+    tcase_add_test(t, a_known_hosts_file_with_blanks);
+    tcase_add_test(t, words_that_ask);
     tcase_add_test(t, the_usual);
     tcase_add_test(t, values_that_mean_nothing);
     tcase_add_test(t, host_key_checking);

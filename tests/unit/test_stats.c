@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime/trace/stats.h: classes, rows, what is scaled up from samples, and
- * what hvdrun is told.
+ * runtime/trace/stats.h: classes, rows, scaling up from samples, and the report
+ * to hvdrun.
  */
+#include "lib/base/log.h"
+#include "runtime/core/api/trace.h"
+#include "runtime/core/world/agent_client.h"
 #include "runtime/trace/stats.h"
 #include "tests/unit/unit.h"
 
@@ -60,7 +63,7 @@ START_TEST(test_rows)
     s.agreed_ns = 0; /* not known */
     s.bytes = 1 << 20;
     hvd__stats_request(&stats, &s);
-    s.agreed_ns = 9000; /* never more than all of it */
+    s.agreed_ns = 9000; /* never more than the whole time */
     hvd__stats_request(&stats, &s);
     s.kind = HVD__JOIN;
     hvd__stats_request(&stats, &s);
@@ -77,7 +80,7 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* One of four was timed: the times stand for all. */
+/* One of four operations was timed: its times are scaled to all. */
 START_TEST(test_samples_are_scaled)
 {
     struct hvd__stats_sample s = sample(8);
@@ -126,7 +129,7 @@ START_TEST(test_move)
 }
 END_TEST
 
-/* Ranks of the set are told as ranks of the world. */
+/* Ranks of a set are reported as ranks of the world. */
 START_TEST(test_report)
 {
     struct hvd__stats_sample s = sample(8);
@@ -134,14 +137,14 @@ START_TEST(test_report)
 
     ck_assert_int_eq(hvd__stats_wanted(), 0);
     s.late_rank = 1;
-    hvd__stats_request(&stats, &s); /* nobody asked who */
+    hvd__stats_request(&stats, &s); /* nobody wants statistics */
     ck_assert_int_eq(hvd__stats_open(8), 0);
     ck_assert_int_eq(hvd__stats_wanted(), 1);
     hvd__stats_request(&stats, &s);
     hvd__stats_request(&stats, &s);
     s.late_rank = 2;
     hvd__stats_request(&stats, &s);
-    s.late_rank = 3; /* not of the set */
+    s.late_rank = 3; /* no rank of the set */
     hvd__stats_request(&stats, &s);
     hvd__stats_sum(&stats, &sum);
     hvd__stats_report(&sum, &report);
@@ -166,6 +169,19 @@ static int attempt(void *arg)
     return rc;
 }
 
+/* exit() reports the statistics while other threads may still count. */
+START_TEST(test_telling_does_not_free)
+{
+    struct hvd__agent agent = HVD__AGENT_INIT;
+    struct hb_log log = {0};
+
+    ck_assert_int_eq(hvd__stats_open(8), 0);
+    hvd__trace_close(&agent, &log);
+    ck_assert_int_eq(hvd__stats_wanted(), 1);
+    hvd__stats_close();
+}
+END_TEST
+
 START_TEST(test_no_memory)
 {
     int n = 4;
@@ -186,6 +202,7 @@ int main(void)
     tcase_add_test(c, test_which_are_timed);
     tcase_add_test(c, test_move);
     tcase_add_test(c, test_report);
+    tcase_add_test(c, test_telling_does_not_free);
     tcase_add_test(c, test_no_memory);
     suite_add_tcase(s, c);
     return unit_run(s);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/rendezvous/store.h: values, waits, fences, bounds. */
-#include "lib/rendezvous/store.h"
+#include "lib/rendezvous/store_impl.h"
 
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
 static struct rdv_store *store;
-static char said[4096]; /* "origin/id=value " of each reply; "!status" */
+static char said[4096]; /* "origin/id=value " of each reply; "!status" if
+                         * refused */
 static uint64_t last_version;
 
 static void on_reply(void *arg, int origin, const struct rdv_reply *m)
@@ -50,7 +52,7 @@ static void teardown(void)
     rdv_store_free(store);
 }
 
-/* What the request made the store say. */
+/* Sends a request to the store; returns the replies that it caused. */
 static const char *ask(int origin, uint32_t id, enum rdv_op op,
                        const char *scope, const char *key, const char *value)
 {
@@ -90,6 +92,89 @@ START_TEST(put_and_get)
 }
 END_TEST
 
+static const char *numbered(size_t i)
+{
+    static char key[32];
+
+    snprintf(key, sizeof(key), "key%zu", i);
+    return key;
+}
+
+/* The table grows while it holds values and waiting requests. */
+START_TEST(many_values)
+{
+    enum { COUNT = 5000 };
+    char want[64];
+
+    setup_with(64 << 20, 100);
+    wait_for(1, 1, "late", 0);
+    wait_for(2, 2, "late", 0);
+    for (size_t i = 0; i < COUNT; i++)
+        ask(0, 1, RDV_PUT, i % 2 ? "s" : "t", numbered(i), numbered(i));
+    for (size_t i = 0; i < COUNT; i++) {
+        snprintf(want, sizeof(want), "0/2=key%zu ", i);
+        ck_assert_str_eq(
+            ask(0, 2, RDV_GET, i % 2 ? "s" : "t", numbered(i), NULL), want);
+        ck_assert_str_eq(
+            ask(0, 3, RDV_GET, i % 2 ? "t" : "s", numbered(i), NULL),
+            "0/3!14 ");
+    }
+    ck_assert_str_eq(ask(0, 4, RDV_PUT, "s", "late", "x"), "0/4= 1/1=x 2/2=x ");
+    ask(0, 5, RDV_DELETE, "s", "", NULL);
+    ask(0, 5, RDV_DELETE, "t", "", NULL);
+    ck_assert_uint_eq(rdv_store_bytes(store), 0);
+}
+END_TEST
+
+/* The table grows with waiting requests and no value. */
+START_TEST(many_who_wait)
+{
+    enum { COUNT = 100000 };
+    size_t longest = 0;
+    char want[64];
+
+    setup_with(64 << 20, COUNT + 2);
+    wait_for(2, 1, "early", 0);
+    wait_for(3, 2, "early", 0);
+    for (uint32_t i = 0; i < COUNT; i++)
+        ck_assert_str_eq(wait_for(0, i, numbered(i), 0), "");
+    for (size_t i = 0; i < store->bucket_count; i++) {
+        size_t len = 0;
+
+        for (const struct wait *w = store->buckets[i].waits; w; w = w->next)
+            len++;
+        longest = len > longest ? len : longest;
+    }
+    ck_assert_uint_le(longest, 32); /* 2 on average */
+    for (uint32_t i = 0; i < COUNT; i += 1000) {
+        snprintf(want, sizeof(want), "1/1= 0/%u=x ", i);
+        ck_assert_str_eq(ask(1, 1, RDV_PUT, "s", numbered(i), "x"), want);
+    }
+    ck_assert_str_eq(ask(1, 1, RDV_PUT, "s", "early", "x"),
+                     "1/1= 2/1=x 3/2=x ");
+    rdv_store_origin_gone(store, 0);
+    ask(1, 1, RDV_DELETE, "s", "", NULL);
+    ck_assert_uint_eq(rdv_store_bytes(store), 0);
+}
+END_TEST
+
+/* The accounted bytes are close to the allocated memory. */
+START_TEST(counts_what_is_taken)
+{
+    size_t before;
+
+    setup_with(64 << 20, 100);
+    before = mallinfo2().uordblks;
+    for (size_t i = 0; i < 5000; i++)
+        ask(0, 1, RDV_PUT, "s", numbered(i), "");
+    before = mallinfo2().uordblks - before;
+    if (before == 0)
+        return; /* a sanitizer's malloc does not report sizes */
+    ck_assert_uint_ge(rdv_store_bytes(store), before * 3 / 4);
+    ck_assert_uint_le(rdv_store_bytes(store), before * 4 / 3);
+}
+END_TEST
+
 START_TEST(delete_one_and_a_scope)
 {
     ask(0, 1, RDV_PUT, "s", "a", "1");
@@ -105,7 +190,7 @@ START_TEST(delete_one_and_a_scope)
 }
 END_TEST
 
-/* All who wait get the first value, in the order in which they came. */
+/* All waiting requests get the first value, in the order of their arrival. */
 START_TEST(waits_end_with_the_value)
 {
     ck_assert_str_eq(wait_for(0, 1, "k", 0), "");
@@ -118,7 +203,7 @@ START_TEST(waits_end_with_the_value)
 }
 END_TEST
 
-/* Waiting for more than the last version seen is a watch. */
+/* Waiting for a version above the last seen one is a watch. */
 START_TEST(watch)
 {
     uint64_t seen;
@@ -153,13 +238,13 @@ START_TEST(bounds)
 
     memset(big, 'x', 400);
     big[400] = '\0';
-    setup_with(1000, 2);
+    setup_with(1200, 2);
     ck_assert_str_eq(ask(0, 1, RDV_PUT, "s", "a", big), "0/1= ");
     before = rdv_store_bytes(store);
     ck_assert_str_eq(ask(0, 2, RDV_PUT, "s", "b", big), "0/2= ");
     ck_assert_str_eq(ask(0, 3, RDV_PUT, "s", "c", big), "0/3!2 ");
     ck_assert_str_eq(ask(0, 4, RDV_GET, "s", "c", NULL), "0/4!14 ");
-    /* replacing needs no more room */
+    /* replacing a value needs no more room */
     ck_assert_str_eq(ask(0, 5, RDV_PUT, "s", "b", big), "0/5= ");
     ask(0, 6, RDV_DELETE, "s", "b", NULL);
     ck_assert_uint_eq(rdv_store_bytes(store), before);
@@ -179,7 +264,7 @@ START_TEST(a_watch_sees_the_end)
 }
 END_TEST
 
-/* What waits is kept, too. */
+/* Waiting requests count as used room. */
 START_TEST(waits_take_room)
 {
     setup_with(1000, 1000);
@@ -194,7 +279,7 @@ END_TEST
 
 /* ---- Fences ---- */
 
-/* values: of `count` ranks from `first` on. */
+/* Joins a fence with values of `count` ranks from `first` on. */
 static const char *fence(int origin, uint32_t id, const char *scope,
                          const unsigned char *members, uint32_t member_count,
                          uint32_t first, uint32_t count)
@@ -287,13 +372,14 @@ START_TEST(fences_that_cannot_be)
     said[0] = '\0';
     rdv_store_request(store, 0, &empty);
     ck_assert_str_eq(said, "0/9!11 ");
-    /* it can still be completed */
+    /* the fence can still be completed */
     ck_assert_str_eq(fence(1, 4, "f", NULL, 0, 1, 3),
                      "0/1=0<0>1<1>2<2>3<3> 1/4=0<0>1<1>2<2>3<3> ");
 }
 END_TEST
 
-/* Now and later; who has contributed is not needed any more. */
+/* The death of a rank fails its present and later fences, unless it has already
+ * contributed. */
 START_TEST(a_rank_that_is_gone_fails_its_fences)
 {
     fence(0, 1, "f", NULL, 0, 0, 2);
@@ -316,7 +402,7 @@ START_TEST(a_cancelled_asker_leaves_its_values)
 }
 END_TEST
 
-/* Nobody is left waiting when there is no room for a value. */
+/* A fence fails for all participants if there is no room for a value. */
 START_TEST(a_fence_without_room_fails_for_all)
 {
     char big[900] = "";
@@ -350,7 +436,7 @@ START_TEST(fences_take_room)
 }
 END_TEST
 
-/* A refused request takes nothing away from the others. */
+/* A refused request does not remove values that others contributed. */
 START_TEST(a_refusal_leaves_what_was_given)
 {
     fence(0, 1, "f", NULL, 0, 0, 2);
@@ -360,7 +446,7 @@ START_TEST(a_refusal_leaves_what_was_given)
 }
 END_TEST
 
-/* Not who went because of it. */
+/* The rank that went first is named, not one that went because of it. */
 START_TEST(who_is_gone_longest_is_the_culprit)
 {
     rdv_store_rank_gone(store, 3, RDV_ALL_EPOCHS, "rank 3 died");
@@ -370,7 +456,8 @@ START_TEST(who_is_gone_longest_is_the_culprit)
 }
 END_TEST
 
-/* It may come to those of a later epoch, and to those of none. */
+/* A rank that left an epoch may still take part in fences of later epochs, and
+ * in those without one. */
 START_TEST(a_rank_that_left_an_epoch)
 {
     struct rdv_request m = {.op = RDV_FENCE, .scope = "e"};
@@ -408,6 +495,9 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, put_and_get);
     tcase_add_test(c, delete_one_and_a_scope);
+    tcase_add_test(c, many_values);
+    tcase_add_test(c, many_who_wait);
+    tcase_add_test(c, counts_what_is_taken);
     tcase_add_test(c, waits_end_with_the_value);
     tcase_add_test(c, watch);
     tcase_add_test(c, cancelled_waits_get_nothing);

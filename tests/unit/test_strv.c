@@ -88,7 +88,7 @@ START_TEST(test_env_get_and_set)
     ck_assert_str_eq(hb_env_get(&env, "A"), "");
     ck_assert_str_eq(env.items[0], "A=");
     ck_assert_uint_eq(env.count, 3);
-    /* a value of the vector itself */
+    /* the value is the vector's own memory */
     hb_env_set(&env, "AB", hb_env_get(&env, "C"));
     ck_assert_str_eq(hb_env_get(&env, "AB"), "4 five");
     hb_strv_free(&env);
@@ -173,7 +173,7 @@ START_TEST(test_allocation_failures)
 }
 END_TEST
 
-/* On failure nothing that was added half-way stays. */
+/* After a failure no element that was being added remains. */
 START_TEST(test_failure_leaves_the_vector)
 {
     char *items[] = {(char *)"1", (char *)"2", (char *)"3", NULL};

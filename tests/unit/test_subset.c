@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connecting some ranks of a world (core/hosts.h) by itself: two processes
- * whose exchange is shared memory.
+ * Connecting some ranks of a world (core/hosts.h) by itself: two processes that
+ * exchange over shared memory.
  */
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "runtime/core/hosts.h"
+#include "lib/base/sys/clock.h"
+#include "runtime/core/world/hosts.h"
 #include "tests/unit/unit.h"
 
 #include <sched.h>
@@ -21,7 +21,10 @@
 
 enum { RANKS = 3, PLACE_BYTES = 1024, LIMIT_S = 60 };
 
-/* What the processes share. */
+/* Faults of the exchange. */
+enum { NOTHING, NO_EXCHANGE, WILD_STATUS };
+
+/* Memory shared by the processes. */
 struct board {
     unsigned char places[RANKS][PLACE_BYTES];
     _Atomic int arrived, taken;
@@ -30,16 +33,20 @@ struct board {
 };
 
 static struct board *board;
-static int me, exchanged; /* in a process */
+static int me, exchanged; /* of this process */
 
 static int exchange(void *arg, const void *mine, size_t len, void *all,
                     struct hb_error *err)
 {
-    int broken = *(int *)arg;
+    int broken = *(int *)arg == NO_EXCHANGE;
+    const int32_t wild = INT32_MIN;
 
     ck_assert_uint_le(len, PLACE_BYTES);
     exchanged = 1;
     memcpy(board->places[me], mine, len);
+    if (*(int *)arg == WILD_STATUS && me == 1)
+        memcpy(board->places[me], &wild, sizeof(wild)); /* the status is the
+                                                         * first field */
     atomic_fetch_add(&board->arrived, 1);
     while (atomic_load(&board->arrived) < RANKS)
         sched_yield();
@@ -48,7 +55,7 @@ static int exchange(void *arg, const void *mine, size_t len, void *all,
     return broken ? hb_error_set(err, HVD_EPEER, "no exchange") : 0;
 }
 
-/* What a rank of a world of three, each on a host of its own, has. */
+/* Makes what a rank has in a world of three, each on a host of its own. */
 static void make_world(struct hvd__hosts *world, struct hvd__agent *agent)
 {
     static const uint32_t host_of[] = {0, 1, 2};
@@ -68,7 +75,7 @@ static void make_world(struct hvd__hosts *world, struct hvd__agent *agent)
     }
 }
 
-/* The whole life of one rank: its memory ends at the fail_after-th piece. */
+/* Runs one rank from begin to end; its fail_after-th allocation fails. */
 static void rank_main(int rank, long fail_after, int broken)
 {
     static const int members[] = {0, 2};
@@ -108,7 +115,7 @@ static void rank_main(int rank, long fail_after, int broken)
     exit(fired ? 2 : 0);
 }
 
-/* 1 when the memory ended. */
+/* Runs both ranks; returns 1 if the allocation failed. */
 static int run(long fail_after, int broken)
 {
     pid_t pids[RANKS];
@@ -136,7 +143,7 @@ static int run(long fail_after, int broken)
 
 START_TEST(test_connects)
 {
-    ck_assert_int_eq(run(-1, 0), 0);
+    ck_assert_int_eq(run(-1, NOTHING), 0);
     for (int r = 0; r < RANKS; r++)
         ck_assert_int_eq(atomic_load(&board->rc[r]), 0);
 }
@@ -144,7 +151,7 @@ END_TEST
 
 START_TEST(test_no_exchange)
 {
-    run(-1, 1);
+    run(-1, NO_EXCHANGE);
     for (int r = 0; r < RANKS; r++) {
         ck_assert_int_eq(atomic_load(&board->rc[r]), -HVD_EPEER);
         ck_assert_str_eq(board->text[r], "no exchange");
@@ -152,12 +159,23 @@ START_TEST(test_no_exchange)
 }
 END_TEST
 
-/* One rank has no memory to get ready: it takes part in the exchange all the
- * same, and all fail alike. */
+/* One rank announces a status that does not exist. */
+START_TEST(test_wild_status)
+{
+    run(-1, WILD_STATUS);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(atomic_load(&board->rc[r]), -HVD_EPROTO);
+        ck_assert_str_eq(board->text[r], "rank 1 on host h1: ");
+    }
+}
+END_TEST
+
+/* A rank without memory to prepare still takes part in the exchange, and all
+ * ranks fail alike. */
 START_TEST(test_no_memory)
 {
     for (long n = 0; n < 9; n++) {
-        ck_assert_int_eq(run(n, 0), 1);
+        ck_assert_int_eq(run(n, NOTHING), 1);
         for (int r = 0; r < RANKS; r++)
             ck_assert_int_eq(atomic_load(&board->rc[r]), -HVD_ENOMEM);
         ck_assert_str_eq(board->text[0], board->text[1]);
@@ -174,6 +192,7 @@ static Suite *subset_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_connects);
     tcase_add_test(t, test_no_exchange);
+    tcase_add_test(t, test_wild_status);
     tcase_add_test(t, test_no_memory);
     suite_add_tcase(s, t);
     return s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/job/survey.h against agents that are this program, started as
- * hvd-agent: what each does is said by the environment, one word for all.
+ * lib/job/survey.h with agents that are this program, run as hvd-agent; one
+ * word in the environment says what all of them do.
  */
 #include "lib/job/survey.h"
 
@@ -40,7 +40,7 @@ static void put_hello(struct hb_buf *frame, const char *version)
     control_encode_hello(frame, &m);
 }
 
-/* Answers every question with itself. */
+/* Answers every question with the question. */
 static void echo(void)
 {
     struct hb_buf in = HB_BUF_INIT, out = HB_BUF_INIT;
@@ -75,6 +75,19 @@ static void wait_for_question(void)
         _exit(3);
 }
 
+/* Writes lines to stderr, then LOG messages, until hvdrun hangs up. */
+static void flood(void)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    for (int i = 0; i < 2000; i++)
+        dprintf(2, "spam\n");
+    for (;;) {
+        control_encode_log(&frame, HB_LOG_WARNING, "spam");
+        say(&frame);
+    }
+}
+
 static int agent(const char *how)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -86,7 +99,7 @@ static int agent(const char *how)
     if (strcmp(how, "dies") == 0)
         return 9;
     put_hello(&frame, strcmp(how, "old") == 0 ? "0.0.0" : HVD_VERSION);
-    /* In one write, so that it comes before any question. */
+    /* In one write, so that the answer precedes any question. */
     if (strcmp(how, "unasked") == 0)
         frame_encode(&frame, CONTROL_ANSWER, "{}", 2);
     say(&frame);
@@ -102,6 +115,9 @@ static int agent(const char *how)
         frame_encode(&frame, CONTROL_ANSWER, "[]", 2);
         say(&frame);
         wait_for_end();
+    } else if (strcmp(how, "flood") == 0) {
+        wait_for_question();
+        flood();
     } else if (strcmp(how, "quits") == 0) {
         wait_for_question();
     } else {
@@ -120,7 +136,7 @@ static const unsigned char local[HOSTS] = {1, 1, 1};
 static struct hb_log hush;
 static struct survey_config config;
 static struct survey *survey;
-static int settled, closed, lost;
+static int settled, closed, lost, log_lines;
 static void (*on_round)(int round);
 
 static void drop(void *arg, enum hb_log_level level, const char *line)
@@ -128,6 +144,7 @@ static void drop(void *arg, enum hb_log_level level, const char *line)
     (void)arg;
     (void)level;
     (void)line;
+    log_lines++;
 }
 
 static void on_settled(void *arg)
@@ -256,12 +273,17 @@ static void ask_then_expect_lost(int round)
     survey_close(survey);
 }
 
-static const char *const breakers[] = {"garbage", "unasked", "array", "quits"};
+static const char *const breakers[] = {"garbage", "unasked", "array", "quits",
+                                       "flood"};
 
 START_TEST(who_breaks_the_protocol_is_lost)
 {
     run(breakers[_i], ask_then_expect_lost);
     ck_assert_int_eq(lost, HOSTS);
+    /* on stderr and as messages, plus some about their ends */
+    ck_assert_int_le(log_lines, HOSTS * 2 * (HOST_LOG_LINES_MAX + 10));
+    if (strcmp(breakers[_i], "flood") == 0)
+        ck_assert_int_gt(log_lines, HOSTS);
 }
 END_TEST
 
@@ -356,7 +378,8 @@ static Suite *suite(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, rounds);
     tcase_add_test(tc, asking_one);
-    tcase_add_loop_test(tc, who_breaks_the_protocol_is_lost, 0, 4);
+    tcase_add_loop_test(tc, who_breaks_the_protocol_is_lost, 0,
+                        sizeof(breakers) / sizeof(breakers[0]));
     tcase_add_loop_test(tc, an_agent_that_dies_and_one_of_another_build, 0, 2);
     tcase_add_test(tc, an_agent_that_cannot_be_started);
     tcase_add_test(tc, silence_before_hello);

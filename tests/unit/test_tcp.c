@@ -3,12 +3,12 @@
  * The collectives of a TCP group: direct exchange, ring and chain, at sizes
  * around every switch, with members that are slow, leave or die.
  */
-#include "runtime/plane/tcp.h"
+#include "runtime/plane/tcp/tcp.h"
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/values.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ static unsigned char mark(int member, size_t i)
 static const size_t lengths[] = {0, 1, 7, 4096, 65537, 1000000};
 enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]) };
 
-/* Members send different lengths in the same exchange. */
+/* Members send blocks of different lengths in the same exchange. */
 static int exchange_once(struct tcp_group *g, struct hvd__tcp *t, int me,
                          int trial, unsigned char *memory)
 {
@@ -53,7 +53,7 @@ static int exchange_once(struct tcp_group *g, struct hvd__tcp *t, int me,
     for (int i = 0; i < g->n; i++)
         blocks[i] =
             (struct hvd__tcp_block){memory + (size_t)i * 1000000, 1000000};
-    hvd__tcp_exchange(t, mine, len, blocks);
+    hvd__tcp_exchange(t, mine, len, len / 2, blocks);
     must(tcp_group_finish(t, NULL) == 1);
     for (int i = 0; i < g->n; i++) {
         if (i == me)
@@ -87,7 +87,7 @@ START_TEST(test_exchange)
 }
 END_TEST
 
-/* Init is fast with many: 64 members and 2016 connections. */
+/* Setting up many members is fast: 64 members with 2016 connections. */
 static int many_body(struct tcp_group *g, int me)
 {
     static unsigned char all[TCP_GROUP_MAX][8];
@@ -99,7 +99,7 @@ static int many_body(struct tcp_group *g, int me)
     for (int trial = 0; trial < 3; trial++) {
         for (int i = 0; i < g->n; i++)
             blocks[i] = (struct hvd__tcp_block){all[i], sizeof(all[i])};
-        hvd__tcp_exchange(t, &mine, 1, blocks);
+        hvd__tcp_exchange(t, &mine, 1, 1, blocks);
         must(tcp_group_finish(t, NULL) == 1);
         for (int i = 0; i < g->n; i++)
             must(i == me || (blocks[i].len == 1 && all[i][0] == i));
@@ -207,8 +207,8 @@ static const char *host_of(void *arg, uint32_t rank)
     return rank == 777 ? "far" : "?";
 }
 
-/* An operation that a member was through with before it left still
- * completes; the next one names it, or whom it told of. */
+/* An operation completes although a member leaves after its part of it.  The
+ * next one fails and names the rank that the member said had left. */
 static int gone_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -220,7 +220,7 @@ static int gone_body(struct tcp_group *g, int me)
     must(buf && hvd__tcp_open(&config, &t, &err) == 0);
     hvd__tcp_broadcast(t, buf, BYTES_MAX, 0, HVD__TCP_CHAIN);
     if (me == 2)
-        usleep(50000); /* the others are through, or stuck, by now */
+        usleep(50000); /* the others are done, or stuck, by now */
     must(tcp_group_finish(t, &err) == 1);
     if (me == 0) {
         hvd__tcp_tell_gone(t, 777);
@@ -252,7 +252,7 @@ static int knows_nothing(void *arg, struct hb_error *err)
     return 0;
 }
 
-/* Without the agent's word a connection that ends is told as that. */
+/* If the agent reports no death, the error is a lost connection. */
 static int death_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -269,7 +269,7 @@ static int death_body(struct tcp_group *g, int me)
     must(rc == -HVD_EPEER);
     must(strncmp(err.text, "rank 101 on host h1: connection lost", 36) == 0);
     must(err.rank == 101);
-    /* The other one would not know whom to blame. */
+    /* Stay until rank 2 is done: else it could blame this rank. */
     tcp_group_meet(g, 0, 2);
     hvd__tcp_free(t);
     return 0;
@@ -284,8 +284,9 @@ START_TEST(test_death)
 }
 END_TEST
 
-/* In the middle of each operation: who notices hangs up on the others, so
- * that all get to know, if not of whom. */
+/* A member dies in the middle of each operation.  A member that notices
+ * hangs up on the others, so that all fail, though not all know whose death
+ * it was. */
 enum { MIDDLES = 7, MIDDLE_MEMBERS = 4, VICTIM = 2 };
 
 static void begin_middle(struct hvd__tcp *t, int which, unsigned char *buf)
@@ -315,12 +316,12 @@ static void begin_middle(struct hvd__tcp *t, int which, unsigned char *buf)
     else if (which == 4)
         hvd__tcp_allgather(t, buf, first);
     else if (which == 5)
-        hvd__tcp_alltoallv(t, send, recv, 1);
+        hvd__tcp_alltoallv(t, send, NULL, recv, 1);
     else
         hvd__tcp_broadcast(t, buf, BYTES_MAX, 0, HVD__TCP_CHAIN);
 }
 
-/* Operations go on until the victim is gone. */
+/* Runs operations until one fails because the victim has died. */
 static int middle_body(struct tcp_group *g, int me)
 {
     unsigned char *buf = calloc(1, BYTES_MAX);
@@ -355,8 +356,7 @@ START_TEST(test_death_in_the_middle)
 }
 END_TEST
 
-/* began: nothing, then a peer's operation, however it begins; then the end,
- * of which it tells without another operation. */
+/* Waits until hvd__tcp_began reports a peer's operation (1) or end (< 0). */
 static int began_wait(struct hvd__tcp *t, struct hb_error *err)
 {
     int rc;
@@ -379,7 +379,7 @@ static int began_body(struct tcp_group *g, int me)
     while (me == 0 && atomic_load(&g->flags[0]) < g->n)
         usleep(1000);
     if (me == 0)
-        usleep(20000); /* the others are asleep */
+        usleep(20000); /* the others are likely asleep */
     else
         must(began_wait(t, &err) == 1);
     tcp_group_exchange(g, t);
@@ -403,8 +403,7 @@ START_TEST(test_began)
 }
 END_TEST
 
-/* A peer's next message, or its end, that came in together with the one
- * before. */
+/* A peer's next message, or its end, arrives together with the one before. */
 static int ahead_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -415,7 +414,7 @@ static int ahead_body(struct tcp_group *g, int me)
     config.host_of = host_of;
     must(hvd__tcp_open(&config, &t, &err) == 0);
     tcp_group_exchange(g, t);
-    must(me == 0 || hvd__tcp_progress(t, &err) == 0); /* sends, gets nothing */
+    must(me == 0 || hvd__tcp_progress(t, &err) == 0); /* only sends */
     tcp_group_meet(g, 0, g->n);
     if (me == 0) {
         must(tcp_group_finish(t, &err) == 1);
@@ -447,7 +446,7 @@ START_TEST(test_ahead)
 }
 END_TEST
 
-/* Between operations a peer that dies is noticed, and so is an interrupt. */
+/* Between operations the death of a peer is noticed, and so is an interrupt. */
 static int idle_death_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -478,7 +477,7 @@ static int interrupt_body(struct tcp_group *g, int me)
 
     must(open_well(g, me, &t) == 0);
     hvd__tcp_pause(t);
-    usleep(1000); /* from now on it sleeps */
+    usleep(1000); /* likely asleep from now on */
     for (int i = 0; i < 3; i++) {
         must(hvd__tcp_began(t, NULL) == 0);
         hvd__tcp_interrupt(t);
@@ -497,7 +496,7 @@ START_TEST(test_interrupt)
 }
 END_TEST
 
-/* The agent's word comes first. */
+/* Reports a death as the agent would. */
 static int word(void *arg, struct hb_error *err)
 {
     (void)arg;
@@ -539,8 +538,8 @@ START_TEST(test_agents_word)
 }
 END_TEST
 
-/* Even when somebody else has taken it off the agent's socket, and however
- * often the wait is interrupted. */
+/* The agent's report is found although another thread has read it from the
+ * socket, and however often the wait is interrupted. */
 static _Atomic int *told;
 static int word_if_told(void *arg, struct hb_error *err)
 {

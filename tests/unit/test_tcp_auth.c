@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The proof of the job's secret: what is good, and that nothing else is.
+ * The proof of the job's secret: which messages are accepted, and that no
+ * others are.
  */
 #include "lib/base/hvd_status.h"
-#include "runtime/plane/tcp_auth.h"
+#include "runtime/plane/tcp/tcp_auth.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
@@ -61,7 +62,7 @@ START_TEST(test_good)
 }
 END_TEST
 
-/* Any other byte anywhere is noticed by who reads it. */
+/* A change of any byte is noticed by the side that reads it. */
 START_TEST(test_every_byte_counts)
 {
     struct talk t = new_talk();
@@ -113,7 +114,7 @@ START_TEST(test_other_job_epoch_group_secret_callee)
 }
 END_TEST
 
-/* A callee that does not know the secret, but saw another exchange. */
+/* A callee that does not know the secret replays another exchange's answer. */
 START_TEST(test_replayed_answer)
 {
     struct talk t = new_talk(), u = new_talk();
@@ -124,7 +125,7 @@ START_TEST(test_replayed_answer)
 }
 END_TEST
 
-/* A caller that replays a whole exchange: the callee's nonce is new. */
+/* A caller replays a whole exchange: the callee's nonce is new. */
 START_TEST(test_replayed_call)
 {
     struct talk t = new_talk(), u;
@@ -140,7 +141,8 @@ START_TEST(test_replayed_call)
 }
 END_TEST
 
-/* No message of one kind is good as another, nor when it comes back. */
+/* No message of one kind is accepted as another, nor by the side that made
+ * it. */
 START_TEST(test_reflection)
 {
     struct talk t = new_talk();
@@ -155,6 +157,54 @@ START_TEST(test_reflection)
 }
 END_TEST
 
+/* One side uses codes and the other does not: both learn that, and nobody
+ * between them can change what they say about it. */
+START_TEST(test_codes_must_agree)
+{
+    for (int codes = 0; codes < 2; codes++) {
+        struct talk t;
+
+        memset(&t, 0, sizeof(t));
+        t.a.codes = t.b.codes = codes;
+        ck_assert_int_eq(tcp_auth_call(&t.a, &t.ta, CALLER, CALLEE, t.call), 0);
+        ck_assert_int_eq(answer(&t), 0);
+        ck_assert_int_eq(finish(&t), 0);
+        t.b.codes = !codes;
+        t.caller = 0;
+        ck_assert_int_eq(answer(&t), -HVD_EINVAL);
+        ck_assert_uint_eq(t.caller, CALLER);
+        ck_assert_int_eq(finish(&t), -HVD_EINVAL);
+        t.answer[3] ^= 1;
+        ck_assert_int_eq(finish(&t), -HVD_EPERM);
+        t.call[6 * 4 + 3] ^= 1;
+        ck_assert_int_eq(answer(&t), -HVD_EPERM);
+    }
+}
+END_TEST
+
+/* Both sides have the same two keys, different from any other connection's. */
+START_TEST(test_keys)
+{
+    struct tcp_auth_keys a, b, other;
+    struct talk t = new_talk(), u = new_talk();
+
+    ck_assert_int_eq(answer(&t), 0);
+    ck_assert_int_eq(finish(&t), 0);
+    tcp_auth_keys(&t.a, &t.ta, &a);
+    tcp_auth_keys(&t.b, &t.tb, &b);
+    ck_assert_mem_eq(&a, &b, sizeof(a));
+    ck_assert_mem_ne(a.caller, a.callee, sizeof(a.caller));
+    ck_assert_int_eq(answer(&u), 0);
+    ck_assert_int_eq(finish(&u), 0);
+    tcp_auth_keys(&u.a, &u.ta, &other);
+    ck_assert_mem_ne(a.caller, other.caller, sizeof(a.caller));
+    ck_assert_mem_ne(a.callee, other.callee, sizeof(a.callee));
+    t.a.secret[7] ^= 1;
+    tcp_auth_keys(&t.a, &t.ta, &other);
+    ck_assert_mem_ne(a.caller, other.caller, sizeof(a.caller));
+}
+END_TEST
+
 static Suite *tcp_auth_suite(void)
 {
     Suite *s = suite_create("tcp_auth");
@@ -166,6 +216,8 @@ static Suite *tcp_auth_suite(void)
     tcase_add_test(t, test_replayed_answer);
     tcase_add_test(t, test_replayed_call);
     tcase_add_test(t, test_reflection);
+    tcase_add_test(t, test_codes_must_agree);
+    tcase_add_test(t, test_keys);
     suite_add_tcase(s, t);
     return s;
 }

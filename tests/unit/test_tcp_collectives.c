@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every algorithm of a TCP group, with 1 to 8 members, at sizes around
- * parts, chunks and socket buffers: right values, and the same bits on all
- * members where floats are rounded; one operation after the other, without
- * anything between them that would bring members into step.
+ * Every algorithm of a TCP group, with 1 to 8 members, at sizes around parts,
+ * chunks and socket buffers: right values, and, where floats are rounded, the
+ * same bits on all members.  Operations follow each other without anything
+ * between them that would bring the members into step.
  */
-#include "runtime/plane/tcp.h"
+#include "runtime/plane/tcp/tcp.h"
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/values.h"
@@ -25,7 +25,7 @@ enum {
 static _Alignas(64) unsigned char buf[BUF_BYTES], chunk[CHUNK_BYTES];
 static _Alignas(64) unsigned char input[BUF_BYTES];
 
-/* A member that is behind now and then. */
+/* Delays a member now and then. */
 static void dawdle(int me, size_t trial)
 {
     if ((trial * 7 + (size_t)me) % 11 == 0)
@@ -42,7 +42,7 @@ static struct hvd__tcp_reduction vector(enum hvd_dtype dtype, enum hvd_op op,
         .reduce = hvd__reduce_get(dtype, op),
         .args = {1.0, 1.0, op == HVD_AVERAGE ? n : 1, 0},
         .chunk = chunk,
-        /* Chunks that are no whole number of elements, too. */
+        /* Also chunks that are not a whole number of elements. */
         .chunk_bytes = count % 3 == 0 ? CHUNK_BYTES : 1021,
     };
 
@@ -117,7 +117,8 @@ static uint32_t next(uint32_t *state)
     return *state;
 }
 
-/* Any bits: NaN, infinities, denormals and zeros of both signs among them. */
+/* Fills with random bits, which include NaN, infinities, denormals and both
+ * zeros. */
 static void fill_wildly(int me, size_t trial, size_t bytes)
 {
     uint32_t state = (uint32_t)((size_t)me * 7919 + trial);
@@ -145,7 +146,7 @@ static int all_agree(struct tcp_group *g, struct hvd__tcp *t, int me,
 
     for (int i = 0; i < g->n; i++)
         blocks[i] = (struct hvd__tcp_block){&theirs[i], sizeof(theirs[i])};
-    hvd__tcp_exchange(t, &mine, sizeof(mine), blocks);
+    hvd__tcp_exchange(t, &mine, sizeof(mine), sizeof(mine), blocks);
     must(tcp_group_finish(t, NULL) == 1);
     for (int i = 0; i < g->n; i++)
         must(i == me || theirs[i] == mine);
@@ -189,7 +190,7 @@ END_TEST
 
 /* ---- Scaling and the caller's own elements --------------------------- */
 
-/* Elements of 24 bytes: the most, the least and the sum. */
+/* An element of 24 bytes: maximum, minimum and sum. */
 struct summary {
     int64_t most, least, sum;
 };
@@ -225,7 +226,7 @@ static int own_body(struct tcp_group *g, int me)
             s[i] = (struct summary){i + me, i - me, 1};
         r.elem_bytes = sizeof(*s);
         r.reduce = summarise;
-        /* Every element is scaled once; pre is somebody else's business. */
+        /* Every element is scaled by `post` once; `pre` is not applied here. */
         r.args.pre = 99.0;
         r.args.post = 5.0;
         hvd__tcp_allreduce(t, &r, allreduces[a]);
@@ -249,7 +250,7 @@ END_TEST
 
 /* ---- Reduce-scatter and allgather ------------------------------------ */
 
-/* Ragged parts, some of them empty. */
+/* Makes uneven parts, some of them empty. */
 static void make_parts(int n, size_t trial, size_t *first)
 {
     first[0] = 0;
@@ -263,23 +264,20 @@ static void make_parts(int n, size_t trial, size_t *first)
 static int scatter_once(struct tcp_group *g, struct hvd__tcp *t, int me,
                         size_t trial)
 {
-    static unsigned char expected[BUF_BYTES];
     enum hvd_op op = trial % 2 ? HVD_SUM : HVD_AVERAGE;
-    size_t first[MEMBERS_MAX + 1];
+    size_t first[MEMBERS_MAX + 1], own;
     struct hvd__tcp_reduction r;
 
     make_parts(g->n, trial, first);
+    own = first[me + 1] - first[me];
     r = vector(HVD_FLOAT32, op, g->n, first[g->n]);
-    for (size_t i = 0; i < r.count; i++)
-        value_put(HVD_FLOAT32, expected + 4 * i,
-                  value_out(HVD_FLOAT32, op, g->n, i));
     r.src = trial % 4 < 2 ? input : NULL;
     values_fill(HVD_FLOAT32, op, g->n, me, r.src ? input : buf, r.count);
     dawdle(me, trial);
     hvd__tcp_reduce_scatter(t, &r, first);
     must(tcp_group_finish(t, NULL) == 1);
-    must(memcmp(buf + 4 * first[me], expected + 4 * first[me],
-                4 * (first[me + 1] - first[me])) == 0);
+    must(values_check_from(HVD_FLOAT32, op, g->n, 1.0, buf + 4 * first[me],
+                           first[me], own) == own);
     return 0;
 }
 
@@ -353,7 +351,7 @@ static int alltoall_once(struct tcp_group *g, struct hvd__tcp *t, int me,
             out[k] = mark(me * g->n + i, k);
     }
     dawdle(me, trial);
-    hvd__tcp_alltoallv(t, send, recv, known);
+    hvd__tcp_alltoallv(t, send, NULL, recv, known);
     must(tcp_group_finish(t, NULL) == 1);
     for (int i = 0; i < g->n; i++) {
         if (i == me)
@@ -386,7 +384,7 @@ START_TEST(test_alltoall)
 }
 END_TEST
 
-/* A block of another length than both should know. */
+/* A block is shorter than both members have agreed: its receiver fails. */
 static int length_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -398,7 +396,7 @@ static int length_body(struct tcp_group *g, int me)
     must(tcp_group_open(g, me, OPEN_MS, &t, &err) == 0);
     if (me == 1)
         send[0].len = 7;
-    hvd__tcp_alltoallv(t, send, recv, 1);
+    hvd__tcp_alltoallv(t, send, NULL, recv, 1);
     if (me == 0) {
         must(tcp_group_finish(t, &err) == -HVD_EPROTO);
         must(strcmp(err.text,

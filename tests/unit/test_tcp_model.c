@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a TCP group chooses from its model, where known analyses put the
- * switch points; and that measuring and its knobs give the same model to all
- * members.
+ * The algorithms that a TCP group chooses from its model, where published
+ * analyses put the switch points; and all members get the same model from
+ * measuring and from its knobs.
  */
-#include "runtime/plane/tcp.h"
+#include "runtime/plane/tcp/tcp.h"
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/unit.h"
 
@@ -35,8 +35,8 @@ static enum hvd__tcp_algorithm broadcast(int members, double gbps, size_t bytes)
     return hvd__tcp_choose_broadcast(&m, bytes);
 }
 
-/* n* = alpha log2 P / (beta (log2 P - 2 (P - 1) / P)); on fast links what
- * reducing costs makes it up to five times smaller. */
+/* n* = alpha log2 P / (beta (log2 P - 2 (P - 1) / P)); on fast links the cost
+ * of reducing makes it up to five times smaller. */
 START_TEST(test_switch_points)
 {
     static const struct {
@@ -66,7 +66,7 @@ START_TEST(test_extremes)
         enum hvd__tcp_algorithm large = allreduce(n, 1.2, (size_t)1 << 34);
         int power = (n & (n - 1)) == 0;
 
-        /* Folding costs two rounds more: with 3 that is a ring. */
+        /* Folding costs two more rounds: with 3 members that is a ring. */
         ck_assert(small == HVD__TCP_RD || n == 3);
         if (n > 2)
             ck_assert_int_eq(large,
@@ -85,7 +85,7 @@ START_TEST(test_broadcast)
 }
 END_TEST
 
-/* The more others there are, the less rides along. */
+/* The more other members, the less data rides along. */
 START_TEST(test_ride)
 {
     size_t last = SIZE_MAX;
@@ -120,7 +120,7 @@ END_TEST
 
 /* ---- Measuring ------------------------------------------------------- */
 
-/* All tell theirs, and compare. */
+/* Exchanges all members' models and compares them. */
 static int same_on_all(struct tcp_group *g, struct hvd__tcp *t, int me)
 {
     struct hvd__tcp_model mine = *hvd__tcp_model(t), theirs[TCP_GROUP_MAX];
@@ -128,7 +128,7 @@ static int same_on_all(struct tcp_group *g, struct hvd__tcp *t, int me)
 
     for (int i = 0; i < g->n; i++)
         blocks[i] = (struct hvd__tcp_block){&theirs[i], sizeof(theirs[i])};
-    hvd__tcp_exchange(t, &mine, sizeof(mine), blocks);
+    hvd__tcp_exchange(t, &mine, sizeof(mine), 0, blocks);
     must(tcp_group_finish(t, NULL) == 1);
     for (int i = 0; i < g->n; i++)
         must(i == me || (theirs[i].members == mine.members &&
@@ -158,7 +158,7 @@ START_TEST(test_measured)
 }
 END_TEST
 
-/* Those who have it set differently still agree: on the worst. */
+/* Members with different knobs agree on the worst. */
 static int knobs_body(struct tcp_group *g, int me)
 {
     const struct hvd__tcp_model *m;

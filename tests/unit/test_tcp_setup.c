@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connecting a TCP group while strangers knock: scanners, floods, wrong
- * keys, replays, impostors; and peers that are not there.
+ * Connecting a TCP group despite strangers: scanners, floods, wrong keys,
+ * replays, impostors; and despite absent peers.
  *
  * Member 0 plays the strangers before it calls member 1 itself.
  */
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
-#include "runtime/plane/tcp.h"
+#include "lib/base/sys/clock.h"
+#include "runtime/plane/tcp/tcp.h"
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/unit.h"
 
@@ -36,7 +36,7 @@ static int knock(const struct tcp_group *g)
     return fd;
 }
 
-/* Whether the other side hangs up without having said a word. */
+/* Returns whether the peer hangs up without sending anything. */
 static int hung_up(int fd)
 {
     char byte;
@@ -46,7 +46,7 @@ static int hung_up(int fd)
     return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
-/* What the strangers did must not have mattered. */
+/* Checks that the group connects despite the strangers. */
 static int connect_after_all(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -57,7 +57,7 @@ static int connect_after_all(struct tcp_group *g, int me)
     if (tcp_group_open(g, me, OPEN_MS, &t, &err) < 0)
         fprintf(stderr, "member %d: %s\n", me, err.text);
     must(t);
-    hvd__tcp_exchange(t, &mine, 1, blocks);
+    hvd__tcp_exchange(t, &mine, 1, 1, blocks);
     must(tcp_group_finish(t, NULL) == 1);
     must(all[!me] == !me);
     hvd__tcp_free(t);
@@ -91,7 +91,7 @@ static int sends_nothing(struct tcp_group *g)
     return 0;
 }
 
-/* It has 5 s, and then hears the line go dead. */
+/* A silent stranger is cut off after 5 s. */
 static int waits_for_the_end(struct tcp_group *g)
 {
     uint64_t before_ns = hb_now_ns();
@@ -131,7 +131,7 @@ static int opens_and_closes(struct tcp_group *g)
     return 0;
 }
 
-/* Each of these is answered by silence. */
+/* Every wrong call is answered by hanging up without a word. */
 static int calls_wrongly(struct tcp_group *g, const struct tcp_auth *auth,
                          uint32_t caller, uint32_t callee)
 {
@@ -181,7 +181,7 @@ static int speaks_other_version(struct tcp_group *g)
     return 0;
 }
 
-/* Somebody recorded a CALL and a FINISH. */
+/* Replays a recorded CALL and FINISH. */
 static int replays(struct tcp_group *g)
 {
     unsigned char call[TCP_AUTH_CALL_BYTES], answer[TCP_AUTH_ANSWER_BYTES];
@@ -193,7 +193,7 @@ static int replays(struct tcp_group *g)
     must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
     must(recv(fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer));
     must(tcp_auth_finish(&g->auth, &talk, answer, finish) == 0);
-    close(fd); /* the recorded one ended before it was through */
+    close(fd); /* the recorded connection ended early */
     fd = knock(g);
     must(fd >= 0);
     must(send(fd, call, sizeof(call), MSG_NOSIGNAL) == sizeof(call));
@@ -241,7 +241,7 @@ START_TEST(test_strangers)
 }
 END_TEST
 
-/* When all are connected nobody listens any more. */
+/* Once all members are connected nobody listens any more. */
 static int closed_body(struct tcp_group *g, int me)
 {
     struct hvd__tcp *t = NULL;
@@ -268,7 +268,8 @@ END_TEST
 
 /* ---- Peers that are not what they should be -------------------------- */
 
-/* Who listens in a peer's place learns a nonce, and is no peer. */
+/* An impostor that listens in a peer's place gets a call, but is not
+ * accepted. */
 static int impostor_body(struct tcp_group *g, int me)
 {
     unsigned char call[TCP_AUTH_CALL_BYTES],
@@ -321,7 +322,32 @@ START_TEST(test_wrong_secret)
 }
 END_TEST
 
-/* Nobody listens: told well before the time is up. */
+/* One member's messages carry authentication codes and the other's do not. */
+static int other_codes_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__tcp *t = NULL;
+
+    g->auth.codes = me;
+    must(tcp_group_open(g, me, OPEN_MS, &t, &err) == -HVD_EINVAL);
+    must(strcmp(err.text,
+                me ? "rank 100 on host h0: HVD_TCP_MAC is 0 there and 1 on "
+                     "rank 101; set it alike for all ranks"
+                   : "rank 101 on host h1: HVD_TCP_MAC is 1 there and 0 on "
+                     "rank 100; set it alike for all ranks") == 0);
+    must(err.rank == (me ? 100 : 101));
+    return 0;
+}
+
+START_TEST(test_other_codes)
+{
+    struct tcp_group g = {.n = 2, .body = other_codes_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* Nobody listens: reported well before the deadline. */
 static int nobody_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -344,8 +370,8 @@ START_TEST(test_nobody)
 }
 END_TEST
 
-/* The agent's word that nobody will call, when somebody else has taken it off
- * the agent's socket. */
+/* The agent's report that a peer has died is found although another thread has
+ * read it from the socket. */
 static int word(void *arg, struct hb_error *err)
 {
     (void)arg;
@@ -377,8 +403,8 @@ START_TEST(test_taken_word)
 }
 END_TEST
 
-/* A process that is stopped takes nothing, which TCP_USER_TIMEOUT holds
- * against it. */
+/* TCP_USER_TIMEOUT is not set: it would end the connection of a process that is
+ * stopped and reads nothing. */
 static int patience_body(struct tcp_group *g, int me)
 {
     struct hvd__tcp *t = NULL;
@@ -401,7 +427,7 @@ START_TEST(test_patience)
 }
 END_TEST
 
-/* A group of one has nobody to connect, but memory to ask for. */
+/* A group of one connects to nobody but allocates memory. */
 START_TEST(test_no_memory)
 {
     struct tcp_auth auth = {.epoch = 1};
@@ -456,6 +482,7 @@ static Suite *tcp_setup_suite(void)
     tcase_add_test(t, test_listener_is_closed);
     tcase_add_test(t, test_impostor);
     tcase_add_test(t, test_wrong_secret);
+    tcase_add_test(t, test_other_codes);
     tcase_add_test(t, test_nobody);
     tcase_add_test(t, test_taken_word);
     tcase_add_test(t, test_patience);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime/trace/timeline.h and what it is made of: the file is valid JSON at
- * any moment, also when its writer is killed or the disk is full; what is
- * handed over is in it; a full ring drops and says so.
+ * runtime/trace/timeline.h and its parts: the file is valid JSON at any moment,
+ * also if its writer is killed or the disk is full; it holds all events handed
+ * over; a full ring drops events and says so.
  */
-#include "lib/base/clock.h"
-#include "lib/base/trace_file.h"
+#include "lib/base/sys/clock.h"
+#include "lib/base/sys/trace_file.h"
 #include "runtime/trace/timeline.h"
 #include "runtime/trace/timeline_lanes.h"
 #include "tests/unit/unit.h"
@@ -74,7 +74,7 @@ static const char *text_of(const json_t *event, const char *key)
     return s ? s : "";
 }
 
-/* The n-th event of that name, or NULL. */
+/* Returns the n-th event of that name, or NULL. */
 static json_t *find(json_t *events, const char *name, int n)
 {
     json_t *event;
@@ -187,7 +187,7 @@ START_TEST(test_start_of_the_file)
     json_int_t v;
 
     start(0);
-    events = load(); /* valid at once */
+    events = load(); /* valid while it is written */
     stop();
     args = json_object_get(json_array_get(events, 0), "args");
     v = json_integer_value(
@@ -206,7 +206,7 @@ START_TEST(test_planes_and_cycles)
 {
     struct hvd__op op = make_op("");
     struct hvd__timeline_event e;
-    json_t *events;
+    json_t *events, *copied;
 
     start(HVD_TIMELINE_CYCLES);
     e = make_event(&op, hb_now_ns());
@@ -217,6 +217,8 @@ START_TEST(test_planes_and_cycles)
     hvd__timeline_add(&e);
     e.what = HVD__TIMELINE_ACTIVITY;
     e.activity = "MEMCPY_IN_FUSION_BUFFER";
+    e.row = HVD__TIMELINE_COPY_ROW;
+    e.busy_ns = 1500;
     hvd__timeline_add(&e);
     stop();
     events = load();
@@ -224,6 +226,12 @@ START_TEST(test_planes_and_cycles)
     check_span(find(events, "ALLREDUCE", 1), 6.5, find_lane(events, "hier"));
     check_span(find(events, "MEMCPY_IN_FUSION_BUFFER", 0), 6.5,
                find_lane(events, "(no name)"));
+    copied = find(events, "MEMCPY_IN_FUSION_BUFFER", 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(copied, "tid")),
+                     HVD__TIMELINE_COPY_ROW);
+    ck_assert_double_eq_tol(json_real_value(json_object_get(
+                                json_object_get(copied, "args"), "busy_us")),
+                            1.5, 1e-9);
     ck_assert_str_eq(
         text_of(json_object_get(find(events, "ALLREDUCE", 1), "args"), "error"),
         "HVD_EPEER");
@@ -244,11 +252,11 @@ START_TEST(test_what_is_not_known_is_left_out)
     e = make_event(&op, hb_now_ns());
     e.issued_ns = e.agreed_ns = 0;
     hvd__timeline_add(&e);
-    /* Never begun: it only waited. */
+    /* Never begun: the event shows waiting only. */
     e = make_event(&op, hb_now_ns());
     e.began_ns = e.agreed_ns = 0;
     hvd__timeline_add(&e);
-    /* Issued before the timeline. */
+    /* Issued before the timeline started. */
     e = make_event(&op, hb_now_ns());
     e.issued_ns = 1;
     hvd__timeline_add(&e);
@@ -286,7 +294,7 @@ START_TEST(test_names_are_made_printable)
 }
 END_TEST
 
-/* The same name in two sets, and one of 255 quotes. */
+/* A name used in two sets, and one of 255 quotes. */
 START_TEST(test_lanes_of_sets)
 {
     char name[HVD__NAME_BYTES];
@@ -324,7 +332,7 @@ START_TEST(test_overlapping_without_a_name)
     for (int i = 0; i < 3; i++) {
         struct hvd__timeline_event e =
             make_event(&op, now + (uint64_t)i * 4000);
-        hvd__timeline_add(&e); /* each overlaps with the one before */
+        hvd__timeline_add(&e); /* each overlaps the one before */
     }
     stop();
     events = load();
@@ -345,15 +353,15 @@ START_TEST(test_start_and_stop)
     struct hvd__timeline_event e = make_event(&op, hb_now_ns());
     json_t *events;
 
-    stop(); /* none runs */
+    stop(); /* no timeline runs */
     ck_assert_int_eq(hvd__timeline_on(), 0);
-    hvd__timeline_add(&e); /* nowhere */
+    hvd__timeline_add(&e); /* goes nowhere */
     start(0);
     ck_assert_int_eq(hvd__timeline_on(), 1);
     ck_assert_int_eq(hvd__timeline_open(path, 0, &owner, &err), -HVD_EINVAL);
     hvd__timeline_add(&e);
     stop();
-    start(0); /* replaces it */
+    start(0); /* replaces the file */
     stop();
     events = load();
     ck_assert_ptr_null(find(events, "ALLREDUCE", 0));
@@ -361,7 +369,8 @@ START_TEST(test_start_and_stop)
 }
 END_TEST
 
-/* hvd_init, hvd_shutdown, and again: one file, one clock, one set of lanes. */
+/* hvd_init and hvd_shutdown, several times: one file, one clock, one set of
+ * lanes. */
 START_TEST(test_several_worlds)
 {
     json_t *events, *first, *second;
@@ -384,7 +393,7 @@ START_TEST(test_several_worlds)
     ck_assert_int_ne(json_integer_value(find_lane(events, "y")),
                      json_integer_value(find_lane(events, "z")));
     json_decref(events);
-    /* What is gone, or is something else, is begun anew. */
+    /* A missing file, or one of another kind, is begun anew. */
     unlink(path);
     start(HVD__TIMELINE_GO_ON);
     stop();
@@ -430,7 +439,7 @@ static int attempt_path(void *arg)
     return rc;
 }
 
-/* A lane without memory is no failure, but the file stays valid. */
+/* Without memory for a lane the file stays valid, and that is no failure. */
 START_TEST(test_no_memory)
 {
     for (long n = 0; n < 8; n++) {
@@ -512,7 +521,7 @@ static void *add_many(void *arg)
     return NULL;
 }
 
-/* Nothing waits for the disk: what did not fit is counted. */
+/* No caller waits for the disk: events that did not fit are counted. */
 START_TEST(test_a_full_ring_drops_and_says_so)
 {
     pthread_t threads[THREADS];
@@ -588,7 +597,7 @@ END_TEST
 
 /* ---- The file ------------------------------------------------------- */
 
-/* After each element: valid, and all of them there. */
+/* After each element the file is valid and complete. */
 START_TEST(test_file_grows_by_valid_steps)
 {
     static struct hb_trace_file f;
@@ -601,7 +610,7 @@ START_TEST(test_file_grows_by_valid_steps)
     json_decref(load());
     memset(element, '1', sizeof(element));
     for (size_t i = 1; i <= 1500; i++) {
-        /* Numbers; some of exactly a page's rest, and the longest. */
+        /* Lengths: the longest, 2000, and random short ones. */
         size_t len = i % 100 == 0  ? HB_TRACE_ELEMENT_MAX
                      : i % 10 == 0 ? 2000
                                    : 1 + (size_t)rand_r(&seed) % 300;
@@ -626,7 +635,7 @@ START_TEST(test_file_grows_by_valid_steps)
 }
 END_TEST
 
-/* Two ranks with one path, or two jobs: the second is refused. */
+/* Two writers with one path, as two jobs have: the second is refused. */
 START_TEST(test_one_writer)
 {
     static struct hb_trace_file f, other;
@@ -649,7 +658,7 @@ START_TEST(test_one_writer)
     hb_trace_file_put(&f, "2", 1);
     ck_assert_int_eq(hb_trace_file_close(&f), 0);
     json_decref(load());
-    /* Once that is closed, it may. */
+    /* Once the first has closed the file, the second may write. */
     pid = fork();
     if (pid == 0)
         _exit(hb_trace_file_open(&other, path, &err) == 0 ? 0 : 1);
@@ -658,8 +667,7 @@ START_TEST(test_one_writer)
 }
 END_TEST
 
-/* A file system that is full: in a mount namespace of its own, where that is
- * allowed. */
+/* Mounts a small file system in a mount namespace, where that is allowed. */
 static int small_file_system(void)
 {
     return unshare(CLONE_NEWNS) == 0 &&
@@ -667,7 +675,7 @@ static int small_file_system(void)
            mount("tmpfs", dir, "tmpfs", 0, "size=64k") == 0;
 }
 
-/* So many events are too many for the file, but not so few. */
+/* Writes more events than the file can hold; at least `few` must be in it. */
 static void overfill(int many, size_t few, int sys_errno)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -694,7 +702,7 @@ START_TEST(test_disk_full)
 }
 END_TEST
 
-/* Without a disk to fill: no file may be longer than that. */
+/* Limits the length of files where no disk can be filled. */
 START_TEST(test_file_too_long)
 {
     const struct rlimit limit = {10000, 10000};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime/trace/stall: what a rank writes down and tells, with an engine
- * whose queue the test makes, and a socket in place of the agent.
+ * runtime/trace/stall: what a rank records and reports, with an engine whose
+ * queue the test makes, and a socket in place of the agent.
  */
-#include "lib/base/clock.h"
-#include "runtime/core/agent_client.h"
-#include "runtime/core/engine.h"
+#include "lib/base/sys/clock.h"
+#include "runtime/core/sched/engine_impl.h"
+#include "runtime/core/world/agent_client.h"
 #include "runtime/trace/stall.h"
 #include "tests/unit/unit.h"
 
@@ -20,11 +20,16 @@ static struct segment_status status;
 static struct segment_head head;
 static struct hvd__engine engine, other;
 static struct hvd__agent agent;
-static int told_fd; /* the agent's end */
+static int told_fd; /* agent's end */
+
+static void say(void *arg, const void *frame, size_t len)
+{
+    hvd__agent_say(arg, frame, len);
+}
 
 static void open_with(const char *warning, const char *shutdown)
 {
-    const struct hvd__stall_config config = {&status, &agent, &head};
+    const struct hvd__stall_config config = {&status, &head, say, &agent};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", warning, 1);
@@ -54,7 +59,7 @@ static void teardown(void)
     close(told_fd);
 }
 
-/* The next thing that the agent is told; 0: nothing. */
+/* Reads the next report; 0 if there is none. */
 static int told(struct worker_stalled *m)
 {
     unsigned char bytes[WORKER_STALLED_BYTES];
@@ -73,7 +78,7 @@ static int told(struct worker_stalled *m)
     return got;
 }
 
-/* A request that was issued `age_ms` before the clock's zero plus an hour. */
+/* The present; make() issues a request `age_ms` before it. */
 static const uint64_t hour = 3600 * 1000 * 1000000ull;
 
 static __attribute__((noinline)) struct hvd_request
@@ -111,15 +116,14 @@ static struct status_view view(void)
     return v;
 }
 
-/* ---- Calls ------------------------------------------------------------------
- */
+/* ---- Calls -------------------------------------------------------------- */
 
 START_TEST(calls_are_written_down)
 {
     struct hvd_request req = make(HVD__ALLTOALL, "x", 0);
     uint64_t n;
 
-    n = hvd__stall_issued(&engine.stall, &req); /* closed: nothing */
+    n = hvd__stall_issued(&engine.stall, &req); /* closed: does nothing */
     hvd__stall_returned(n);
     ck_assert_uint_eq(view().calls, 0);
     open_with("60", "0");
@@ -146,8 +150,23 @@ START_TEST(membership)
 }
 END_TEST
 
-/* ---- What it waits for
- * -------------------------------------------------------- */
+/* The count starts at 0 for the next process set with the same number. */
+START_TEST(what_was_carried_out)
+{
+    hvd__stall_carried_out(3, 7); /* closed */
+    open_with("60", "0");
+    hvd__stall_member(3, 1);
+    ck_assert_uint_eq(view().carried_out[3], 0);
+    hvd__stall_carried_out(3, 7);
+    ck_assert_uint_eq(view().carried_out[3], 7);
+    ck_assert_uint_eq(view().carried_out[0], 0);
+    hvd__stall_member(3, 0);
+    hvd__stall_member(3, 1);
+    ck_assert_uint_eq(view().carried_out[3], 0);
+}
+END_TEST
+
+/* ---- What it waits for -------------------------------------------------- */
 
 START_TEST(short_waits_are_not_listed)
 {
@@ -200,8 +219,8 @@ START_TEST(the_queue_is_listed)
 }
 END_TEST
 
-/* Requests without a name are told apart by how many there were before: the
- * same on ranks that have different ones in front. */
+/* An unnamed request's key is the number of unnamed ones before it: the same on
+ * ranks whose queues begin differently. */
 START_TEST(keys_of_unnamed_requests)
 {
     struct hvd_request here[] = {make(HVD__ALLREDUCE, "a", 300),
@@ -264,8 +283,7 @@ START_TEST(sets_share_the_list)
 }
 END_TEST
 
-/* ---- What it tells
- * ------------------------------------------------------------- */
+/* ---- What it tells ------------------------------------------------------ */
 
 START_TEST(told_once)
 {
@@ -293,7 +311,7 @@ START_TEST(told_once)
 }
 END_TEST
 
-/* Another thread issued it after the driver had read the clock. */
+/* Another thread issued the request after the driver had read the clock. */
 START_TEST(younger_than_the_clock)
 {
     struct hvd_request req = make(HVD__ALLREDUCE, "a", 0);
@@ -335,7 +353,7 @@ START_TEST(sets_are_told_together)
 }
 END_TEST
 
-/* Who has joined waits for those who have more data. */
+/* A joined rank waits for ranks with more data: no stall. */
 START_TEST(join_is_no_stall)
 {
     struct hvd_request req = make(HVD__JOIN, "", 60000);
@@ -379,7 +397,7 @@ END_TEST
 
 START_TEST(bad_knobs)
 {
-    const struct hvd__stall_config config = {&status, &agent, &head};
+    const struct hvd__stall_config config = {&status, &head, say, &agent};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", "soon", 1);
@@ -388,7 +406,7 @@ START_TEST(bad_knobs)
 }
 END_TEST
 
-/* An agent that does not read, or is gone, holds nobody up. */
+/* An agent that does not read, or has gone, blocks no rank. */
 START_TEST(agent_that_does_not_read)
 {
     struct hvd_request req = make(HVD__ALLREDUCE, "a", 9000);
@@ -406,8 +424,7 @@ START_TEST(agent_that_does_not_read)
 }
 END_TEST
 
-/* ---- Devices
- * ---------------------------------------------------------------------- */
+/* ---- Devices ------------------------------------------------------------ */
 
 static struct hvd__gpu_wait device_wait(uint64_t age_ms, uint32_t limit_ms)
 {
@@ -426,7 +443,7 @@ START_TEST(devices_are_listed)
     struct worker_stalled m;
 
     ck_assert_ptr_null(hvd__stall_launched(4));
-    hvd__stall_device(4, &w); /* closed: nothing */
+    hvd__stall_device(4, &w); /* closed: does nothing */
     open_with("60", "0");
     *hvd__stall_launched(4) = 9;
     queue(&engine, &req, 1);
@@ -453,8 +470,8 @@ START_TEST(devices_are_listed)
 }
 END_TEST
 
-/* After the time of the stall check, or the plane's own if that is less; and
- * not for work of the rank's own. */
+/* A wait for a device is reported after the stall check's time, or the plane's
+ * limit if shorter, but not while the rank's own work runs. */
 START_TEST(devices_are_told)
 {
     struct hvd__gpu_wait w = device_wait(7000, 60000);
@@ -479,7 +496,7 @@ START_TEST(devices_are_told)
 }
 END_TEST
 
-/* Of a report that is younger than the wait. */
+/* Only a report that is younger than the wait names a culprit. */
 START_TEST(culprit)
 {
     struct hvd__gpu_wait w = device_wait(7000, 5000);
@@ -500,6 +517,26 @@ START_TEST(culprit)
 }
 END_TEST
 
+/* A driver that was slow to publish does not take back the answer that another
+ * set's driver has given meanwhile. */
+START_TEST(answers_do_not_go_back)
+{
+    struct hvd__stall_waits w = {.set = 0, .asked = UINT32_MAX};
+
+    open_with("60", "0");
+    atomic_store(&status.answered, UINT32_MAX - 1);
+    hvd__stall_publish(&w, &status, 1);
+    ck_assert_uint_eq(atomic_load(&status.answered), UINT32_MAX);
+    w.asked = 0; /* the next one */
+    hvd__stall_publish(&w, &status, 1);
+    ck_assert_uint_eq(atomic_load(&status.answered), 0);
+    w.set = 4;
+    w.asked = UINT32_MAX;
+    hvd__stall_publish(&w, &status, 1);
+    ck_assert_uint_eq(atomic_load(&status.answered), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("trace_stall");
@@ -508,6 +545,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, calls_are_written_down);
     tcase_add_test(tc, membership);
+    tcase_add_test(tc, what_was_carried_out);
     tcase_add_test(tc, short_waits_are_not_listed);
     tcase_add_test(tc, unless_asked);
     tcase_add_test(tc, the_queue_is_listed);
@@ -524,6 +562,7 @@ int main(void)
     tcase_add_test(tc, devices_are_listed);
     tcase_add_test(tc, devices_are_told);
     tcase_add_test(tc, culprit);
+    tcase_add_test(tc, answers_do_not_go_back);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib/transport/local with an agent that is this program itself: started
- * under the name hvd-agent it plays the part that FAKE_AGENT names.
+ * lib/transport/local with an agent that is this program itself, run as
+ * hvd-agent; it does what FAKE_AGENT names.
  */
 #include "lib/transport/transport.h"
 #include "tests/unit/unit.h"
@@ -118,7 +118,7 @@ static void setup(void)
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     hush = (struct hb_log){.sink = drop};
     memset(&seen, 0, sizeof(seen));
-    /* The loop opens what it keeps when it runs first. */
+    /* The loop opens its own descriptors when it first runs. */
     uv_run(&loop, UV_RUN_NOWAIT);
     fds_before = open_fds();
 }
@@ -149,7 +149,7 @@ START_TEST(echo)
 }
 END_TEST
 
-/* More than any socket buffer: queued, and flushed before the end. */
+/* More than a socket buffer holds: queued, and flushed before the end. */
 START_TEST(large_writes_are_queued_and_flushed)
 {
     size_t len = 8 << 20;
@@ -158,14 +158,14 @@ START_TEST(large_writes_are_queued_and_flushed)
 
     open_as("count");
     ck_assert_ptr_nonnull(bytes);
-    /* It must not read meanwhile. */
+    /* The agent must not read meanwhile. */
     ck_assert_int_eq(waitid(P_ALL, 0, &agent, WSTOPPED | WNOWAIT), 0);
     ck_assert_int_eq(transport_write(seen.t, bytes, len), 0);
     ck_assert_uint_gt(transport_write_queued(seen.t), 0);
     ck_assert_int_eq(transport_write(seen.t, "x", 1), 0);
     ck_assert_int_eq(kill(agent.si_pid, SIGCONT), 0);
     free(bytes);
-    /* The agent answers when it has seen our end of file. */
+    /* The agent answers after it has read our end of file. */
     transport_close(seen.t);
     ck_assert_int_eq(transport_write(seen.t, "x", 1), -HVD_ECLOSED);
     run();
@@ -227,7 +227,7 @@ START_TEST(how_the_agent_ended)
 }
 END_TEST
 
-/* One that is stopped is continued, to see the end of the stream. */
+/* A stopped agent is continued, so that it reads the end of the stream. */
 START_TEST(stopped_agent_ends)
 {
     siginfo_t info;
@@ -313,7 +313,7 @@ static int play(const char *part)
     if (strcmp(part, "slow") == 0) {
         close(0);
         close(1);
-        poll(NULL, 0, 50); /* longer than the news of the closing takes */
+        poll(NULL, 0, 50); /* longer than the closing takes to be noticed */
         return 125;
     }
     if (strcmp(part, "stop") == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/tree.h: finding and ending descendants, however they hide. */
-#include "lib/agent/tree.h"
+/* lib/agent/rank/tree.h: finding and ending descendants, however they hide. */
+#include "lib/agent/rank/tree.h"
 #include "lib/base/hvd_status.h"
 #include "tests/unit/unit.h"
 
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Runs a script that writes a line when its processes are all there. */
+/* Runs a script that writes a line once all its processes exist. */
 static pid_t start(const char *script)
 {
     int fds[2];
@@ -91,13 +91,34 @@ START_TEST(test_stat_of_this_process)
 }
 END_TEST
 
+START_TEST(test_holds)
+{
+    struct tree t = TREE_INIT;
+    pid_t pid = start("sh -c 'sleep 1001 & sleep 1002 & echo; wait'");
+
+    ck_assert_int_eq(tree_holds(getpid(), getpid()), 1);
+    ck_assert_int_eq(tree_holds(getpid(), pid), 1);
+    ck_assert_int_eq(tree_holds(pid, getpid()), 0);
+    ck_assert_int_eq(tree_holds(getpid(), getppid()), 0);
+    ck_assert_int_eq(tree_holds(getpid(), 1), 0);
+    ck_assert_int_eq(tree_holds(getpid(), 0), 0);
+    ck_assert_int_eq(tree_holds(getpid(), 0x7ffffff0), 0);
+    ck_assert_int_eq(tree_read(getpid(), &t), 0);
+    for (size_t i = 0; i < t.count; i++)
+        ck_assert_int_eq(tree_holds(getpid(), t.procs[i].pid), 1);
+    tree_free(&t);
+    kill_all();
+    ck_assert_int_eq(tree_holds(getpid(), pid), 0);
+}
+END_TEST
+
 START_TEST(test_reads_all_generations)
 {
     struct tree t = TREE_INIT;
     pid_t pid = start("sh -c 'sleep 1001 & sleep 1002 & echo; wait'");
 
     ck_assert_int_eq(tree_has_children(), 1);
-    /* The shells may exec at any time; the sleeps are there or coming. */
+    /* The shells may exec at any time; the sleeps exist or soon will. */
     ck_assert_int_eq(tree_read(getpid(), &t), 0);
     ck_assert_uint_ge(t.count, 1);
     ck_assert_int_eq(t.procs[0].pid <= pid, 1);
@@ -142,7 +163,7 @@ START_TEST(test_kill_outruns_a_program_that_keeps_forking)
 }
 END_TEST
 
-/* A process has its own environment only once it has been executed. */
+/* Waits for exec: only then has a process its own environment. */
 static void wait_for_sleeps(size_t want)
 {
     const struct timespec pause = {0, 2000000};
@@ -160,11 +181,29 @@ static void wait_for_sleeps(size_t want)
     ck_assert_uint_eq(seen, want);
 }
 
-/* Whole variables count, wherever the process hides. */
+/* Waits until `want` descendants are alive: on a busy machine killed processes
+ * take time to end. */
+static void wait_for_live(size_t want)
+{
+    const struct timespec pause = {0, 2000000};
+    struct tree t = TREE_INIT;
+    size_t live = want + 1;
+
+    for (int i = 0; i < 5000 && live > want; i++) {
+        nanosleep(&pause, NULL);
+        reap();
+        ck_assert_int_eq(tree_read(getpid(), &t), 0);
+        live = 0;
+        for (size_t k = 0; k < t.count; k++)
+            live += t.procs[k].state != 'Z';
+    }
+    tree_free(&t);
+    ck_assert_uint_eq(live, want);
+}
+
+/* Only a whole variable counts as mark, wherever the process hides. */
 START_TEST(test_kill_marked)
 {
-    struct tree t = TREE_INIT;
-
     start("sleep 1007 & TEST_MARK=12 sleep 1008 & "
           "(TEST_MARK=1 setsid sleep 1009 &) ; "
           "TEST_MARK=1 sh -c 'echo; trap \"\" TERM; "
@@ -172,15 +211,7 @@ START_TEST(test_kill_marked)
     ck_assert_int_eq(tree_can_read(), 1);
     wait_for_sleeps(4);
     tree_kill_marked("TEST_MARK=1");
-    reap();
-    ck_assert_int_eq(tree_read(getpid(), &t), 0);
-    for (size_t i = 0, live = 0; i <= t.count; i++) {
-        if (i == t.count)
-            ck_assert_uint_eq(live, 3); /* the shell, 1007 and 1008 */
-        else
-            live += t.procs[i].state != 'Z';
-    }
-    tree_free(&t);
+    wait_for_live(3); /* the shell, 1007 and 1008 */
     kill_all();
 }
 END_TEST
@@ -200,7 +231,7 @@ START_TEST(test_signal_skips_groups_and_zombies)
     ck_assert_uint_eq(tree_signal(&t, SIGKILL, NULL, 0), 1);
     waitpid(group, NULL, 0);
     waitpid(dead, NULL, 0);
-    /* Both are gone, and maybe others have their pids: nobody is hit. */
+    /* Both are gone and their pids may be reused: no process may be hit. */
     ck_assert_uint_eq(tree_signal(&t, SIGKILL, NULL, 0), 0);
     tree_free(&t);
 }
@@ -213,7 +244,7 @@ START_TEST(test_another_process_with_the_same_pid_is_spared)
 
     ck_assert_int_eq(tree_read(getpid(), &t), 0);
     ck_assert_ptr_nonnull(by_name(&t, t.procs[0].name));
-    t.procs[0].start++; /* as if the pid had been reused since the walk */
+    t.procs[0].start++; /* as if the pid had been reused since */
     ck_assert_uint_eq(tree_signal(&t, SIGKILL, NULL, 0), 0);
     ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
     tree_free(&t);
@@ -240,6 +271,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_no_children);
     tcase_add_test(t, test_stat_of_this_process);
+    tcase_add_test(t, test_holds);
     tcase_add_test(t, test_reads_all_generations);
     tcase_add_test(t, test_double_fork_and_setsid_do_not_hide);
     tcase_add_test(t, test_kill_ends_what_ignores_and_what_is_stopped);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime/core/tuner.h: that all ranks use the same settings, the log, wrong
+ * runtime/core/tune/tuner.h: all ranks use the same settings; the log; wrong
  * knobs; and worlds that are tuned.
  */
-#include "runtime/core/tuner.h"
+#include "runtime/core/tune/tuner.h"
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- The tuner, without a world
- * ----------------------------------------------- */
+/* ---- The tuner, without a world ----------------------------------------- */
 
 enum { RANKS = 3, STEP_TENSORS = 5, TENSOR_BYTES = 1 << 20 };
 
@@ -83,7 +82,7 @@ static void close_group(struct group *g)
     hb_free(g);
 }
 
-/* The allgather, where it is due on all. */
+/* Plays the allgather of the ranks' offers, if one is due. */
 static void exchange(struct group *g)
 {
     if (!hvd__tuner_due(&g->t[0]))
@@ -99,7 +98,7 @@ static void exchange(struct group *g)
         hvd__tuner_agreed(&g->t[r]);
 }
 
-/* One tensor, on all ranks. */
+/* Reports one allreduce of a tensor on all ranks. */
 static void carry_out(struct group *g, const struct hvd__entry *e, int is_named)
 {
     exchange(g);
@@ -114,8 +113,8 @@ static void carry_out(struct group *g, const struct hvd__entry *e, int is_named)
     }
 }
 
-/* Reads the log: its lines, of which row may be asked for; and checks its
- * shape. */
+/* Reads the log and checks its form; returns the number of rows, and the values
+ * of row `row`. */
 static int read_log(int row, char *phase, unsigned long long *fusion)
 {
     FILE *f = fopen(path, "r");
@@ -164,7 +163,7 @@ START_TEST(test_ranks_use_the_same)
         ck_assert_int_lt(n, 10000);
         carry_out(g, &g->tensors[n % STEP_TENSORS], 1);
     }
-    /* Every sample is as many steps and the one before it. */
+    /* A sample takes this many steps, and one step before them. */
     ck_assert_int_le(n, 15 * 5 * STEP_TENSORS);
     rows = read_log(0, phase, &fusion);
     ck_assert_str_eq(phase, "best");
@@ -176,7 +175,8 @@ START_TEST(test_ranks_use_the_same)
     read_log(3, phase, &fusion);
     ck_assert_str_eq(phase, "search");
     ck_assert_uint_eq(fusion, 128 << 20);
-    read_log(4, phase, &fusion); /* half a step's bytes, as a power of two */
+    read_log(4, phase, &fusion); /* half the bytes of a step, as a power of
+                                  * two */
     ck_assert_uint_eq(fusion, 2 << 20);
     close_group(g);
     ck_assert_int_eq(read_log(0, phase, &fusion), rows);
@@ -203,7 +203,8 @@ START_TEST(test_unnamed_steps)
 }
 END_TEST
 
-/* In the middle of the search, the program begins to do something else. */
+/* During the search the program stops issuing the tensor that marks its steps:
+ * the search ends with the settings that it began with. */
 START_TEST(test_lost_marker)
 {
     unsigned long long fusion;
@@ -258,7 +259,7 @@ START_TEST(test_denied)
 }
 END_TEST
 
-/* What the user gave is used in all samples. */
+/* All samples use the threshold given by the user. */
 START_TEST(test_pinned_fusion)
 {
     unsigned long long fusion, given = _i ? 0 : 3 << 20;
@@ -287,7 +288,7 @@ START_TEST(test_pinned_fusion)
         read_log(i, phase, &fusion);
         ck_assert_uint_eq(fusion, given);
     }
-    if (given == 0) /* nothing is fused: there is nothing to tune */
+    if (given == 0) /* without fusion there is nothing to tune */
         ck_assert_int_eq(rows, 5);
 }
 END_TEST
@@ -337,7 +338,7 @@ START_TEST(test_wanted)
 }
 END_TEST
 
-/* A disk that is full costs the log, and nothing else. */
+/* A full disk costs the log and nothing else. */
 START_TEST(test_full_disk)
 {
     int lines = 0;
@@ -370,8 +371,7 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-/* ---- Worlds
- * ------------------------------------------------------------------- */
+/* ---- Worlds ------------------------------------------------------------- */
 
 enum { BURST = 12, ROUNDS = 150, ELEMS = 700 };
 
@@ -398,10 +398,10 @@ static int burst(int round)
     return 0;
 }
 
-/* Bursts, and between them what has no name. */
+/* Runs bursts of named tensors with unnamed operations between them. */
 static int tuned_body(int rank, void *arg)
 {
-    const char *only = arg; /* this rank has the knob; NULL: all */
+    const char *only = arg; /* the only rank with the knob; NULL: all */
     int32_t one = 1, sum = 0;
 
     if (!only || atoi(only) == rank)
@@ -449,7 +449,7 @@ START_TEST(test_world)
 }
 END_TEST
 
-/* One rank joins in the middle. */
+/* One rank joins during the search. */
 static int joined_body(int rank, void *arg)
 {
     int last = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/protocol/worker.h: every message there and back, and refused. */
+/* lib/protocol/worker.h: every message encoded and decoded, and refused. */
 #include "lib/protocol/worker.h"
 #include "tests/unit/unit_frame.h"
 
@@ -87,7 +87,7 @@ START_TEST(test_welcome_round_trip)
 }
 END_TEST
 
-/* Every shorter payload is refused, and a longer one. */
+/* Any other payload length is refused. */
 START_TEST(test_welcome_lengths)
 {
     static struct worker_welcome m, got;
@@ -172,7 +172,8 @@ static void damage(struct worker_welcome *m, enum damage what)
     }
 }
 
-/* Offsets in a WELCOME payload with the strings of make_welcome. */
+/* Stores a u32 at an offset of a WELCOME payload with make_welcome's
+ * strings. */
 static void put_be(char *payload, size_t offset, uint32_t v)
 {
     payload[offset] = (char)(v >> 24);
@@ -207,7 +208,7 @@ static void encode_unchecked(struct hb_buf *b, const struct worker_welcome *m)
         put_be(p, after + 24 + 4 * i, m->local_domains[i]);
 }
 
-/* What cannot be a world is neither sent nor taken. */
+/* Numbers that no world can have are neither encoded nor decoded. */
 START_TEST(test_welcome_ranges)
 {
     static struct worker_welcome m, got;
@@ -334,7 +335,7 @@ START_TEST(test_abort)
     ck_assert_uint_eq(strlen(got.text), WORKER_TEXT_MAX - 1);
     payload[0] = (char)0x80;
     ck_assert_int_eq(worker_decode_abort(payload, 8, &got), -HVD_EPROTO);
-    /* a text without its final 0 does not run over */
+    /* a text without its final 0 is not read beyond its end */
     memset(m.text, 'y', sizeof(m.text));
     hb_buf_clear(&b);
     ck_assert_int_eq(worker_encode_abort(&b, &m), 0);
@@ -356,6 +357,40 @@ START_TEST(test_leave)
     ck_assert_uint_eq(epoch, 9);
     ck_assert_int_eq(worker_decode_leave("\0\0\0\0", 4, &epoch), -HVD_EPROTO);
     ck_assert_int_eq(worker_decode_leave("\0\0\0\1x", 5, &epoch), -HVD_EPROTO);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(test_late)
+{
+    unsigned char bytes[WORKER_LATE_BYTES];
+    uint32_t ms = 5;
+
+    worker_write_late(bytes, 30000);
+    ck_assert_int_eq(worker_decode_late(bytes + FRAME_HEADER_BYTES, 4, &ms), 0);
+    ck_assert_uint_eq(ms, 30000);
+    ck_assert_int_lt(worker_decode_late("\200\0\0\0", 4, &ms), 0);
+    ck_assert_int_lt(worker_decode_late("\0\0\0", 3, &ms), 0);
+}
+END_TEST
+
+START_TEST(test_blames)
+{
+    unsigned char bytes[WORKER_BLAMES_BYTES];
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    uint32_t rank = 5;
+
+    worker_write_blames(bytes, INT32_MAX);
+    ck_assert_int_eq(hb_buf_append(&b, bytes, sizeof(bytes)), 0);
+    ck_assert_int_eq(frame_decode(&b, WORKER_PAYLOAD_MAX, &f, NULL), 1);
+    ck_assert_int_eq(f.type, WORKER_BLAMES);
+    ck_assert_int_lt(worker_decode_blames(f.payload, f.len - 1, &rank), 0);
+    ck_assert_int_lt(worker_decode_blames("\200\0\0\0", 4, &rank), 0);
+    ck_assert_int_lt(worker_decode_blames("\0\0\0\0\0", 5, &rank), 0);
+    ck_assert_uint_eq(rank, 5);
+    ck_assert_int_eq(worker_decode_blames(f.payload, f.len, &rank), 0);
+    ck_assert_uint_eq(rank, INT32_MAX);
     hb_buf_free(&b);
 }
 END_TEST
@@ -408,6 +443,8 @@ int main(void)
     tcase_add_test(c, test_join_and_segment);
     tcase_add_test(c, test_abort);
     tcase_add_test(c, test_leave);
+    tcase_add_test(c, test_late);
+    tcase_add_test(c, test_blames);
     tcase_add_test(c, test_allocation_failures);
     suite_add_tcase(s, c);
     return unit_run(s);

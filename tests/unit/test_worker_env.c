@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers' environment: what passes, what wins, what a rank gets. */
+/* The workers' environment: what is passed on, which value wins, what a rank
+ * gets. */
 #include "lib/job/worker_env.h"
 
 #include "lib/base/alloc.h"
@@ -70,7 +71,7 @@ START_TEST(inherited_passes)
 }
 END_TEST
 
-/* What -x says goes anywhere. */
+/* Variables bound to this host do not go to others, unless given with -x. */
 START_TEST(other_hosts_do_not_get_what_is_bound_to_this_one)
 {
     char *inherited[] = {"PATH=/bin",      "HOME=/home/me",
@@ -110,7 +111,8 @@ START_TEST(bytes_are_kept)
 }
 END_TEST
 
-/* Variables of an outer job, of one shell, of another rendezvous. */
+/* Variables of an outer job, of one shell, and of another rendezvous are
+ * dropped. */
 START_TEST(stale_variables_are_dropped)
 {
     static const char *const names[] = {"HVD_RANK",
@@ -166,7 +168,7 @@ START_TEST(stale_variables_are_dropped)
 }
 END_TEST
 
-/* Names that only look like the above. */
+/* Names that only resemble those are passed on. */
 START_TEST(similar_names_pass)
 {
     char *inherited[] = {"HVD_RANKS=1", "XRANK=1",  "RANKS=1", "OLDPWD2=1",
@@ -235,8 +237,8 @@ START_TEST(flags_beat_the_environment_and_x_beats_flags)
 }
 END_TEST
 
-/* libhvd reads HVD_X before HOROVOD_X, so -x of one must not lose to an
- * older value of the other; both together are kept. */
+/* -x of HVD_X or HOROVOD_X removes an older value of the other name, as libhvd
+ * reads HVD_X first.  If both are given with -x, both are kept. */
 START_TEST(x_replaces_both_spellings)
 {
     char *inherited[] = {"HVD_CYCLE_TIME=1", "HOROVOD_CACHE_CAPACITY=1", NULL};
@@ -376,7 +378,7 @@ START_TEST(the_users_master_addr_stays)
 }
 END_TEST
 
-/* Whatever allocation fails, the call says so. */
+/* Whichever allocation fails, the call reports it. */
 START_TEST(out_of_memory)
 {
     char *inherited[] = {"A=1", "B=2", "C=3", NULL};

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The payload of the one frame in b. */
+/* Returns the payload of the only frame in b. */
 static struct frame payload(const struct hb_buf *b, int type)
 {
     struct frame f;

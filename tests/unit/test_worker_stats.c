@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lib/protocol/worker_stats.h: there and back, adding up, and what is
- * refused; and lib/job/stats_text.h, which prints it.
+ * refused; and lib/job/trace/stats_text.h, which prints it.
  */
 #include "lib/hosts/hostlist.h"
-#include "lib/job/stats_text.h"
+#include "lib/job/trace/stats_text.h"
 #include "lib/protocol/worker.h"
 #include "tests/unit/unit.h"
 
@@ -79,7 +79,7 @@ START_TEST(test_the_largest_fits)
     ck_assert_int_eq(
         worker_stats_read(hb_buf_data(&out), hb_buf_len(&out), &got), 0);
     check_equal(&got, &m);
-    worker_stats_add(&got, &m); /* no number runs over */
+    worker_stats_add(&got, &m); /* numbers do not overflow */
     ck_assert_uint_eq(got.rows[0][0].count, UINT64_MAX);
     ck_assert_uint_eq(got.operations, UINT64_MAX);
     hb_buf_free(&out);
@@ -101,7 +101,7 @@ START_TEST(test_adding)
 }
 END_TEST
 
-/* Only those that were waited for longest have a place. */
+/* Only the ranks that were waited for longest have a place. */
 START_TEST(test_many_blamed)
 {
     struct worker_stats m;
@@ -189,7 +189,7 @@ START_TEST(test_table)
 
     make_plan(&hosts, &plan);
     m.rows[1][0] = (struct worker_stats_row){3, 120, 0, 0}; /* not timed */
-    worker_stats_blame(&m, 77, 5); /* not of the plan */
+    worker_stats_blame(&m, 77, 5); /* no rank of the plan */
     stats_sum_add(&sum, &plan, &m);
     m.errors = 1;
     stats_sum_add(&sum, &plan, &m);

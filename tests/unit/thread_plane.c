@@ -37,7 +37,7 @@ static int agree(const struct thread_group *g, struct hvd__op *op)
     return same ? 1 : first_same ? HVD__CUT : -HVD_EMISMATCH;
 }
 
-/* What rank r sends to this one. */
+/* Returns what rank r sends to this rank. */
 static const void *sent_by(const struct thread_group *g, int r, int me,
                            size_t *bytes)
 {
@@ -53,7 +53,7 @@ static const void *sent_by(const struct thread_group *g, int r, int me,
     return (const char *)op->sendbuf + first * op->elem_bytes;
 }
 
-/* Into memory of its own: in place, others still read this rank's. */
+/* Computes into `out`: in place, others still read this rank's input. */
 static size_t carry_out(struct thread_plane *f, char *out)
 {
     const struct thread_group *g = f->group;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plane whose ranks are threads of one process: an operation is carried out
- * between barriers, so progress blocks, after it has returned 0 once.  It does
- * direct allreduces, allgathers and alltoalls, compares signatures as planes
- * do, and remembers what it was asked for.
+ * A plane whose ranks are threads of one process.  An operation is carried out
+ * between barriers, so progress blocks after returning 0 once.  The plane does
+ * direct allreduces, allgathers and alltoalls, compares signatures like other
+ * planes, and records the operations.
  */
 #ifndef TESTS_UNIT_THREAD_PLANE_H
 #define TESTS_UNIT_THREAD_PLANE_H
@@ -24,8 +24,8 @@ struct thread_plane {
     struct hvd__plane plane;
     struct thread_group *group;
     int me, progressed;
-    int fail_at; /* the operation that fails with HVD_EPEER; -1: none */
-    int begun;   /* operations, and what the first ones were: */
+    int fail_at; /* operation that fails with HVD_EPEER; -1: none */
+    int begun;   /* number of operations; the first were: */
     uint64_t signature[THREAD_OPS_MAX], first_signature[THREAD_OPS_MAX];
     uint32_t entries[THREAD_OPS_MAX];
     enum hvd__kind kind[THREAD_OPS_MAX];

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What unit tests share: running a suite, failing allocations, and numbers
- * that only look random. */
+/* What unit tests share: running a suite, failing allocations, and
+ * pseudo-random numbers. */
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 
 #include "lib/base/alloc.h"
 
 #include <check.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-/* The return value of main. */
+/* Tells Check that a line was reached, for its report of a crash.  Only the
+ * first time in a test: it costs a system call, in which a loop over many
+ * elements would spend nearly all its time. */
+static inline void unit_mark_point(const char *file, int line)
+{
+    static atomic_uchar reached[1024];
+    atomic_uchar *mark = &reached[line % 1024];
+
+    if (atomic_load_explicit(mark, memory_order_relaxed))
+        return;
+    atomic_store_explicit(mark, 1, memory_order_relaxed);
+    _mark_point(file, line);
+}
+/* Called by ck_assert and its like. */
+#define _mark_point(file, line) unit_mark_point(file, line)
+
+/* Runs a suite; returns what main must return. */
 static inline int unit_run(Suite *s)
 {
     SRunner *runner = srunner_create(s);
@@ -22,9 +39,9 @@ static inline int unit_run(Suite *s)
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Calls attempt with the first, second, ... allocation failing until one
- * run needs no more.  A run in which one failed must return a negative
- * value, the last one 0; attempt frees what it made either way. */
+/* Calls attempt with the first, second, ... allocation failing, until a run has
+ * no allocation fail.  A run with a failure must return a negative value, the
+ * last one 0; attempt frees what it made either way. */
 static inline void unit_fail_each(int (*attempt)(void *arg), void *arg)
 {
     long n;
@@ -42,7 +59,7 @@ static inline void unit_fail_each(int (*attempt)(void *arg), void *arg)
     ck_assert_int_gt(n, 1);
 }
 
-/* The same ones in each test. */
+/* Returns the same sequence in each test. */
 static inline uint64_t unit_random(void)
 {
     static uint64_t x = 88172645463325252;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of messages: what an encoder wrote. */
+/* For tests of messages: reads what an encoder wrote. */
 #ifndef TESTS_UNIT_FRAME_H
 #define TESTS_UNIT_FRAME_H
 
 #include "lib/protocol/frame.h"
 #include "tests/unit/unit.h"
 
-/* The only frame in b, which must be of that type; borrowed from b. */
+/* Returns the only frame in b, which must be of that type; borrowed from b. */
 static inline struct frame only_frame(const struct hb_buf *b, int type)
 {
     struct frame f;
@@ -17,7 +17,7 @@ static inline struct frame only_frame(const struct hb_buf *b, int type)
     return f;
 }
 
-/* All 255 bytes that a C string may hold, once. */
+/* Returns a string of all 255 bytes that a C string may hold. */
 static inline const char *all_bytes(void)
 {
     static char s[256];

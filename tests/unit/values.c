@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A small number that the format holds exactly. */
+/* Returns the bits of a small number that the format represents exactly. */
 static uint16_t half_bits(double v)
 {
     int exp;
@@ -45,16 +45,16 @@ void value_put(enum hvd_dtype dtype, void *at, double v)
 
 double value_in(enum hvd_dtype dtype, enum hvd_op op, int n, int r, size_t i)
 {
-    unsigned k = (unsigned)(i % 1009) + (unsigned)r;
+    unsigned k = (unsigned)(i % VALUES_PERIOD) + (unsigned)r;
 
     if (dtype == HVD_BOOL)
         return k % 5 == 0;
     switch (op) {
-    case HVD_AVERAGE: /* so that the mean is whole */
+    case HVD_AVERAGE: /* a multiple, for a whole mean */
         return r < 2 ? n * (int)(k % 2) : 0;
     case HVD_SUM:
         return k % (n > 16 ? 2 : 4);
-    case HVD_PRODUCT: /* at most 2 to the 4th */
+    case HVD_PRODUCT: /* at most 2^4 */
         return k % 16 == 0 ? 2 : 1;
     case HVD_MIN:
     case HVD_MAX:
@@ -97,22 +97,55 @@ void values_fill(enum hvd_dtype dtype, enum hvd_op op, int n, int r, void *buf,
                  size_t count)
 {
     unsigned char *p = buf;
+    size_t bytes = hvd_dtype_size(dtype);
+    size_t done = count < VALUES_PERIOD ? count : VALUES_PERIOD;
 
-    for (size_t i = 0; i < count; i++, p += hvd_dtype_size(dtype))
-        value_put(dtype, p, value_in(dtype, op, n, r, i));
+    for (size_t i = 0; i < done; i++)
+        value_put(dtype, p + i * bytes, value_in(dtype, op, n, r, i));
+    while (done < count) {
+        size_t more = done < count - done ? done : count - done;
+
+        memcpy(p + done * bytes, p, more * bytes);
+        done += more;
+    }
+}
+
+/* Returns the index of the first of count elements that differs, or count. */
+static size_t first_difference(const unsigned char *a, const unsigned char *b,
+                               size_t bytes, size_t count)
+{
+    size_t i = 0;
+
+    if (memcmp(a, b, count * bytes) == 0)
+        return count;
+    while (memcmp(a + i * bytes, b + i * bytes, bytes) == 0)
+        i++;
+    return i;
+}
+
+size_t values_check_from(enum hvd_dtype dtype, enum hvd_op op, int n,
+                         double scale, const void *buf, size_t first,
+                         size_t count)
+{
+    const unsigned char *p = buf;
+    size_t bytes = hvd_dtype_size(dtype), part, bad;
+    size_t period = count < VALUES_PERIOD ? count : VALUES_PERIOD;
+    unsigned char wanted[VALUES_PERIOD * 8];
+
+    for (size_t i = 0; i < period; i++)
+        value_put(dtype, wanted + i * bytes,
+                  scale * value_out(dtype, op, n, first + i));
+    for (size_t i = 0; i < count; i += part) {
+        part = count - i < period ? count - i : period;
+        bad = first_difference(p + i * bytes, wanted, bytes, part);
+        if (bad < part)
+            return i + bad;
+    }
+    return count;
 }
 
 size_t values_check(enum hvd_dtype dtype, enum hvd_op op, int n, double scale,
                     const void *buf, size_t count)
 {
-    const unsigned char *p = buf;
-    size_t bytes = hvd_dtype_size(dtype);
-    unsigned char wanted[8];
-
-    for (size_t i = 0; i < count; i++, p += bytes) {
-        value_put(dtype, wanted, scale * value_out(dtype, op, n, i));
-        if (memcmp(wanted, p, bytes) != 0)
-            return i;
-    }
-    return count;
+    return values_check_from(dtype, op, n, scale, buf, 0, count);
 }

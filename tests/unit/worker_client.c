@@ -111,8 +111,8 @@ void send_leave(struct client *c, uint32_t epoch)
     client_send(c, &b);
 }
 
-/* Takes what has come, with a descriptor if one came along: bytes, 0 at
- * the end, -1 when there is nothing. */
+/* Receives bytes, and a descriptor if one comes along.  Returns the number of
+ * bytes, 0 at the end, -1 if nothing has come. */
 ssize_t client_receive(struct client *c)
 {
     char bytes[8192];
@@ -135,7 +135,8 @@ ssize_t client_receive(struct client *c)
     return n;
 }
 
-/* Runs the loop until a whole frame is there; its type, 0 for the end. */
+/* Runs the loop until a whole frame has come.  Returns its type, or 0 at the
+ * end. */
 static int client_next(struct client *c, struct frame *f)
 {
     for (int i = 0; i < TURNS_MAX; i++) {
@@ -221,7 +222,7 @@ struct segment_head *expect_segment(struct client *c, uint32_t epoch)
     return head;
 }
 
-/* Everybody joins epoch 1; heads may be NULL. */
+/* All ranks join epoch 1; heads may be NULL. */
 void join_all(struct client c[RANKS], struct segment_head **heads)
 {
     for (uint32_t i = 0; i < RANKS; i++) {

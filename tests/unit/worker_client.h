@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw clients of the worker endpoint, on the same loop as it.  SIGPIPE is
- * ignored.  World ranks 10, 11 and 12 of 20 live here. */
+/* Raw clients of the worker endpoint, on its loop.  SIGPIPE is ignored.  World
+ * ranks 10, 11 and 12 of 20 are on this host. */
 #ifndef TESTS_UNIT_WORKER_CLIENT_H
 #define TESTS_UNIT_WORKER_CLIENT_H
 
@@ -28,20 +28,20 @@ void client_send(struct client *c, struct hb_buf *b);
 void send_hello(struct client *c, uint32_t rank, uint32_t abi);
 void send_join(struct client *c, uint32_t epoch, uint64_t bytes);
 void send_leave(struct client *c, uint32_t epoch);
-/* Takes what has come, with a descriptor if one came along: bytes, 0 at
- * the end, -1 when there is nothing. */
+/* Receives bytes, and a descriptor if one comes along.  Returns the number of
+ * bytes, 0 at the end, -1 if nothing has come. */
 ssize_t client_receive(struct client *c);
 void run_turns(int turns);
 
-/* What must come next; these run the loop until it does. */
+/* Run the loop until the next message comes, which must be as expected. */
 void expect_text(struct client *c, int type, const char *text);
 void expect_end(struct client *c);
 void expect_welcome(struct client *c, struct worker_welcome *m);
 struct segment_head *expect_segment(struct client *c, uint32_t epoch);
 
-/* Connects and says HELLO. */
+/* Connects and sends HELLO. */
 void greet(struct client *c, uint32_t rank);
-/* Everybody joins epoch 1; heads may be NULL. */
+/* All ranks join epoch 1; heads may be NULL. */
 void join_all(struct client c[RANKS], struct segment_head **heads);
 void close_all(struct client *c, int count);
 

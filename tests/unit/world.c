@@ -5,7 +5,7 @@
  */
 #include "tests/unit/world_impl.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    POLL_MS = 2, /* how soon world_board->kill_rank is seen */
+    POLL_MS = 2, /* delay until world_board->kill_rank is seen */
     WORLD_LIMIT_S = 180,
 };
 
@@ -58,7 +58,7 @@ static int local_rank_of(const struct agent *a, int rank)
     return local;
 }
 
-/* Hosts that have that local rank, up to a host. */
+/* Counts the hosts before `hosts` that have this local rank. */
 static int cross_count(const struct agent *a, int local_rank, int hosts)
 {
     int n = 0;
@@ -80,7 +80,7 @@ static void place_ranks(struct agent *a)
     }
 }
 
-/* What a rank is told of itself. */
+/* Fills a rank's WELCOME with its place among ranks and hosts. */
 static void topology(const struct agent *a, int rank, struct worker_welcome *w)
 {
     int host = host_of(a->world, rank), local = local_rank_of(a, rank);
@@ -193,7 +193,7 @@ void world_say(const struct conn *c, const struct hb_buf *out, int fd)
         msg.msg_control = control.bytes;
         msg.msg_controllen = sizeof(control.bytes);
     }
-    /* A rank that is gone shows by its pidfd. */
+    /* A failure is ignored: the pidfd tells of a rank that is gone. */
     while (sendmsg(c->fd, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
 }
@@ -304,7 +304,7 @@ static int make_segment(struct agent *a, struct host *h, uint32_t epoch,
     return fd;
 }
 
-/* A connection of a rank on that host that waits for that epoch. */
+/* Returns whether a connection on that host waits for that epoch. */
 static int waits(const struct agent *a, const struct conn *c, int host,
                  uint32_t epoch)
 {
@@ -348,7 +348,7 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
 {
     struct worker_hello hello;
     struct worker_join join;
-    uint32_t epoch;
+    uint32_t epoch, rank;
 
     switch (f->type) {
     case WORKER_HELLO:
@@ -366,6 +366,18 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
     case WORKER_ROUTES:
         frame_done(&c->in, f);
         world_answer_routes(a, c);
+        return;
+    case WORKER_BLAMES:
+        need(worker_decode_blames(f->payload, f->len, &rank) == 0, "BLAMES");
+        frame_done(&c->in, f);
+        return;
+    case WORKER_LATE:
+        need(worker_decode_late(f->payload, f->len, &rank) == 0, "LATE");
+        frame_done(&c->in, f);
+        return;
+    case WORKER_STALLED: /* a long operation on a slow machine */
+        need(f->len == WORKER_STALLED_BYTES - FRAME_HEADER_BYTES, "STALLED");
+        frame_done(&c->in, f);
         return;
     case WORKER_RDV_FENCE:
         world_hear_fence(a, c, f);

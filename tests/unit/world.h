@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A world for tests: forks the ranks and plays their agent, so that the
- * real hvd_init runs, over the real socket and segment, without hvdrun.
+ * A world for tests: forks the ranks and plays their agent, so that the real
+ * hvd_init runs, over the real socket and segment, without hvdrun.
  *
  *     static int body(int rank, void *arg)
  *     {
@@ -11,9 +11,9 @@
  *     }
  *     ck_assert_int_eq(world_run(4, body, NULL), 0);
  *
- * A rank's body returns 0 when all is well; what it wants and does not get
- * goes to stderr and makes it return 1.  The agent runs in the calling
- * process, which must have no other children.
+ * A rank's body returns 0 if all is well; a failed want() prints to stderr and
+ * makes the body return 1.  The agent runs in the calling process, which must
+ * have no other children.
  */
 #ifndef TESTS_UNIT_WORLD_H
 #define TESTS_UNIT_WORLD_H
@@ -31,7 +31,7 @@ enum world_fault {
     WORLD_IS_SILENT,     /* never answers HELLO */
     WORLD_TALKS_RUBBISH, /* answers with bytes that are no frame */
     WORLD_HANGS_UP,      /* closes after HELLO */
-    WORLD_WRONG_SIZE,    /* says one rank more than the environment */
+    WORLD_WRONG_SIZE,    /* announces one rank more than the environment */
     WORLD_SMALL_SEGMENT, /* hands out a segment that is too small */
     WORLD_BAD_HEAD,      /* hands out a segment with another epoch's head */
     WORLD_NO_MEMFD,      /* sends SEGMENT without a descriptor */
@@ -40,8 +40,8 @@ enum world_fault {
 
 /* What the ranks and the agent share. */
 struct world_board {
-    _Atomic int flag[WORLD_RANKS_MAX]; /* for a test's own use */
-    _Atomic int kill_rank; /* rank + 1: the agent kills that rank now */
+    _Atomic int flag[WORLD_RANKS_MAX]; /* free for the test to use */
+    _Atomic int kill_rank;             /* rank + 1: the agent kills that rank */
     _Atomic uint64_t word[16];
 };
 
@@ -52,28 +52,28 @@ struct world {
     world_fn *body;
     void *arg;
     enum world_fault fault;
-    uint32_t cpus; /* told to the ranks; 0: the truth */
-    /* One letter per rank: the host it is on, "a" for the first.  NULL: all
-     * on one.  The agent plays them all, each with its own segment; they are
-     * called host-a and so on, and the only one testhost. */
+    uint32_t cpus; /* number told to the ranks; 0: the real one */
+    /* One letter per rank for its host, "a" for the first; NULL: all on one.
+     * The agent plays all hosts, each with its own segment.  They are called
+     * host-a and so on; a single host is called testhost. */
     const char *place;
-    /* By local rank, as worker.h has it; NULL: all of one. */
+    /* By local rank, as in worker.h; NULL: all ranks in one domain. */
     const uint32_t *domains;
-    /* Out: how each rank ended, as waitpid says. */
+    /* Out: how each rank ended, as waitpid reports it. */
     int wait_status[WORLD_RANKS_MAX];
 };
 
-extern struct world_board *world_board; /* in the ranks and the test */
+extern struct world_board *world_board; /* for ranks and test */
 
-/* The name of a rank's host. */
+/* Returns the name of a rank's host. */
 const char *world_host(const struct world *w, int rank);
 
-/* Runs a world to its end: the number of ranks that did not exit with 0. */
+/* Runs a world to its end; returns how many ranks did not exit with 0. */
 int world_run_with(struct world *w);
 int world_run(int size, world_fn *body, void *arg);
 
-/* In a rank: body(0) to body(n - 1), a thread each; how many did not return
- * 0. */
+/* In a rank: runs body(0) to body(n - 1) in one thread each; returns how many
+ * did not return 0. */
 int world_threads(int n, int (*body)(int i));
 
 #define want(cond)                                                          \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks of a test world on several hosts ask their agent for: routes,
- * all of which lead to this machine, and fences.
+ * Requests of ranks of a test world on several hosts: routes, all of which lead
+ * to this machine, and fences.
  */
 #include "tests/unit/world_impl.h"
 
@@ -29,7 +29,7 @@ static struct conn *fenced_conn(struct agent *a, int rank, const char *scope)
     return NULL;
 }
 
-/* When all ranks wait for the fence, all get all values. */
+/* Once all ranks wait for the fence, sends all values to all. */
 static void answer_fence(struct agent *a, const char *scope)
 {
     struct conn *conns[WORLD_RANKS_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the test world's agent, which plays those of all hosts. */
+/* Inside the test world's agent, which plays the agents of all hosts. */
 #ifndef TESTS_UNIT_WORLD_IMPL_H
 #define TESTS_UNIT_WORLD_IMPL_H
 
@@ -16,9 +16,9 @@ struct conn {
     int fd;
     struct hb_buf in;
     int rank;
-    uint32_t joined; /* the epoch it asked for and has not got, or 0 */
+    uint32_t joined; /* epoch asked for and not yet got, or 0 */
     uint64_t segment_bytes;
-    /* the fence it waits for, or "" */
+    /* fence that it waits for, or "" */
     char scope[WORKER_SCOPE_MAX];
     unsigned char value[WORKER_VALUE_MAX];
     size_t value_len;
@@ -45,12 +45,10 @@ struct agent {
     int alive;
 };
 
-/* A world that cannot be made is a broken machine, not a test result. */
-
 /* Sends a message, with a descriptor unless fd is negative. */
 void world_say(const struct conn *c, const struct hb_buf *out, int fd);
 
-/* ---- world_hosts.c: what only worlds on several hosts ask for ---- */
+/* ---- world_hosts.c: requests in worlds on several hosts only ---- */
 void world_answer_routes(const struct agent *a, const struct conn *c);
 void world_hear_fence(struct agent *a, struct conn *c, const struct frame *f);
 

@@ -2,17 +2,17 @@
 /*
  * Ragged alltoall.
  *
- * Splits first, and then what all ranks must know of each other to cut alike:
- * the longest split, and whether one of them has no room or more than MPI's
- * ints can say.  Half of the scratch memory is for what comes, the other for
- * what is sent.
+ * First the ranks exchange splits, then what all must know to cut the data
+ * alike: the longest split, and whether some rank lacks room or exceeds MPI's
+ * int counts.  Half of the scratch memory is for incoming data, the other half
+ * for outgoing.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
 #include <string.h>
 
-/* Words: splits that come, splits that go, and what the most of which over
- * all ranks counts. */
+/* Indices in the card, which ranks reduce by maximum. p->words holds incoming
+ * splits, outgoing splits, and the card. */
 enum card { LONGEST, NEEDS_PIECES, HAS_ROOM, CARD_WORDS };
 
 static uint64_t *incoming(const struct mp_plane *p)
@@ -46,7 +46,9 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
     for (int r = 0; r < p->n; r++) {
         uint64_t split = outgoing(p)[r];
 
-        p->offset[r + 1] = p->offset[r] + incoming(p)[r];
+        p->offset[r + 1] = p->offset[r];
+        if (!hvd__op_add(&p->offset[r + 1], incoming(p)[r], op->elem_bytes))
+            return hvd__op_nonsense(op);
         card[LONGEST] = split > card[LONGEST] ? split : card[LONGEST];
         if (op->recvcounts)
             op->recvcounts[r] = incoming(p)[r];
@@ -59,13 +61,16 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
                         MPI_MAX);
 }
 
-static void plan(struct mp_plane *p, const struct hvd__op *op)
+static int plan(struct mp_plane *p, const struct hvd__op *op)
 {
     const uint64_t *card = card_of(p);
 
+    if (card[LONGEST] > PTRDIFF_MAX / op->elem_bytes)
+        return hvd__op_nonsense(op);
     p->run.windowed = card[NEEDS_PIECES] != 0;
     mp_plan_pieces(p, op, MP_SCRATCH_BYTES / 2, card[LONGEST],
                    card[HAS_ROOM] != 0);
+    return 0;
 }
 
 static void pack(struct mp_plane *p, const struct hvd__op *op,

@@ -14,7 +14,7 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
     int is_root = p->me == op->root;
-    /* MPI reads it only, on the root. */
+    /* On the root, MPI only reads it. */
     unsigned char *buf =
         (unsigned char *)(uintptr_t)(is_root ? op->sendbuf : op->recvbuf);
 
@@ -41,7 +41,7 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
 
 /* ---- Allgather --------------------------------------------------------- */
 
-/* What each rank has, and has room for. */
+/* Returns a rank's card: the elements that it has, and has room for. */
 static uint64_t *card_of(const struct mp_plane *p, int rank)
 {
     return p->words + 2 * rank;
@@ -56,8 +56,8 @@ static int gather_counts(struct mp_plane *p, struct hvd__op *op)
     return mp_allgather(p, op->err, p->words, 2, MPI_UINT64_T);
 }
 
-/* Puts this rank's own part where it belongs: sendbuf may lie anywhere in
- * recvbuf, and others' parts go over it. */
+/* Puts this rank's own part in place first: sendbuf may lie anywhere in
+ * recvbuf, where others' parts will overwrite it. */
 static void place_own(struct mp_plane *p, const struct hvd__op *op)
 {
     unsigned char *dst =
@@ -71,8 +71,8 @@ static void place_own(struct mp_plane *p, const struct hvd__op *op)
     p->run.send = dst;
 }
 
-/* All ranks see the same cards, and so plan alike. */
-static void plan(struct mp_plane *p, const struct hvd__op *op)
+/* Plans the rounds from the cards, which are the same on all ranks. */
+static int plan(struct mp_plane *p, const struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
     size_t longest = 0, total, with_room = 0;
@@ -81,7 +81,9 @@ static void plan(struct mp_plane *p, const struct hvd__op *op)
     for (int r = 0; r < p->n; r++) {
         size_t count = card_of(p, r)[0];
 
-        p->offset[r + 1] = p->offset[r] + count;
+        p->offset[r + 1] = p->offset[r];
+        if (!hvd__op_add(&p->offset[r + 1], count, op->elem_bytes))
+            return hvd__op_nonsense(op);
         longest = count > longest ? count : longest;
         if (op->recvcounts)
             op->recvcounts[r] = count;
@@ -93,6 +95,7 @@ static void plan(struct mp_plane *p, const struct hvd__op *op)
     run->windowed = with_room < (size_t)p->n || total > mp_most();
     mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
     place_own(p, op);
+    return 0;
 }
 
 static int is_even(const struct mp_plane *p)

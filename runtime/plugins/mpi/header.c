@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Headers: a dissemination (Hensgen, Finkel and Manber, 1988).  In round k
- * each rank sends what it knows of all to the rank 2^k after it; after
- * log2(n) rounds everybody has heard, directly or not, from everybody.  What
- * is merged may be merged twice: flags that hold for all, and a least value.
+ * each rank sends what it knows of all to the rank 2^k after it; after log2(n)
+ * rounds everybody has heard, directly or not, from everybody.  Merging the
+ * same header twice does no harm: flags are and-ed, and a minimum is taken.
  *
- * Signatures travel as the sender's own; each hop compares them and clears a
- * flag.  So a flag that is left says that all are the same: there is a chain
- * of comparisons from every rank to this one.
+ * Each rank sends its own signature; the receiver compares it with its own and
+ * clears a flag if they differ.  A flag that is still set at the end means
+ * that all signatures are equal: a chain of comparisons links every rank to
+ * this one.
  *
- * A receive is always posted for the next message of each round.  The ranks of
- * a plane differ from round to round, and messages between two ranks keep
- * their order, so one tag does.
+ * A receive is always posted for the next message of each round.  The peer
+ * differs from round to round, and messages between two ranks keep their
+ * order, so one tag is enough.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -66,7 +67,8 @@ int mp_header_close(struct mp_plane *p)
     return 0;
 }
 
-/* 1: sent; 0: the one before the last has not gone yet. */
+/* Returns 1 if the round was sent, 0 if the send before the last has not
+ * completed, or negative. */
 static int send_round(struct mp_plane *p, struct hb_error *err)
 {
     struct mp_round *r = &p->rounds[p->round];
@@ -118,7 +120,7 @@ static void merge(struct mp_plane *p, const uint64_t in[MP_WORDS])
         head[MP_LEAST] = in[MP_LEAST];
 }
 
-/* Looks `times` times. */
+/* Tests for a round's message up to `times` times: 1, 0 or negative. */
 static int arrived(struct mp_plane *p, struct mp_round *r, int times,
                    struct hb_error *err)
 {
@@ -139,7 +141,7 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
 
         if (rc == 1)
             rc = arrived(p, r, p->wait.spins, op->err);
-        /* In later rounds it may be another one that they wait for. */
+        /* In later rounds r->from may itself be waiting for another rank. */
         if (rc == 0 && p->round == 0)
             hvd__op_misses(op, r->from);
         if (rc <= 0)
@@ -182,8 +184,9 @@ static int begin_exchange(struct exchange *x, int to, int from, int tag,
     return rc == MPI_SUCCESS ? 0 : mp_error(err, to, rc, "MPI_Isend");
 }
 
-/* Planes are made one after the other; after a failure, none is, and what was
- * begun may go on here. */
+/* Finds the least *value of the members, by dissemination.  `rounds` is static
+ * because unfinished requests keep using it after a failure; planes are made
+ * one at a time, and none after a failure. */
 int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
              struct hb_error *err)
 {

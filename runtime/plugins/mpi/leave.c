@@ -2,18 +2,19 @@
 /*
  * Leaving, and peers that leave.
  *
- * Everyone tells everyone how many operations it has carried out, the one
- * whose data it is moving included.  Others will never be: they cannot be
+ * A leaving rank tells every other how many operations it has carried out,
+ * including one whose data it is moving.  Later operations can no longer be
  * agreed on, or are given up.
  *
  * A rank that must give up an operation it has begun does not know whether its
- * peers, who have its header, go on already.  So it says that it is leaving
- * and stays for a while.  Those who have not agreed yet wait for its last
- * word; if somebody has, then all have begun, the headers are on their way,
- * and this rank will see them in that time, says so, and takes part.  Where it
- * has not seen them in that time, those who went on learn that it is gone, and
- * give up too; those who are in a call that blocks cannot.  Then this rank must
- * not wait for them in MPI_Finalize: see mp_settle_at_exit.
+ * peers, which have its header, already move data.  So it says that it is
+ * leaving and stays for a while.  Peers that have not agreed yet wait for its
+ * last word.  If a peer has agreed, then all ranks have begun the operation
+ * and their headers are on the way: this rank will receive them in that time,
+ * say so, and take part.  If it does not receive them in time, peers that went
+ * on learn that it is gone and give up too; but peers in a blocking call
+ * cannot.  This rank must then not wait for those in MPI_Finalize: see
+ * mp_settle_at_exit.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -22,12 +23,12 @@
 #include <sched.h>
 #include <time.h>
 
-/* Longer than a busy machine keeps a peer from running: one that goes on alone
- * would wait for ever. */
+/* Must exceed the time that a busy machine keeps a peer from running: a peer
+ * that goes on alone would wait for ever. */
 #define STAY_NS UINT64_C(2000000000)
 
 enum {
-    LOCK_NS = 200 * 1000 * 1000, /* while exiting: somebody may hold it */
+    LOCK_NS = 200 * 1000 * 1000, /* while exiting: another thread may hold it */
     PUSH_NS = 1000 * 1000 * 1000,
 };
 
@@ -127,8 +128,8 @@ int mp_deserted(struct mp_plane *p, struct hb_error *err)
 
 /* ---- This one --------------------------------------------------------- */
 
-/* The first message to a peer on another host first makes a connection, in
- * which the peer takes part. */
+/* Tests the sends until they have gone out: the first message to a peer on
+ * another host sets up a connection, in which the peer takes part. */
 void mp_push_out(MPI_Request *reqs, int n)
 {
     uint64_t until = hb_now_ns() + PUSH_NS;
@@ -143,7 +144,7 @@ void mp_push_out(MPI_Request *reqs, int n)
     }
 }
 
-/* What cannot be told is left untold: it ends anyway. */
+/* Ignores failures of MPI_Isend: this rank ends anyway. */
 void mp_tell(struct mp_plane *p, enum mp_leaving how)
 {
     int which = how == MP_GONE;
@@ -168,7 +169,7 @@ void mp_tell(struct mp_plane *p, enum mp_leaving how)
         mp_push_out(p->gone_reqs, 2 * p->n);
 }
 
-/* Gives others the lock for a moment. */
+/* Gives other threads the lock for a moment. */
 static void give_way(void)
 {
     mp_unlock();
@@ -176,8 +177,9 @@ static void give_way(void)
     mp_lock();
 }
 
-/* Until it is over, or this rank has stayed long enough.  What has data under
- * way cannot be given up, and need not: all take part in it. */
+/* Stays in the given-up operation until it is over or STAY_NS have passed.
+ * Once its data moves it cannot be given up, and need not: all ranks take
+ * part. */
 static void stay(struct mp_plane *p)
 {
     struct hvd__op *op = p->op;

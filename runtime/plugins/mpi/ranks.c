@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ranks of the world that MPI started: where each is, what must be so on
- * all of them, and which are a communicator's.
+ * The ranks of the world that MPI started: where each is, the settings that
+ * must be equal on all, and which ranks a communicator has.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -18,14 +18,14 @@
 
 /* ---- Who is where -------------------------------------------------------- */
 
-/* What ranks tell each other.  Those of one kernel and one host name share
- * memory; MPI would tell too, but not with a time limit. */
+/* What ranks tell each other.  Ranks of one kernel and one host name share
+ * memory; MPI could tell, too, but not with a time limit. */
 struct place {
     char host[HVD__MPI_HOST_BYTES];
-    char boot[64]; /* of the kernel */
-    char pids[64]; /* the namespace of pid */
+    char boot[64]; /* the kernel's boot id */
+    char pids[64]; /* the pid namespace */
     int32_t pid;
-    cpu_set_t cpus; /* it may use */
+    cpu_set_t cpus; /* the cores it may use */
 };
 
 static int *host_of;
@@ -79,7 +79,19 @@ static void find_place(struct place *own)
     sched_getaffinity(0, sizeof(own->cpus), &own->cpus);
 }
 
-/* Hosts are numbered in the order of their lowest ranks. */
+/* Terminates the strings: they come from other processes. */
+static void end_texts(int size)
+{
+    for (int r = 0; r < size; r++) {
+        struct place *p = &places[r];
+
+        p->host[sizeof(p->host) - 1] = '\0';
+        p->boot[sizeof(p->boot) - 1] = '\0';
+        p->pids[sizeof(p->pids) - 1] = '\0';
+    }
+}
+
+/* Numbers the hosts in the order of their lowest ranks. */
 static void number_hosts(struct hvd__mpi_world *w)
 {
     int *lowest = local_ranks; /* of each host, for now */
@@ -111,7 +123,8 @@ static void number_hosts(struct hvd__mpi_world *w)
     w->hosts = (const char(*)[HVD__MPI_HOST_BYTES])hosts;
 }
 
-/* The processes of this host, and the cores that they have between them. */
+/* Opens the pidfds of this host's ranks and counts the cores that they
+ * share. */
 static void look_around(struct hvd__mpi_world *w)
 {
     cpu_set_t cpus;
@@ -131,8 +144,8 @@ static void look_around(struct hvd__mpi_world *w)
     mp_world.crowded = w->local_size > w->cpus;
 }
 
-/* What must be so on all ranks before they go on: those that cannot say so
- * here, which takes no memory. */
+/* What all ranks must agree on before they go on.  A rank without memory or
+ * with a bad setting reports it here, which needs no memory. */
 enum { CHUNK, NONSENSE, NO_MEMORY, NEEDS };
 
 static int agree_on_needs(int has_memory, struct hb_error *err)
@@ -144,7 +157,7 @@ static int agree_on_needs(int has_memory, struct hb_error *err)
     int given = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &chunk, err), rc;
     MPI_Request req;
 
-    /* All must cut alike: the least that one was given. */
+    /* All ranks must use the same chunk: the least that any was given. */
     least[CHUNK] = chunk;
     mp_world.may_block = 1;
     if (given >= 0)
@@ -170,7 +183,7 @@ static int agree_on_needs(int has_memory, struct hb_error *err)
                             "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
                             "makes no sense",
                             (int)least[NONSENSE]);
-    mp_world.chunk_elems = least[CHUNK];
+    mp_world.chunk_elems = least[CHUNK] > 0 ? least[CHUNK] : 1;
     return 0;
 }
 
@@ -211,6 +224,7 @@ int mp_find_ranks(struct hb_error *err)
     if (rc == 0)
         rc = mp_gather(&own, sizeof(own), places, err);
     if (rc == 0) {
+        end_texts(w->size);
         number_hosts(w);
         look_around(w);
     }
@@ -219,7 +233,8 @@ int mp_find_ranks(struct hb_error *err)
 
 /* ---- Communicators ------------------------------------------------------- */
 
-/* ranks[i]: of its rank i, in the world, if it is there. */
+/* Sets ranks[i] to the world rank of comm's rank i; MPI_UNDEFINED if it has
+ * none.  Returns an MPI code. */
 static int translate(MPI_Comm comm, int *ranks, int *order)
 {
     MPI_Group theirs, ours;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ragged data of which ranks know after asking each other.
+ * Ragged data, whose sizes the ranks first have to exchange.
  *
- * If all have room for what comes, and MPI's ints can say it, the data goes in
- * one call, in place.  Else in pieces through scratch memory, which ranks
- * without room throw away; not at all if none has.
+ * If all ranks have room for what arrives, and MPI's int counts suffice, the
+ * data goes in one call, in place.  Otherwise it goes in pieces through
+ * scratch memory, and ranks without room discard it; if no rank has room, it
+ * is not sent at all.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
 #include <string.h>
 
-enum { STEP_ROUNDS = -1 }; /* of run.step; before: which ask comes next */
+enum { STEP_ROUNDS = -1 }; /* run.step after the last ask */
 
 void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
                     size_t longest, int has_room)
@@ -65,7 +66,9 @@ int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m)
         if (run->block)
             take_round(p, op);
         if (run->step != STEP_ROUNDS && !m->ask[run->step]) {
-            m->plan(p, op);
+            rc = m->plan(p, op);
+            if (rc < 0)
+                return rc;
             run->step = STEP_ROUNDS;
         }
         if (run->step == STEP_ROUNDS && run->at == run->rounds)

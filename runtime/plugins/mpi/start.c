@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting outside of planes: while the world is found, and planes are made.
+ * Waiting outside of planes: while the world is found and planes are made.
  *
- * A peer may not come, or fail on its way, and MPI would wait for ever.  So
- * calls are begun in their nonblocking form, and this rank tests for them until
- * they are done, the time is over, or a rank that has failed says so: it
- * notifies all others.  There is one such notice at most, since after it
- * nothing can be made any more.
+ * A peer may never come, or fail on its way, and MPI would wait for ever.  So
+ * calls are begun in their nonblocking form and tested until they are done,
+ * the time is over, or a rank that has failed notifies all others.  There is
+ * at most one such notice, since nothing can be made after it.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -50,7 +49,8 @@ static void *run_init(void *arg)
     return NULL;
 }
 
-/* With no signal's handler run in it, or in threads that MPI makes. */
+/* Blocks all signals, so that no handler runs in this thread or in threads
+ * that MPI makes. */
 static int start_thread(void)
 {
     pthread_condattr_t by_clock;
@@ -73,8 +73,8 @@ static int start_thread(void)
     return e;
 }
 
-/* It has no nonblocking form, so it gets a thread; if it does not return, that
- * stays in it until the process ends. */
+/* Runs MPI_Init_thread in a thread, because it has no nonblocking form.  If it
+ * does not return, the thread stays in it until the process ends. */
 int mp_init(uint64_t deadline_ns, struct hb_error *err)
 {
     const struct timespec until = {(time_t)(deadline_ns / 1000000000),
@@ -93,7 +93,7 @@ int mp_init(uint64_t deadline_ns, struct hb_error *err)
     if (over && init.rc == MPI_SUCCESS)
         return 0;
     mp_world.failed = 1;
-    if (over) /* MPI's text of it cannot be had before it is initialised */
+    if (over) /* MPI has no error texts before it is initialised */
         return hb_error_set(err, HVD_ESYSTEM, "MPI_Init_thread: error %d",
                             init.rc);
     return too_late(err, "MPI_Init_thread");
@@ -122,7 +122,7 @@ int mp_withdraw(MPI_Request *req)
     return -HVD_ESYSTEM;
 }
 
-static int look(struct hb_error *err)
+static int check_notice(struct hb_error *err)
 {
     MPI_Status status;
     int flag = 0, rc;
@@ -141,7 +141,7 @@ static int look(struct hb_error *err)
     return mp_world.broken.status;
 }
 
-/* Yields, and after a while sleeps; others get the lock. */
+/* Yields, and after a while sleeps, with the lock released. */
 static void rest(uint64_t since_ns)
 {
     uint64_t waited_ns = hb_now_ns() - since_ns;
@@ -171,7 +171,7 @@ int mp_await(const struct mp_await *a, MPI_Request *reqs, int n,
             return mp_error_test(err, a->peer, rc, "MPI_Testall", a->call);
         if (flag)
             return 0;
-        rc = look(err);
+        rc = check_notice(err);
         if (rc < 0)
             return rc;
         if (hb_now_ns() > a->deadline_ns) {

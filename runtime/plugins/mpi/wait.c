@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting for peers: spin (in header.c), then yield, then sleep.  MPI wakes
- * nobody, so sleeps are short and grow to a millisecond; an interrupt ends
- * one.  While data is under way there is no sleep, as MPI moves it only when
- * it is called.
+ * Waiting for peers: spin (in header.c), then yield, then sleep.  MPI wakes no
+ * sleeper, so sleeps are short and grow to a millisecond; an interrupt ends
+ * one.  While data moves there is no sleep, as MPI moves it only when called.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
@@ -45,8 +44,8 @@ static void sleep_armed(struct mp_plane *p)
     p->wait.armed_word = atomic_load(&p->wake);
 }
 
-/* An interrupt between the pause that arms and the next one, in which
- * progress looks at what it was for, changes the word. */
+/* Waits a step.  The pause that arms reads the word; the next one sleeps.  An
+ * interrupt in between changes the word, so that the futex does not sleep. */
 void mp_pause(struct hvd__plane *plane)
 {
     struct mp_plane *p = (struct mp_plane *)plane;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operation needs before it is launched: the callers' streams have
- * come so far, and all of it lies in device memory.  A rank that has joined
- * stands in with host memory, which is copied and whose results are dropped.
+ * Prepares an operation for launching: waits for the callers' streams, and
+ * brings all buffers into device memory.  A rank that has joined takes part
+ * with host memory, which is copied; its results are dropped.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -11,9 +11,9 @@
 /* ---- Scratch memory --------------------------------------------------------
  */
 
-/* Out of a pool, in the order of the stream: cuMemAlloc and cuMemFree wait for
- * all that the device does, which may be another set's collective, and that
- * for a rank that waits for this one. */
+/* Allocates from a stream-ordered pool if there is one. cuMemAlloc and
+ * cuMemFree wait for all work on the device, which may include another set's
+ * collective that waits for a rank that waits for this one. */
 static int take(const struct nc_plane *p, CUdeviceptr *at, size_t bytes,
                 struct hb_error *err)
 {
@@ -86,7 +86,7 @@ static int to_device(const struct nc_plane *p, void *dst, const void *src,
                    p->stream);
 }
 
-/* Device memory that stands for count elements at src. */
+/* Returns a copy of `bytes` at src in device memory. */
 static void *copy_of(struct nc_plane *p, const void *src, size_t bytes,
                      struct hb_error *err)
 {
@@ -134,7 +134,8 @@ static int bring_buffers(struct nc_plane *p, struct hb_error *err)
     return recvbuf && !view->recvbuf ? err->status : 0;
 }
 
-/* What was issued with device memory has an event. */
+/* Returns whether the operation's buffers are in host memory.  Those in device
+ * memory have an event. */
 static int is_on_host(const struct hvd__op *op)
 {
     const void *buf = op->sendbuf ? op->sendbuf : op->recvbuf;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How each operation is carried out by NCCL, and those that only move data:
- * as bytes, so every dtype goes.
- *
- * From the agreement each rank knows how much every other one has, and has
- * room for.  To those without room nothing is sent.
+ * How NCCL carries out each operation.  Those that only move data move bytes,
+ * so every dtype works.  From the agreement each rank knows how much every
+ * rank has and has room for; nothing is sent to ranks without room.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -98,7 +96,8 @@ int nc_broadcast(struct nc_plane *p, struct hb_error *err)
 /* ---- Allgather -------------------------------------------------------------
  */
 
-/* What each rank has, and has room for; nc_plane.words. */
+/* Returns the elements that a rank has in an allgather; nc_plane.words also
+ * holds those that it has room for. */
 static size_t count_of(const struct nc_plane *p, int rank)
 {
     return (size_t)p->words[2 * rank];
@@ -109,7 +108,8 @@ static size_t room_of(const struct nc_plane *p, int rank)
     return (size_t)p->words[2 * rank + 1];
 }
 
-/* As on shared memory; who gives no buffer wants no data. */
+/* Sets run.deliver, and run.alone if recvbuf is too small.  As on shared
+ * memory, a caller without a buffer wants no data. */
 static void refuse(struct nc_plane *p)
 {
     struct nc_run *run = &p->run;
@@ -120,24 +120,28 @@ static void refuse(struct nc_plane *p)
         return;
     hb_error_set(&run->alone, HVD_EINVAL,
                  "%s: recvbuf has room for %zu elements and %zu arrived",
-                 hvd__kind_name(op->kind), op->recvcap, run->total);
+                 collective_name(op->kind), op->recvcap, run->total);
 }
 
-void nc_plan_gather(struct nc_plane *p)
+int nc_plan_gather(struct nc_plane *p)
 {
     const struct hvd__op *op = p->run.op;
 
     p->offset[0] = 0;
     for (int r = 0; r < p->n; r++) {
-        p->offset[r + 1] = p->offset[r] + count_of(p, r);
+        p->offset[r + 1] = p->offset[r];
+        if (!hvd__op_add(&p->offset[r + 1], count_of(p, r), op->elem_bytes))
+            return hvd__op_nonsense(op);
         if (op->recvcounts)
             op->recvcounts[r] = count_of(p, r);
     }
     p->run.total = p->offset[p->n];
     refuse(p);
+    return 0;
 }
 
-/* sendbuf may lie anywhere in recvbuf, where others' parts go. */
+/* Copies sendbuf aside if it overlaps recvbuf elsewhere than at its own place,
+ * where others' parts would overwrite it. */
 static int move_apart(struct nc_plane *p, struct hb_error *err)
 {
     struct hvd__op *op = &p->run.view;
@@ -160,7 +164,7 @@ static int move_apart(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* To those that have room, from each. */
+/* Sends to each rank that has room, and receives from each. */
 static void gather_by_pairs(struct nc_plane *p)
 {
     const struct hvd__op *op = &p->run.view;
@@ -252,8 +256,8 @@ int nc_allgather(struct nc_plane *p, struct hb_error *err)
 /* ---- Alltoall --------------------------------------------------------------
  */
 
-/* How much a rank sends to another one, and at the end has room for;
- * nc_plane.words. */
+/* Returns from nc_plane.words of an alltoall the elements that `rank` sends to
+ * `to`; at to == n, its room. */
 static size_t split_of(const struct nc_plane *p, int rank, int to)
 {
     return (size_t)p->words[(size_t)rank * ((size_t)p->n + 1) + (size_t)to];
@@ -268,21 +272,25 @@ static size_t incoming(const struct nc_plane *p, int to)
     return sum;
 }
 
-void nc_plan_alltoall(struct nc_plane *p)
+int nc_plan_alltoall(struct nc_plane *p)
 {
     const struct hvd__op *op = p->run.op;
 
     p->offset[0] = 0;
     for (int r = 0; r < p->n; r++) {
-        p->offset[r + 1] = p->offset[r] + split_of(p, r, p->me);
+        p->offset[r + 1] = p->offset[r];
+        if (!hvd__op_add(&p->offset[r + 1], split_of(p, r, p->me),
+                         op->elem_bytes))
+            return hvd__op_nonsense(op);
         if (op->recvcounts)
             op->recvcounts[r] = split_of(p, r, p->me);
     }
     p->run.total = p->offset[p->n];
     refuse(p);
+    return 0;
 }
 
-/* What stays here is copied. */
+/* Exchanges splits with other ranks; this rank's own is copied elsewhere. */
 static void exchange(struct nc_plane *p)
 {
     const struct hvd__op *op = &p->run.view;

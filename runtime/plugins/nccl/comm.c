@@ -4,14 +4,14 @@
  * of the ranks of each host and one across hosts.  They are non-blocking, so
  * that no thread is ever inside NCCL when they have to be aborted.
  *
- * Before, by a hello over the base plane, every rank learns whether all can
- * take part, and NCCL's ids.
+ * First, the ranks exchange hellos over the base plane: each learns whether
+ * all can take part, and NCCL's ids.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +21,14 @@
 enum {
     FUSION_MIN_BYTES = 1 << 20,
     FUSION_MAX_BYTES = 64 << 20,
-    SHARING_NCCL = 23003, /* can have ranks that share a device, if told */
+    SHARING_NCCL = 23003, /* from here on ranks can share a device, if asked
+                             to */
 };
 
 /* ---- Where ranks are ------------------------------------------------------
  */
 
-/* A member's number among those of its host. */
+/* Returns a member's index among those of its host. */
 static int local_of(const struct nc_plane *p, int member)
 {
     int local = 0;
@@ -46,7 +47,7 @@ static int size_of_host(const struct nc_plane *p, int host)
     return size;
 }
 
-/* The member with that number on a host. */
+/* Returns the member with index `local` on a host. */
 static int member_at(const struct nc_plane *p, int host, int local)
 {
     int i = 0;
@@ -79,7 +80,7 @@ static size_t fusion_bytes(void)
 {
     int64_t bytes = FUSION_MAX_BYTES;
 
-    /* hvd_init has refused what is no number. */
+    /* hvd_init has checked the value. */
     hb_knob_i64("FUSION_THRESHOLD", 0, INT64_MAX, &bytes, NULL);
     if (bytes > FUSION_MAX_BYTES)
         return FUSION_MAX_BYTES;
@@ -93,7 +94,7 @@ static int is_set(const char *name)
     return value && strcmp(value, "0") != 0;
 }
 
-/* What NCCL tells hosts apart by, where the user says it. */
+/* Returns a hash of the user's host id for NCCL; 0: none. */
 static uint64_t host_id(void)
 {
     const char *id = hb_variable("NCCL_HOSTID");
@@ -120,7 +121,7 @@ static int describe_device(struct nc_hello *h, struct hb_error *err)
     return rc;
 }
 
-/* For the groups whose first rank this one is. */
+/* Makes NCCL ids for the groups whose first rank this one is. */
 static int make_ids(const struct nc_plane *p, struct nc_hello *h,
                     struct hb_error *err)
 {
@@ -140,7 +141,7 @@ static int make_ids(const struct nc_plane *p, struct nc_hello *h,
     return rc;
 }
 
-/* All that takes memory, so that no rank finds out too late. */
+/* Allocates everything now, so that no rank runs out of memory later. */
 static int prepare(struct nc_plane *p, struct nc_hello *h, struct hb_error *err)
 {
     int rc = nc_kernels(err);
@@ -195,7 +196,7 @@ static int check_members(const struct nc_plane *p, struct hb_error *err)
         if (h->status >= 0)
             continue;
         nc_name(p, i, err);
-        return hb_error_set(err, (enum hvd_status) - h->status,
+        return hb_error_set(err, hb_status_told(h->status),
                             "rank %d%s cannot use NCCL: %.*s", p->ranks[i],
                             nc_on_host(p, i, host, sizeof(host)),
                             (int)sizeof(h->text) - 1, h->text);
@@ -258,15 +259,19 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
         rc = check_devices(p, err);
     if (rc < 0)
         return rc;
-    p->layers = (enum nc_layers)p->hello[0].layers;
     p->fusion_bytes = p->fusion.bytes;
     p->has_float8 = 1;
+    p->layers = nc_world.layers;
     for (int i = 0; i < p->n; i++) {
         const struct nc_hello *h = &p->hello[i];
 
         if (h->fusion_bytes < FUSION_MIN_BYTES)
             return hb_error_set(err, HVD_EPROTO,
                                 "rank %d has no room for fused operations",
+                                p->ranks[i]);
+        if (h->layers > NC_TORUS)
+            return hb_error_set(err, HVD_EPROTO,
+                                "rank %d says nothing known of how it reduces",
                                 p->ranks[i]);
         if (h->layers != p->hello[0].layers)
             p->layers = NC_FLAT;
@@ -296,7 +301,7 @@ void nc_unlock(void)
     pthread_mutex_unlock(&nc_world.nccl);
 }
 
-/* As hvd__nccl_check, and says where. */
+/* Checks as hvd__nccl_check, and names the device. */
 static int check(const struct nc_plane *p, ncclResult_t result, ncclComm_t comm,
                  struct hb_error *err)
 {
@@ -341,8 +346,8 @@ int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i, struct hb_error *err)
 
 struct group {
     int size, me;
-    int first; /* the member whose id it has */
-    int color; /* of a split */
+    int first; /* the member whose id it uses */
+    int color; /* color in a split */
 };
 
 static struct group group_of(const struct nc_plane *p, enum nc_comm_index i)
@@ -383,8 +388,8 @@ static int call_for(struct nc_plane *p, enum nc_comm_index i,
     return check(p, r, c->comm[i] ? c->comm[i] : c->comm[NC_ALL], err);
 }
 
-/* While a split goes on, its state is that of what is split, and only at its
- * end NCCL, in a thread of its own, says what came of it. */
+/* Connects one communicator.  During a split, its state is that of the parent;
+ * NCCL sets the child at the end, in a thread of its own. */
 static int connect_one(struct nc_plane *p, enum nc_comm_index i,
                        struct hb_error *err)
 {
@@ -446,9 +451,9 @@ static void *abort_one(void *arg)
     return NULL;
 }
 
-/* ncclCommAbort returns when the device has done what was launched.  That may
- * be behind work of the caller's that never ends, or of another communicator
- * that has to be aborted too. */
+/* Aborts in a thread: ncclCommAbort returns only when the device has done what
+ * was launched, which may be behind work of the caller that never ends, or
+ * behind another communicator that must be aborted, too. */
 static void abort_apart(struct nc_abort *a, ncclComm_t comm, ncclComm_t *child)
 {
     a->comm = comm;
@@ -460,8 +465,8 @@ static void abort_apart(struct nc_abort *a, ncclComm_t comm, ncclComm_t *child)
         abort_one(a);
 }
 
-/* What is registered NCCL then sees to itself: to deregister it may ask peers,
- * and waits for those that hang until the communicator is aborted. */
+/* Aborts all communicators.  Does not deregister: NCCL does so itself in an
+ * abort, whereas deregistering may wait for peers that hang. */
 void nc_comms_abort(struct nc_plane *p, int now)
 {
     struct nc_comms *c = &p->comms;
@@ -500,7 +505,7 @@ int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
     return 1;
 }
 
-/* 1 when a communicator has come to an end: destroyed. */
+/* Finalizes and destroys a communicator: 1, or 0 if it does not end. */
 static int finalize(struct nc_plane *p, enum nc_comm_index i,
                     uint64_t deadline_ns)
 {
@@ -524,7 +529,8 @@ static int finalize(struct nc_plane *p, enum nc_comm_index i,
     return 1;
 }
 
-/* Finalizing flushes what peers may not have received yet. */
+/* Closes all communicators.  Finalizing flushes what peers may not have
+ * received yet. */
 void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
 {
     struct nc_comms *c = &p->comms;

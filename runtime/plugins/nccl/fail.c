@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a plane cannot go on: what shows it, and what follows.
+ * Failures of a plane: how they are noticed, and what follows.
  *
- * NCCL often notices that a peer has died before the base does, and cannot
- * say who it was.  So when NCCL fails, the base has a while to name a rank,
- * and only then is it NCCL's own error.
+ * NCCL often notices the death of a peer before the base does, but cannot say
+ * which peer.  So when NCCL fails, the base gets a while to name a rank before
+ * NCCL's own error is reported.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define SECOND_NS UINT64_C(1000000000)
 #define CULPRIT_NS SECOND_NS
-/* Or as long as it had worked by then. */
+/* A peer's leaving is tolerated so long, or as long as the oldest launch had
+ * run by then, if that is longer. */
 #define LEFT_NS (2 * SECOND_NS)
-/* What has lasted for less is not worth a word. */
+/* Shorter waits are not reported. */
 #define TELL_NS (SECOND_NS / 20)
-/* hvdrun needs a second to find out who keeps the others waiting, and some
+/* hvdrun needs a second to find out which rank keeps the others waiting, and
  * more for a report with stacks before it ends the job. */
 #define ANSWER_NS (5 * SECOND_NS)
 #define JOB_ENDS_NS (10 * SECOND_NS)
@@ -57,8 +58,8 @@ int nc_failed(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* Kernels of what is aborted end, and their events come: nobody may take that
- * for success, so is_ending is set before, and failed after it. */
+/* Aborts and then sets `failed`.  Aborted kernels end and their events fire:
+ * is_ending, set before, keeps that from counting as success. */
 static void end_plane(struct nc_plane *p, const struct hb_error *err)
 {
     int is_late;
@@ -87,7 +88,8 @@ int nc_break(struct nc_plane *p, struct hb_error *err)
     pthread_mutex_unlock(&p->lock);
     if (is_first)
         end_plane(p, err);
-    while (nc_failed(p, err) == 0) /* another thread is about to say why */
+    while (nc_failed(p, err) == 0) /* another thread is about to set the
+                                      reason */
         nc_pause(&paused_ns, &p->wake);
     return err->status;
 }
@@ -111,7 +113,7 @@ void nc_suspect(struct nc_plane *p, struct hb_error *err)
     hb_error_clear(err);
 }
 
-/* Errors that came while nobody called NCCL. */
+/* Collects errors that NCCL had between calls. */
 static void poll_comms(struct nc_plane *p)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -134,8 +136,8 @@ static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
 /* ---- What lasts ------------------------------------------------------------
  */
 
-/* The oldest that has not ended, launched or, by since_ns, in the driver's
- * hands; 0: there is none. */
+/* Finds what the plane waits for: the oldest launch that has not ended, or
+ * with since_ns the driver's operation; 0: nothing. */
 static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
 {
     struct nc_launch *l;
@@ -147,8 +149,8 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
         w->number = p->finished + 1;
         w->since_ns = p->began_ns;
         l = &p->ring[w->number % NC_RING];
-        if (l->number == w->number) { /* the ring has not gone past it */
-            /* The next launch may be about to take its place. */
+        if (l->number == w->number) { /* its slot is not reused */
+            /* Unless the next launch may be reusing the slot. */
             if (p->launched + 1 - w->number < NC_RING)
                 w->reached = l->reached;
             w->kind = l->kind;
@@ -163,8 +165,8 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
     return w->since_ns != 0;
 }
 
-/* Another thread may see it end meanwhile, and must not have said so first; or,
- * of an operation before it, say that all is over, and not of it again. */
+/* Reports a wait to config.waits.  Another thread may see it end just then and
+ * report the end first; so checks afterwards, and reports the end again. */
 static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
 {
     const struct hvd__gpu_wait told = {
@@ -196,7 +198,8 @@ void nc_wait_over(struct nc_plane *p)
         p->config.waits(p->config.stall_arg, NULL);
 }
 
-/* Until hvdrun has said who it is, or has ended the job for it. */
+/* Returns whether the plane may wait longer, until hvdrun has named the culprit
+ * or has ended the job. */
 static int may_wait(struct nc_plane *p, const struct nc_wait *w,
                     uint64_t over_ns, struct hb_error *culprit)
 {
@@ -211,7 +214,7 @@ static int may_wait(struct nc_plane *p, const struct nc_wait *w,
     return rc == 0 && over_ns < ANSWER_NS;
 }
 
-/* Of two ranks the other one, as far as can be known. */
+/* Returns the likely culprit: with two ranks, the other one. */
 static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
 {
     char host[80];
@@ -242,8 +245,8 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
     hb_error_set(err, HVD_ETIMEOUT,
                  "%s%s%s%s%s: CUDA device %d has %s for %lld s, the limit "
                  "(HVD_NCCL_TIMEOUT): %s%s",
-                 w->is_launched ? "" : "NCCL, ", hvd__kind_name(w->kind), space,
-                 mark, w->name, nc_world.device,
+                 w->is_launched ? "" : "NCCL, ", collective_name(w->kind),
+                 space, mark, w->name, nc_world.device,
                  w->is_own ? "not come to it" : "waited",
                  (long long)nc_world.limit_s,
                  w->is_own         ? "work of this rank before it does not end"
@@ -253,7 +256,8 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
     return nc_break(p, err);
 }
 
-/* Whether the device has come to it: others keep it waiting from then on. */
+/* Finds out whether the device has reached the operation.  From then on other
+ * ranks keep it waiting, so the wait is counted from then. */
 static void find_reached(struct nc_plane *p, struct nc_wait *w, uint64_t now_ns)
 {
     w->is_own =
@@ -268,7 +272,7 @@ static void find_reached(struct nc_plane *p, struct nc_wait *w, uint64_t now_ns)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Negative when it has lasted for too long, and the plane has failed. */
+/* Reports the wait; negative if it exceeded the limit: the plane has failed. */
 static int look_at_wait(struct nc_plane *p, uint64_t since_ns, uint64_t now_ns,
                         struct hb_error *err)
 {
@@ -291,8 +295,8 @@ static int look_at_wait(struct nc_plane *p, uint64_t since_ns, uint64_t now_ns,
 /* ---- Who is gone -----------------------------------------------------------
  */
 
-/* A peer has left.  It may have been done with what is under way here, which
- * then goes on, or have failed. */
+/* Notes that a peer has left.  It may have completed what is pending here,
+ * which then ends, or have failed. */
 static void note_left(struct nc_plane *p, uint64_t now_ns,
                       const struct hb_error *err)
 {
@@ -304,8 +308,8 @@ static void note_left(struct nc_plane *p, uint64_t now_ns,
     pthread_mutex_unlock(&p->lock);
 }
 
-/* 1: it is time to conclude, from what peers and NCCL have done: err.  Who is
- * gone is a better reason than what NCCL says. */
+/* Decides whether to fail the plane now: 1 with err set.  A peer that left is
+ * a better reason than NCCL's own error; each gets a grace period first. */
 static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
 {
     const struct hb_error *why = NULL;
@@ -334,7 +338,8 @@ int nc_ask_base(struct nc_plane *p, struct hb_error *err)
     return rc < 0 ? rc : 0;
 }
 
-/* In an operation the driver asks. */
+/* Asks whether the job is over, except during an operation: then the driver
+ * asks. */
 int nc_ask_job(struct nc_plane *p, struct hb_error *err)
 {
     if (!p->config.look || atomic_load(&p->busy))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launching the kernels that pack, unpack, scale and cast; see fuse.h.
+ * Launches the kernels that pack, unpack, scale and cast; see fuse.h.
  *
- * The parts travel in the kernel's parameters, so nothing has to be copied
- * to the device or kept until it has run.  An operation of more parts than
- * fit takes several launches.
+ * The parts are passed in the kernel's parameters, so nothing has to be copied
+ * to the device or kept until the kernel has run.  An operation with more
+ * parts than fit takes several launches.
  */
 #include "runtime/plugins/nccl/fuse.h"
 
@@ -12,7 +12,7 @@
 
 extern const char hvd__kernels_image[]; /* kernels_image.S */
 
-/* Launches that are being put together. */
+/* A launch being assembled; launched when full. */
 struct batch {
     const struct hvd__kernels *k;
     int id;
@@ -53,7 +53,7 @@ void hvd__kernels_close(struct hvd__kernels *k)
     *k = (struct hvd__kernels){0};
 }
 
-/* -1: has no arithmetic here. */
+/* Returns the kernel that scales a dtype; -1: it has no arithmetic here. */
 static int scale_kernel(enum hvd_dtype dtype)
 {
     static const int ids[] = {
@@ -68,7 +68,8 @@ static int scale_kernel(enum hvd_dtype dtype)
     return i < sizeof(ids) / sizeof(ids[0]) ? ids[i] : -1;
 }
 
-/* -1: not a pair of a wide and a narrow one. */
+/* Returns the kernel of a cast; -1 unless one dtype is wide, the other
+ * narrow. */
 static int cast_kernel(enum hvd_dtype to, enum hvd_dtype from)
 {
     static const struct {
@@ -96,7 +97,7 @@ static int is_scaled(const struct hvd__reduce_args *args)
     return args->pre != 1.0 || args->post != 1.0 || args->divisor != 1;
 }
 
-/* id: -1 for a dtype that cannot be so changed. */
+/* Prepares launches of kernel `id`; -HVD_EINVAL if it is -1. */
 static int batch_init(struct batch *b, int id, enum hvd_dtype dtype,
                       const struct hvd__reduce_args *args)
 {
@@ -111,7 +112,7 @@ static int batch_init(struct batch *b, int id, enum hvd_dtype dtype,
     b->args.pre = args->pre;
     b->args.post = args->post;
     b->args.divisor = divisor;
-    /* Exact for powers of two, and so is the product then. */
+    /* 1 / divisor is exact for powers of two, and so is the product. */
     b->args.inverse = divisor & (divisor - 1) ? 0.0 : 1.0 / divisor;
     b->args.nparts = b->args.tiles = 0;
     b->args.first[0] = 0;
@@ -136,7 +137,7 @@ static int launch(struct batch *b)
     return rc;
 }
 
-/* The next count elements of the buffer are those at ptr. */
+/* Adds a part: the next count elements of the buffer belong to ptr. */
 static int add(struct batch *b, char *ptr, uint64_t count)
 {
     struct hvd__kernel_args *args = &b->args;
@@ -157,15 +158,15 @@ static int add(struct batch *b, char *ptr, uint64_t count)
     args->ptr[i] = ptr;
     args->tile[i] = args->tiles;
     args->first[i + 1] = args->first[i] + count;
-    /* 32 bits are enough for more memory than there is. */
+    /* 32 bits suffice for any device's memory. */
     args->tiles +=
         (uint32_t)hvd__kernel_tiles(b->id, args->to_parts ? ptr : at, count);
     args->nparts++;
     return args->nparts == HVD__KERNEL_PARTS ? launch(b) : 0;
 }
 
-/* All parts of a range; their elements have `bytes`.  Bytes are what the
- * copy's elements are. */
+/* Launches the kernel on all parts of a range of elements of `bytes` bytes.
+ * The copy kernel counts bytes. */
 static int add_range(struct batch *b, const struct hvd__op *op,
                      const struct range *range, size_t bytes)
 {

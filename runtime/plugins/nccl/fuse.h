@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fusion on the device: the elements of an operation, from wherever they lie,
- * into one contiguous buffer and back, with scaling and casts on the way, by
- * one kernel each (kernels.h).  All of it is ordered on the stream given;
- * nothing waits.
+ * Fusion on the device: kernels (kernels.h) that gather the elements of an
+ * operation from its parts into one contiguous buffer, or scatter them back,
+ * scaling and casting on the way.  All work is ordered on the given stream; no
+ * call waits.
  *
- * Every call is made with the device's context current, and a kernels or
- * buffer is used from one thread at a time.
+ * Call with the device's context current.  Use a struct hvd__kernels or a
+ * buffer from one thread at a time.
  */
 #ifndef HVD_NCCL_FUSE_H
 #define HVD_NCCL_FUSE_H
 
 #include "runtime/plane/op.h"
-#include "runtime/plugins/nccl/cuda.h"
 #include "runtime/plugins/nccl/kernels.h"
 #include "runtime/plugins/nccl/nccl.h"
+#include "runtime/plugins/nccl/nccl_cuda.h"
 
 /* The kernels, loaded into the current context. */
 struct hvd__kernels {
@@ -22,16 +22,15 @@ struct hvd__kernels {
     CUfunction functions[HVD__NKERNELS];
 };
 
-/* 0, or negative with err set and nothing held.  A zeroed struct may be
- * closed. */
+/* Loads the kernels.  0, or negative with err set and nothing held.  A zeroed
+ * struct may be closed. */
 int hvd__kernels_open(struct hvd__kernels *k, struct hb_error *err);
 void hvd__kernels_close(struct hvd__kernels *k);
 
-/* Pack: reads the elements [first, first + count) of an allreduce, direct or
- * not, as they travel, to dst, device memory, which overlaps no part.  As
- * hvd__op_pack: where part_dtype is not dtype they are multiplied by
- * prescale.  Where it is, they are multiplied by pre, as reductions do (1.0:
- * copied). */
+/* Pack: copies the elements [first, first + count) of an allreduce, direct or
+ * not, in their wire dtype to dst, device memory that overlaps no part.  If
+ * part_dtype is not dtype, they are multiplied by prescale, as in
+ * hvd__op_pack; otherwise by pre, as in reductions (1.0: copied). */
 struct hvd__fuse_pack {
     const struct hvd__op *op;
     void *dst;
@@ -39,8 +38,8 @@ struct hvd__fuse_pack {
     double pre;
 };
 
-/* Unpack: delivers results.  As a reduction of one input with args (NULL: as
- * it is; pre of it is not used) of op's dtype, and then hvd__op_unpack. */
+/* Unpack: delivers results.  Applies post and divisor of args (NULL: none; pre
+ * is ignored) in op's dtype, then delivers like hvd__op_unpack. */
 struct hvd__fuse_unpack {
     const struct hvd__op *op;
     const void *src;
@@ -48,8 +47,8 @@ struct hvd__fuse_unpack {
     const struct hvd__reduce_args *args;
 };
 
-/* Each: 0, or negative with err set.  The host memory given may be reused at
- * once. */
+/* Copies or delivers.  Returns 0, or negative with err set.  The structs given
+ * may be reused at once. */
 int hvd__fuse_pack(const struct hvd__kernels *k,
                    const struct hvd__fuse_pack *pack, CUstream stream,
                    struct hb_error *err);
@@ -57,9 +56,9 @@ int hvd__fuse_unpack(const struct hvd__kernels *k,
                      const struct hvd__fuse_unpack *unpack, CUstream stream,
                      struct hb_error *err);
 
-/* A reduction of one input: pre, post and divisor of args.  dst may be src,
- * else they do not overlap.  -HVD_EINVAL for a dtype that has no arithmetic
- * here (float8) unless args change nothing. */
+/* Scale: applies pre, post and divisor of args. dst may be src, else they do
+ * not overlap.  -HVD_EINVAL for a dtype without arithmetic here (float8),
+ * unless args change nothing. */
 struct hvd__fuse_scale {
     void *dst;
     const void *src;
@@ -71,23 +70,24 @@ int hvd__fuse_scale(const struct hvd__kernels *k,
                     const struct hvd__fuse_scale *scale, CUstream stream,
                     struct hb_error *err);
 
-/* A buffer in device memory: ncclMemAlloc's where NCCL has it and can, else
- * cuMemAlloc's. */
+/* A buffer in device memory, from ncclMemAlloc if NCCL has it and it succeeds,
+ * else from cuMemAlloc. */
 struct hvd__fuse_buffer {
     void *ptr; /* NULL: none */
     size_t bytes;
     int by_nccl;
 };
 
-/* 0, or negative with err set and nothing held.  A zeroed struct may be
- * closed; nothing may still use the memory then. */
+/* Allocates a buffer.  0, or negative with err set and nothing held.  A
+ * zeroed struct may be closed.  Close it only when nothing uses the
+ * memory any more. */
 int hvd__fuse_buffer_open(struct hvd__fuse_buffer *b, size_t bytes,
                           struct hb_error *err);
 void hvd__fuse_buffer_close(struct hvd__fuse_buffer *b);
 
-/* Registers it with a communicator, by all its ranks alike (ncclCommRegister,
- * which makes nothing wrong when it fails).  NULL: NCCL cannot.  To be
- * deregistered before the communicator is destroyed. */
+/* Registers a buffer with a communicator (ncclCommRegister); all its ranks
+ * must.  NULL: NCCL cannot, which is harmless.  Deregister it before the
+ * communicator is destroyed. */
 void *hvd__fuse_register(const struct hvd__fuse_buffer *b, ncclComm_t comm);
 void hvd__fuse_deregister(ncclComm_t comm, void *handle);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of the device, as the host sees them: which there are, and what
- * they are launched with.  Each moves elements between a contiguous buffer
- * and up to HVD__KERNEL_PARTS pieces of memory, its parts, and changes each
- * element on the way: pack, unpack, scale, cast.
+ * The device kernels as the host sees them: their list and their arguments.
+ * Each moves elements between a contiguous buffer and up to HVD__KERNEL_PARTS
+ * pieces of memory, its parts, and changes each element on the way: pack,
+ * unpack, scale, cast.
  *
- * A part is cut into tiles of HVD__TILE_BYTES of its wider side, and a warp
- * takes a tile: tile t of the launch is lanes 0 .. 31 of warp t.  Tiles
- * begin where the destination is aligned, but for the first of a part.
+ * A part is cut into tiles of HVD__TILE_BYTES, measured on its wider side.
+ * Warp t of the launch takes tile t.  All tiles but a part's first begin where
+ * the destination is aligned.
  *
  * The bodies (kernels_body.h) are compiled for the device by kernels.cu, and
- * as C by whoever runs them on a CPU.
+ * as C where they run on a CPU.
  */
 #ifndef HVD_NCCL_KERNELS_H
 #define HVD_NCCL_KERNELS_H
@@ -65,15 +65,16 @@ enum {
 struct hvd__kernel_args {
     char *buffer;
     double pre, post;
-    double inverse; /* 1 / divisor, when that is exact; else 0 */
+    double inverse; /* 1 / divisor if that is exact, else 0 */
     int32_t divisor;
     uint32_t nparts;
     uint32_t tiles;    /* of all parts */
     uint32_t to_parts; /* 1: from the buffer to the parts; 0: to the buffer */
     char *ptr[HVD__KERNEL_PARTS];
-    /* In elements from the buffer's start; part i ends where i + 1 begins. */
+    /* Offset of each part in elements of the buffer; part i ends where i + 1
+     * begins. */
     uint64_t first[HVD__KERNEL_PARTS + 1];
-    uint32_t tile[HVD__KERNEL_PARTS]; /* the first of each part */
+    uint32_t tile[HVD__KERNEL_PARTS]; /* first tile of each part */
 };
 
 #ifdef __CUDACC__
@@ -115,8 +116,8 @@ HVD__KERNEL_FN int hvd__kernel_wide(int id)
     return in > out ? in : out;
 }
 
-/* Elements that the first tile of a part is short of, so that the others
- * begin where dst, its destination, is aligned. */
+/* Returns by how many elements a part's first tile is shorter, so that the
+ * others begin where dst, the destination, is aligned. */
 HVD__KERNEL_FN uint32_t hvd__kernel_skew(int id, const void *dst)
 {
     int out = hvd__kernel_out(id);

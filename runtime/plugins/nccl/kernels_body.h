@@ -5,15 +5,14 @@
  * order.
  *
  * The arithmetic is that of runtime/plane: reduce.h for one input, cast.h for
- * casts; the same bits.  Compiled without fused multiply-add and with IEEE
- * division and denormals, which are the compilers' defaults but for the
- * first (-fmad=false).
+ * casts; the same bits.  Must be compiled without fused multiply-add
+ * (-fmad=false) and, as is the default, with IEEE division and denormals.
  *
- * The kernels are as fast as memory is, so what counts is the bytes in
- * flight: a lane asks for all of its share of a tile, 16 bytes at a time,
- * before it uses any.  Where source and destination are not aligned alike it
- * goes by smaller pieces, more of them at a time.  All functions are inlined
- * with a constant id, so that a kernel has one conversion and no switch.
+ * The kernels are bound by memory, so what counts is the number of bytes in
+ * flight: a lane loads all of its share of a tile, 16 bytes at a time, before
+ * it uses any.  If source and destination are aligned differently, it uses
+ * smaller pieces, more of them at a time.  All functions are inlined with a
+ * constant id, so that a kernel has one conversion and no switch.
  */
 #ifndef HVD_NCCL_KERNELS_BODY_H
 #define HVD_NCCL_KERNELS_BODY_H
@@ -33,19 +32,19 @@
 #define HVD__DEVICE_FN static inline __attribute__((always_inline, unused))
 #define HVD__UNROLL
 #define HVD__ALIAS , may_alias
-#define HVD__ZEROS = {{{0}}} /* compilers do not see that it is not needed */
+#define HVD__ZEROS = {{{0}}} /* not needed, but compilers warn */
 /* A device faults where some CPUs do not. */
 #define HVD__ALIGNED(p, bytes) assert((uintptr_t)(p) % (unsigned)(bytes) == 0)
 #endif
 
-enum { HVD__BATCH_MOST = 16 }; /* vectors in flight of a lane */
+enum { HVD__BATCH_MOST = 16 }; /* most vectors that a lane has in flight */
 
-/* Up to 16 bytes on their way, little end first. */
+/* Up to 16 bytes in registers, little-endian. */
 struct hvd__words {
     uint32_t w[4];
 };
 
-/* What is loaded and stored by one instruction. */
+/* Units that one instruction loads or stores. */
 typedef struct __attribute__((aligned(16) HVD__ALIAS)) {
     uint32_t w[4];
 } hvd__mem16;
@@ -110,7 +109,7 @@ HVD__DEVICE_FN void hvd__store(char *p, const struct hvd__words *from,
     }
 }
 
-/* Element i of a vector, and into a vector of zeros. */
+/* Gets element i of a vector; hvd__put puts it into a vector of zeros. */
 HVD__DEVICE_FN uint64_t hvd__get(const struct hvd__words *v, int i, int bytes)
 {
     int at = i * bytes;
@@ -165,8 +164,8 @@ HVD__DEVICE_FN uint64_t hvd__f64_bits(double v)
     return v != v ? UINT64_C(0x7ff8000000000000) : bits;
 }
 
-/* Between fp32 and fp16, to nearest even: an instruction of the device; in
- * C what reduce_portable.c explains. */
+/* Convert between fp32 and fp16, to nearest even: an instruction on the
+ * device; the C version is explained in reduce_portable.c. */
 #ifdef __CUDACC__
 HVD__DEVICE_FN float hvd__f16_to_f32(uint64_t h)
 {
@@ -228,8 +227,8 @@ HVD__DEVICE_FN uint32_t hvd__f32_to_bf16(float v)
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-/* From fp64 to a format of 16 bits, given the bits of its mantissa and the
- * bias of its exponent: cast_vec.h explains it. */
+/* Narrows fp64 to a 16-bit format, given its mantissa bits and exponent bias;
+ * explained in cast_vec.h. */
 HVD__DEVICE_FN uint32_t hvd__narrow64(double v, unsigned mantissa,
                                       unsigned bias)
 {
@@ -267,7 +266,7 @@ HVD__DEVICE_FN double hvd__scale64(double v, const struct hvd__kernel_args *a)
     return a->inverse != 0.0 ? v * a->inverse : v / a->divisor;
 }
 
-/* A double to an integer of some bits: truncated, saturated, NaN to 0. */
+/* Converts to an integer of `bits` bits: truncates, saturates, NaN to 0. */
 HVD__DEVICE_FN int64_t hvd__to_int(double v, int bits, int is_signed)
 {
     int64_t most = is_signed ? INT64_MAX >> (64 - bits)
@@ -296,7 +295,7 @@ HVD__DEVICE_FN uint64_t hvd__scale_int(uint64_t x, int bits, int is_signed,
     return (uint64_t)v & UINT64_MAX >> (64 - bits);
 }
 
-/* One element, as bits. */
+/* Converts the bits of one element. */
 HVD__DEVICE_FN uint64_t hvd__convert(int id, uint64_t x,
                                      const struct hvd__kernel_args *a)
 {
@@ -353,8 +352,9 @@ struct hvd__tile {
     uint32_t count;
 };
 
-/* Vectors of `per` elements, `batch` of them in flight.  Those that lie
- * outside of aligned vectors at either end go one by one. */
+/* Processes a lane's share of a tile in vectors of `per` elements, `batch` of
+ * them in flight.  The elements before the first and after the last aligned
+ * vector go one by one. */
 HVD__DEVICE_FN void hvd__tile_run(int id, int per, int batch,
                                   const struct hvd__tile *t, uint32_t lane,
                                   const struct hvd__kernel_args *a)
@@ -407,8 +407,9 @@ HVD__DEVICE_FN void hvd__tile_run(int id, int per, int batch,
     }
 }
 
-/* Vectors in flight: a whole tile of what is copied; fewer of what takes
- * registers to compute, and of integers, whose code is long and seldom run. */
+/* Returns the vectors in flight of a lane: a whole tile for copies; fewer
+ * where the conversion needs registers, and for integers, whose code is long
+ * and rarely used. */
 HVD__DEVICE_FN int hvd__batch(int id)
 {
     if (id == HVD__K_copy)
@@ -416,7 +417,7 @@ HVD__DEVICE_FN int hvd__batch(int id)
     return id >= HVD__K_scale_u8 && id <= HVD__K_scale_i64 ? 2 : 4;
 }
 
-/* The part that a tile is of. */
+/* Returns the part that a tile belongs to. */
 HVD__DEVICE_FN uint32_t hvd__tile_part(const struct hvd__kernel_args *a,
                                        uint32_t tile)
 {
@@ -458,7 +459,7 @@ HVD__DEVICE_FN void hvd__kernel_run(int id, const struct hvd__kernel_args *a,
     t.count = (uint32_t)(end - from);
     t.src += from * (uint64_t)in;
     t.dst += from * (uint64_t)out;
-    /* Where the source is when the destination is aligned. */
+    /* The source's misalignment where the destination is aligned. */
     apart = (uint32_t)(uintptr_t)t.src -
             (uint32_t)(uintptr_t)t.dst / (uint32_t)out * (uint32_t)in;
     if ((apart & (uint32_t)(per * in - 1)) == 0)
@@ -474,7 +475,7 @@ HVD__DEVICE_FN void hvd__kernel_run(int id, const struct hvd__kernel_args *a,
 }
 
 #ifndef __CUDACC__
-/* What a lane does of any kernel. */
+/* Runs one lane of kernel `id` on the CPU. */
 static __attribute__((unused)) void
 hvd__kernel_lane(int id, const struct hvd__kernel_args *a, uint32_t tile,
                  uint32_t lane)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening NCCL; see nccl.h.  Two copies of it in one process would waste
- * memory, and NCCL is not made for that.  So one that the program is linked
- * with is taken first; and dlopen, which compares sonames, finds one that
- * only a part of the program sees.
+ * Opening NCCL; see nccl.h.  NCCL is not made for two copies in one process.
+ * So a copy that the program is linked with is preferred; dlopen, which
+ * compares sonames, also finds one that is loaded privately.
  */
 #include "runtime/plugins/nccl/nccl.h"
 
@@ -20,7 +19,7 @@ struct hvd__nccl hvd__nccl;
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
-/* What the plug-in was built with: for whoever asks what this file is. */
+/* The versions that the plug-in was built with, to be read from the file. */
 HVD_API extern const char hvd_nccl_build[];
 const char hvd_nccl_build[] =
     "CUDA " HVD__CUDA_TEXT
@@ -41,7 +40,7 @@ static const struct {
 struct hvd__nccl_version hvd__nccl_version_text(int version)
 {
     struct hvd__nccl_version v;
-    /* 2.8 and before had one digit less. */
+    /* Versions up to 2.8 have one digit less. */
     int major = version < 10000 ? version / 1000 : version / 10000;
     int minor = version < 10000 ? version / 100 % 10 : version / 100 % 100;
 
@@ -50,7 +49,7 @@ struct hvd__nccl_version hvd__nccl_version_text(int version)
     return v;
 }
 
-/* Where to look the functions up; NULL with err set. */
+/* Opens the library to look functions up in; NULL with err set. */
 static void *find_library(const char **file, struct hb_error *err)
 {
     const char *given = hb_knob("NCCL_LIBRARY");
@@ -83,7 +82,7 @@ static int load(struct hvd__nccl *nccl, void *so, const char *file,
     return 0;
 }
 
-/* Before anything else is looked up: what an old one lacks says less. */
+/* Checks the version first: it says more than a missing function. */
 static int read_version(void *so, const char *file, int *version,
                         struct hb_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL, opened at run time: hvd__nccl.AllReduce is ncclAllReduce.  Functions
- * that came after 2.14 are NULL where the library is older.
+ * newer than 2.14 are NULL if the library lacks them.
  */
 #ifndef HVD_NCCL_NCCL_H
 #define HVD_NCCL_NCCL_H
@@ -10,8 +10,8 @@
 
 #include <nccl.h>
 
-/* Newer than the oldest header that this compiles with; where the header has
- * them too, the compiler compares. */
+/* Declares what is newer than the oldest header that this compiles with; where
+ * the header declares it too, the compiler checks that both agree. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
                            ncclComm_t *newcomm, ncclConfig_t *config);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size,
@@ -77,22 +77,22 @@ struct hvd__nccl {
 /* All zero until opened; constant from then on. */
 extern struct hvd__nccl hvd__nccl;
 
-/* Finds NCCL: the file that HVD_NCCL_LIBRARY names; else the one that is in
- * the process, else libnccl.so.2.  0; -HVD_EUNSUPPORTED with err set (there
- * is none, or one before 2.14).  A second call does nothing.  Not
- * thread-safe; it is never closed again. */
+/* Finds NCCL: the file that HVD_NCCL_LIBRARY names; else the one already in
+ * the process, else libnccl.so.2.  0; -HVD_EUNSUPPORTED with err set (none
+ * found, or older than 2.14).  A second call does nothing.  Not thread-safe.
+ * NCCL is never closed. */
 int hvd__nccl_open(struct hb_error *err);
 
-/* "2.28.9"; of any version number that NCCL gives. */
+/* Returns a version number of NCCL as text: "2.28.9". */
 struct hvd__nccl_version {
     char text[16];
 };
 struct hvd__nccl_version hvd__nccl_version_text(int version);
 
-/* Sets err to "what: unhandled cuda error", with NCCL's own words on the last
- * error of this process when it has some, and returns -HVD_ESYSTEM.  0 for
- * ncclSuccess and ncclInProgress.  comm may be NULL.  Not to be called with
- * a comm that another thread uses. */
+/* Sets err to "what: unhandled cuda error", with NCCL's own text on the
+ * process's last error, if any, and returns -HVD_ESYSTEM.  0 for ncclSuccess
+ * and ncclInProgress. comm may be NULL.  No other thread may use comm
+ * meanwhile. */
 int hvd__nccl_check(ncclResult_t result, ncclComm_t comm, const char *what,
                     struct hb_error *err);
 

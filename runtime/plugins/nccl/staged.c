@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions that NCCL does not have (bits, bool, 16-bit integers): in blocks
- * through pinned host memory, by the base plane, with the results it gives.
- * Which ones these are follows from the signature, so all ranks do the same.
- *
- * A reducescatter is carried out as an allreduce of which each rank keeps its
- * share.
+ * Reductions that NCCL lacks (bitwise, bool, 16-bit integers): in blocks
+ * through pinned host memory, by the base plane, with its results.  Which ones
+ * these are follows from the signature, so all ranks do the same.  A
+ * reducescatter is done as an allreduce of which each rank keeps its share.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 int nc_staged_needed(const struct hvd__op *op)
 {
@@ -36,7 +34,7 @@ struct stretch {
     size_t first, count;
 };
 
-/* Its elements that are in the block under way. */
+/* Copies the stretch's elements that are in the present block. */
 static int copy_stretch(const struct nc_plane *p, const struct stretch *s,
                         enum direction direction, struct hb_error *err)
 {
@@ -106,11 +104,12 @@ static int take(struct nc_plane *p, struct hb_error *err)
     if (run->block > most)
         run->block = most;
     run->step = ARRIVES;
-    run->since_ns = hb_now_ns(); /* each block may take as long */
+    run->since_ns = hb_now_ns(); /* the time limit is per block */
     return copy_block(p, TO_HOST, err);
 }
 
-/* When the stream is done the block is there, and the one before has gone. */
+/* Starts the reduction of the block when the stream is idle: the block has then
+ * arrived and the one before was delivered. */
 static int arrive(struct nc_plane *p, struct hb_error *err)
 {
     CUresult r = hvd__cuda.StreamQuery(p->stream);

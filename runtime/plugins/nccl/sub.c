@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations of the base plane inside one of the engine's: that all ranks
- * agree, what they tell each other, and what NCCL has no operation for.
+ * Operations of the base plane inside one of the engine's: agreements,
+ * exchanged counts, and reductions that NCCL lacks.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
-/* Mixed into signatures, so that an operation in device memory never goes
- * together with one that the base carries out for a rank without this
- * plane. */
+/* Mixed into signatures, so that an operation on device memory never matches
+ * one that the base carries out for a rank without this plane. */
 enum { SUB_MARK = 0x6e63636c };
 
 struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
@@ -25,8 +24,8 @@ struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
     return sub;
 }
 
-/* The first one has the operation's signature, so that mismatches and cuts
- * are found by it. */
+/* Starts a sub.  The first one carries the operation's signature, so that it
+ * detects mismatches and cuts. */
 int nc_sub_start(struct nc_plane *p)
 {
     struct nc_run *run = &p->run;

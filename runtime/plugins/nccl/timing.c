@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long the device worked, for timelines and statistics: of an operation
- * that is timed, an event before and one after it on the plane's stream.
+ * How long the device worked, for timelines and statistics: a timed operation
+ * has an event before and one after it on the plane's stream.
  *
- * Events tell times apart only from each other, so one of them, the clock, is
- * recorded when the host reads its own.  Times are floats of milliseconds:
- * the clock is set anew now and then, while nothing is under way.
+ * Events only measure the time between each other, so one of them, the clock,
+ * is recorded when the host reads its own clock.  Differences are floats of
+ * milliseconds, so the clock is set anew now and then, while no launch is
+ * pending.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
-#include "lib/base/clock.h"
+#include "lib/base/sys/clock.h"
 
 #include <stdio.h>
 
-#define CLOCK_NS UINT64_C(1000000000) /* how old it may be */
+#define CLOCK_NS UINT64_C(1000000000) /* most age of the clock */
 
-/* On a stream of its own, which is not behind any work. */
+/* Sets the clock, on a new stream, which has no work before it. */
 static int set_clock(struct nc_plane *p, struct hb_error *err)
 {
     CUstream stream = NULL;
@@ -47,7 +48,7 @@ static int make_events(struct nc_launch *l, struct hb_error *err)
     return rc;
 }
 
-/* Nothing that is under way was timed by the clock as it is. */
+/* Returns whether no launch is pending that would use the present clock. */
 static int is_quiet(struct nc_plane *p)
 {
     int quiet;
@@ -68,7 +69,7 @@ int nc_timing_begin(struct nc_plane *p, struct hb_error *err)
     if (!p->clock_ns || (hb_now_ns() - p->clock_ns > CLOCK_NS && is_quiet(p)))
         rc = set_clock(p, err);
     pthread_mutex_lock(&p->lock);
-    l->is_timed = 0; /* of an earlier round */
+    l->is_timed = 0; /* left from the slot's earlier launch */
     pthread_mutex_unlock(&p->lock);
     if (rc == 0)
         rc = make_events(l, err);
@@ -89,7 +90,7 @@ static uint64_t since_clock(const struct nc_plane *p, CUevent event)
     return p->clock_ns + (uint64_t)(int64_t)((double)ms * 1e6);
 }
 
-/* The next one that is over and was timed: 1, or 0. */
+/* Finds the next timed launch that is over: 1, or 0. */
 static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
                      char name[NC_NAME_BYTES])
 {
@@ -99,7 +100,7 @@ static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
     while (!found && p->told < p->finished) {
         const struct nc_launch *l = &p->ring[++p->told % NC_RING];
 
-        /* Not one that the ring has gone past. */
+        /* Skip launches whose slot was reused. */
         if (l->number != p->told || !l->is_timed)
             continue;
         snprintf(name, NC_NAME_BYTES, "%s", l->name);

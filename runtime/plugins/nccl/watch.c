@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that watches over what was launched and nobody may be waiting
- * for; one per process, asleep while nothing is under way.
+ * The thread that watches over launches that no other thread may be waiting
+ * for.  One per process; it sleeps while nothing is pending.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -11,15 +11,16 @@
 enum { TICK_MS = 5, NS_PER_MS = 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
 static struct {
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t wake;
     pthread_t thread;
     int runs, stop;
     struct nc_plane *planes;
-    _Atomic int asleep; /* until it is woken, not for a tick */
+    _Atomic int asleep; /* sleeps until woken, not just for a tick */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Sees what is over, and to it that nothing lasts for ever. */
+/* Notes launches that are over, and checks the others for failures and the
+ * time limit. */
 static void tick(struct nc_plane *p)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -56,8 +57,9 @@ static void sleep_tick(void)
     pthread_cond_timedwait(&watch.wake, &watch.lock, &until);
 }
 
-/* Who launches something looks at asleep afterwards, and this thread the other
- * way round: one of both sees what the other has done. */
+/* Looks at the planes while launches are pending.  A launcher first counts its
+ * launch, then reads `asleep`; this thread sets `asleep`, then looks for
+ * launches.  So at least one sees the other. */
 static void *run(void *arg)
 {
     pthread_mutex_lock(&watch.lock);
@@ -85,7 +87,7 @@ void nc_watch_wake(void)
     pthread_mutex_unlock(&watch.lock);
 }
 
-/* The caller holds the lock. */
+/* Starts the thread; the caller holds the lock. */
 static int begin(struct hb_error *err)
 {
     pthread_condattr_t attr;
@@ -99,7 +101,7 @@ static int begin(struct hb_error *err)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&watch.wake, &attr);
     pthread_condattr_destroy(&attr);
-    /* It takes no signals: they are the program's. */
+    /* Signals are for the program's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&watch.thread, NULL, run, NULL);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker that misbehaves to order, for what a shell cannot do well:
- * report bytes exactly, write in odd pieces, build process trees that
- * resist signals, fill memory.  `actor VERB ARGS...`; files named PREFIX
- * become PREFIX.RANK.
+ * A worker that misbehaves to order: `actor VERB ARGS...`.  It does what a
+ * shell cannot do well: report bytes exactly, write in odd pieces, build
+ * process trees that resist signals, fill memory.  A file named PREFIX becomes
+ * PREFIX.RANK.
  */
 #include "lib/base/env.h"
 
@@ -65,7 +65,8 @@ static void write_all(int fd, const char *p, size_t len)
     }
 }
 
-/* PREFIX.RANK appears whole, so that its existence is an event. */
+/* Opens the temporary file of the report PREFIX.RANK.  close_report renames it,
+ * so that the report appears whole and its existence is an event. */
 static FILE *open_report(const char *prefix, char *tmp, char *final)
 {
     FILE *f;
@@ -94,8 +95,8 @@ static void report_strings(const char *prefix, char *const *items)
     close_report(f, tmp, final);
 }
 
-/* exec CMD...: every signal at its default, none blocked (a shell starts
- * background commands with SIGINT ignored), then CMD. */
+/* exec CMD...: resets every signal to its default and unblocks all, as a shell
+ * starts background commands with SIGINT ignored; then runs CMD. */
 static int verb_exec(char **args)
 {
     sigset_t none;
@@ -121,8 +122,8 @@ static int verb_argv(char **args)
     return 0;
 }
 
-/* state PREFIX: signals ignored or blocked (those of libc's own are not
- * visible to it), then open descriptors. */
+/* state PREFIX: reports the open descriptors, and each signal that is blocked
+ * or not at its default, but for those that libc keeps to itself. */
 static int verb_state(char **args)
 {
     char tmp[PATH_MAX], final[PATH_MAX], fds[4096] = "fds";
@@ -146,7 +147,8 @@ static int verb_state(char **args)
     return 0;
 }
 
-/* lines N LEN: N lines of LEN bytes, "R I xxx", cut into odd writes. */
+/* lines N LEN: prints N lines of LEN bytes, "RANK LINE abc...", in odd
+ * pieces. */
 static int verb_lines(char **args)
 {
     long count = number(args[0]), len = number(args[1]);
@@ -175,7 +177,7 @@ static int verb_lines(char **args)
     return 0;
 }
 
-/* bytes HEX: each byte in a write of its own. */
+/* bytes HEX: prints the bytes, each in a write of its own. */
 static int verb_bytes(char **args)
 {
     for (const char *p = args[0]; p[0] && p[1]; p += 2) {
@@ -190,8 +192,8 @@ static int verb_bytes(char **args)
     return 0;
 }
 
-/* flood PREFIX MIB: numbered lines up to MIB; PREFIX.RANK counts the bytes
- * that write(2) has taken so far. */
+/* flood PREFIX MIB: prints MIB of numbered lines; PREFIX.RANK holds the number
+ * of bytes that write(2) has accepted so far. */
 static int verb_flood(char **args)
 {
     char path[PATH_MAX], line[1024];
@@ -223,7 +225,7 @@ static void ignore_signals(void)
 
     for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
         signal(sigs[i], SIG_IGN);
-    /* a program may undo what its parent arranged */
+    /* as a program may do: undoes what the agent set */
     prctl(PR_SET_PDEATHSIG, 0);
 }
 
@@ -235,9 +237,9 @@ static void park(int ready)
         pause();
 }
 
-/* tree PREFIX: itself and four relatives that ignore what can be ignored:
- * a child, a child in a session of its own, a daemon (forked twice, own
- * session, stdio closed), and a child that holds stdout. */
+/* tree PREFIX: stays for ever, with four relatives, all of which ignore the
+ * signals that can be ignored: a child, a child in its own session, a daemon
+ * (forked twice, own session, stdio closed), and a child that holds stdout. */
 static int verb_tree(char **args)
 {
     char tmp[PATH_MAX], final[PATH_MAX], c;
@@ -271,8 +273,8 @@ static int verb_tree(char **args)
         pause();
 }
 
-/* chase PREFIX: a process that is never there when one looks: each forks
- * its successor, in a session of its own, and ends.  The first one stays. */
+/* chase PREFIX: stays for ever, beside a process that cannot be caught: it
+ * forks a successor in a session of its own, and exits. */
 static int verb_chase(char **args)
 {
     char tmp[PATH_MAX], final[PATH_MAX];
@@ -299,7 +301,7 @@ static int verb_chase(char **args)
     }
 }
 
-/* eat MIB: touches that much memory. */
+/* eat MIB: allocates and touches MIB of memory. */
 static int verb_eat(char **args)
 {
     size_t len = (size_t)number(args[0]) << 20;
@@ -313,7 +315,7 @@ static int verb_eat(char **args)
     return 0;
 }
 
-/* bind ADDRESS PORT: listens there, as any server does. */
+/* bind ADDRESS PORT: listens at ADDRESS and PORT, as any server does. */
 static int verb_bind(char **args)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};

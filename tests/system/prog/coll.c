@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank of libhvd for the system tests: `coll VERB ARGS...`.  Lines that
- * a test reads go to stdout as `rank R: ...`; the exit code is 0 when the
- * verb's own checks hold, 1 when they do not, 99 on misuse.
+ * A rank of libhvd for the system tests: `coll VERB ARGS...`.  Lines for the
+ * test go to stdout as `rank R: ...`.  The exit code is 0 when the verb's own
+ * checks hold, 1 when they do not, 99 on misuse.
  */
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
+#include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -47,7 +48,8 @@ static void tell(int status)
     fflush(stdout);
 }
 
-/* The sum of rank + 1 over count floats, checked. */
+/* Sums rank + 1 over `count` floats and checks the result.  Returns the
+ * status. */
 static int sum(size_t count)
 {
     float *x = malloc((count + 1) * sizeof(*x));
@@ -72,7 +74,7 @@ static void init(void)
     }
 }
 
-/* topo: where this rank is. */
+/* topo: prints this rank's place in the world, its host and across hosts. */
 static int verb_topo(char **args)
 {
     (void)args;
@@ -84,7 +86,7 @@ static int verb_topo(char **args)
     return 0;
 }
 
-/* gpu: which device this rank has, and may see. */
+/* gpu: prints the device that this rank has, and those that it may see. */
 static int verb_gpu(char **args)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -99,7 +101,7 @@ static int verb_gpu(char **args)
     return 0;
 }
 
-/* sum COUNT TIMES */
+/* sum COUNT TIMES: sums COUNT floats, TIMES times. */
 static int verb_sum(char **args)
 {
     init();
@@ -109,7 +111,7 @@ static int verb_sum(char **args)
     return 0;
 }
 
-/* again TIMES: init, work, shutdown, over again. */
+/* again TIMES: calls hvd_init, works and shuts down, TIMES times in a row. */
 static int verb_again(char **args)
 {
     check(!hvd_is_initialized(), "initialized before hvd_init");
@@ -125,8 +127,9 @@ static int verb_again(char **args)
     return 0;
 }
 
-/* exec TIMES: init, work, shutdown, then the same program again in this
- * process: libhvd starts afresh under a pid that the agent knows. */
+/* exec TIMES: calls hvd_init, works, shuts down, and executes this program
+ * again, TIMES times in all: libhvd starts afresh under a pid that the agent
+ * knows. */
 static int verb_exec(char **args)
 {
     long left = number(args[0]);
@@ -143,7 +146,8 @@ static int verb_exec(char **args)
     return 1;
 }
 
-/* One collective of some kind, big enough to be in the middle of. */
+/* Runs a collective of the given kind, large enough to be interrupted in the
+ * middle. */
 static int one(const char *kind)
 {
     static float x[1 << 18];
@@ -194,9 +198,9 @@ static void leave(const char *how)
     exit((int)number(how));
 }
 
-/* lose KIND HOW RANK AFTER FILE: runs collectives of a kind; after AFTER
- * of them rank RANK leaves by kill, segv, shutdown or an exit code, and
- * the others print their error and its delay. */
+/* lose KIND HOW RANK AFTER FILE: runs collectives of KIND.  After AFTER of them
+ * RANK leaves: by kill, segv, shutdown or an exit code.  The others print their
+ * error and its delay. */
 static int verb_lose(char **args)
 {
     long victim = number(args[2]), after = number(args[3]);
@@ -204,11 +208,11 @@ static int verb_lose(char **args)
     int rc;
 
     init();
-    /* hvdrun ends the job as soon as it knows; this is about libhvd */
+    /* hvdrun would end this rank first, but the test is about libhvd */
     signal(SIGTERM, SIG_IGN);
     for (long i = 0;; i++) {
         if (i == after && hvd_rank() == victim) {
-            /* let the others enter */
+            /* lets the others enter the collective */
             nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
             *when = hb_now_ns();
             leave(args[1]);
@@ -227,8 +231,8 @@ static int verb_lose(char **args)
     return 0;
 }
 
-/* spin KIND FILE: collectives until killed; FILE.RANK appears once they
- * run. */
+/* spin KIND FILE: runs collectives of KIND until killed; FILE.RANK appears
+ * after the first. */
 static int verb_spin(char **args)
 {
     char path[4096];
@@ -270,7 +274,8 @@ static int differ(const char *what)
     return hvd_allgather(x, 16, all, 256, NULL, HVD_FLOAT32, NULL);
 }
 
-/* mismatch WHAT: rank 1 differs; all must be told, and go on. */
+/* mismatch WHAT: rank 1 gives another WHAT; all ranks must get an error, and
+ * can go on. */
 static int verb_mismatch(char **args)
 {
     int rc;
@@ -285,6 +290,50 @@ static int verb_mismatch(char **args)
     return 0;
 }
 
+/* skip: rank 1 leaves out the first of two ragged allgathers.  All ranks must
+ * get an error, and can go on when rank 1 has caught up. */
+static int verb_skip(char **args)
+{
+    static float x[64], all[256];
+    size_t own, counts[64];
+    int rc = 0;
+
+    (void)args;
+    init();
+    own = (size_t)hvd_rank() + 1;
+    if (hvd_rank() != 1)
+        rc = hvd_allgather(x, own, all, 256, counts, HVD_FLOAT32, NULL);
+    if (hvd_rank() == 1)
+        rc = hvd_allgather(x, 2 * own, all, 256, counts, HVD_FLOAT32, NULL);
+    tell(rc);
+    check(sum(100) == 0, "after");
+    check(hvd_shutdown() == 0, "shutdown");
+    return rc == -HVD_EMISMATCH ? 0 : 1;
+}
+
+/* burst N: issues N bursts of small allreduces, with and without names, and one
+ * that is large enough to be copied in several rounds. */
+static int verb_burst(char **args)
+{
+    static const char *const names[] = {"a", "b", "c", NULL, NULL};
+    static float x[5][300], large[1 << 18];
+    hvd_request *reqs[5];
+
+    init();
+    for (long i = number(args[0]); i > 0; i--) {
+        for (int k = 0; k < 5; k++)
+            check(hvd_allreduce_async(names[k], x[k], x[k], 300, HVD_FLOAT32,
+                                      HVD_SUM, NULL, &reqs[k]) == 0,
+                  "async");
+        for (int k = 0; k < 5; k++)
+            check(hvd_wait(reqs[k]) == 0, "wait");
+    }
+    check(hvd_allreduce(large, large, 1 << 18, HVD_FLOAT32, HVD_SUM, NULL) == 0,
+          "large");
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
 static uint64_t cpu_us(void)
 {
     struct rusage u;
@@ -294,7 +343,8 @@ static uint64_t cpu_us(void)
            (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* idle SECONDS LIMIT_MS: what it costs to do nothing after hvd_init. */
+/* idle SECONDS LIMIT_MS: does nothing for SECONDS after hvd_init, and checks
+ * that this costs less CPU time than LIMIT_MS. */
 static int verb_idle(char **args)
 {
     struct timespec t = {.tv_sec = number(args[0])};
@@ -313,31 +363,164 @@ static int verb_idle(char **args)
     return 0;
 }
 
-/* wait SECONDS: rank 1 comes late; what waiting costs the others. */
+static long wakeups(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nvcsw;
+}
+
+/* wait SECONDS: rank 1 comes SECONDS late; the others print what waiting
+ * costs. */
 static int verb_wait(char **args)
 {
     struct timespec t = {.tv_sec = number(args[0])};
     uint64_t before;
+    long woken;
 
     init();
     check(sum(1000) == 0, "status");
     before = cpu_us();
+    woken = wakeups();
     if (hvd_rank() == 1)
         while (nanosleep(&t, &t) && errno == EINTR)
             ;
     check(sum(1000) == 0, "status");
-    printf("rank %d: waiting cost %llu us\n", hvd_rank(),
-           (unsigned long long)(cpu_us() - before));
+    printf("rank %d: waiting cost %llu us and %ld sleeps\n", hvd_rank(),
+           (unsigned long long)(cpu_us() - before), wakeups() - woken);
     check(hvd_shutdown() == 0, "shutdown");
     return 0;
 }
 
-/* quit CODE: exits without hvd_shutdown. */
+/* Stores the cores on which thread tid may run.  Returns whether it is libhvd's
+ * thread. */
+static int engine_cores(const char *tid, char *cores, size_t size)
+{
+    char path[300], line[256];
+    int is_engine = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", tid);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        if (!strcmp(line, "Name:\thvd-engine\n"))
+            is_engine = 1;
+        if (!strncmp(line, "Cpus_allowed_list:\t", 19))
+            snprintf(cores, size, "%.*s", (int)strcspn(line + 19, "\n"),
+                     line + 19);
+    }
+    if (f)
+        fclose(f);
+    return is_engine;
+}
+
+/* cores: prints the cores on which libhvd's thread may run, once it runs. */
+static int verb_cores(char **args)
+{
+    const struct timespec t = {.tv_nsec = 1000000};
+    char cores[64] = "";
+    float x = 1;
+    hvd_request *req;
+    int found = 0;
+
+    (void)args;
+    init();
+    check(hvd_allreduce_async("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM, NULL,
+                              &req) == 0,
+          "allreduce_async");
+    check(hvd_wait(req) == 0, "wait");
+    while (!found) {
+        DIR *d = opendir("/proc/self/task");
+        struct dirent *e;
+
+        check(d != NULL, "/proc/self/task");
+        while (!found && (e = readdir(d)))
+            found = engine_cores(e->d_name, cores, sizeof(cores));
+        closedir(d);
+        nanosleep(&t, NULL);
+    }
+    printf("rank %d: hvd-engine on %s\n", hvd_rank(), cores);
+    check(hvd_shutdown() == 0, "shutdown");
+    return 0;
+}
+
+/* quit CODE: exits with CODE, without hvd_shutdown. */
 static int verb_quit(char **args)
 {
     init();
     check(sum(10) == 0, "status");
     return (int)number(args[0]);
+}
+
+static ssize_t write_late(void *cookie, const char *bytes, size_t len)
+{
+    (void)cookie;
+    (void)bytes;
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    return (ssize_t)len;
+}
+
+/* Exits with a code, slowly: exit() flushes the stream `late` last, after the
+ * destructors of libraries, so the process lives on while libhvd has left. */
+static void exit_late(int code)
+{
+    FILE *late =
+        fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_late});
+
+    check(late && fputs("x", late) >= 0, "fopencookie");
+    exit(code);
+}
+
+/* desert HOW RANK CODE: RANK leaves in the middle with CODE, by exit or after
+ * hvd_shutdown, and its process takes 300 ms to end.  The others exit with 1 as
+ * soon as they are told, by exit or _exit. */
+static int verb_desert(char **args)
+{
+    init();
+    if (hvd_rank() == number(args[1])) {
+        check(sum(10) == 0, "before");
+        if (!strcmp(args[0], "shutdown"))
+            hvd_shutdown();
+        exit_late((int)number(args[2]));
+    }
+    while (sum(10) == 0)
+        ;
+    fprintf(stderr, "rank %d: %s\n", hvd_rank(), hvd_error_message());
+    if (!strcmp(args[0], "_exit"))
+        _exit(1);
+    return 1;
+}
+
+/* reinit HOW MS: rank 1 leaves in the middle.  The others shut down and call
+ * hvd_init again, MS later, three times. */
+static int verb_reinit(char **args)
+{
+    struct timespec pause = {.tv_nsec = number(args[1]) * 1000000};
+    int rc, rank;
+
+    init();
+    signal(SIGTERM, SIG_IGN); /* hvdrun ends the job */
+    rank = hvd_rank();
+    if (rank == 1) {
+        check(sum(10) == 0, "before");
+        leave(args[0]);
+    }
+    while (sum(10) == 0)
+        ;
+    for (int i = 0; i < 3; i++) {
+        uint64_t before;
+
+        check(hvd_shutdown() == 0, "shutdown");
+        nanosleep(&pause, NULL);
+        before = hb_now_ns();
+        rc = hvd_init();
+        printf("rank %d: again: %s: %s: after %llu ms\n", rank,
+               hvd_status_text(rc), rc ? hvd_error_message() : "",
+               (unsigned long long)((hb_now_ns() - before) / 1000000));
+        fflush(stdout);
+    }
+    return rc == -HVD_EPEER ? 0 : 1;
 }
 
 static const struct verb {
@@ -350,7 +533,9 @@ static const struct verb {
     {"lose", 5, verb_lose},         {"spin", 2, verb_spin},
     {"mismatch", 1, verb_mismatch}, {"idle", 2, verb_idle},
     {"wait", 1, verb_wait},         {"quit", 1, verb_quit},
-    {"exec", 1, verb_exec},
+    {"exec", 1, verb_exec},         {"cores", 0, verb_cores},
+    {"desert", 3, verb_desert},     {"skip", 0, verb_skip},
+    {"reinit", 2, verb_reinit},     {"burst", 1, verb_burst},
 };
 
 int main(int argc, char **argv)

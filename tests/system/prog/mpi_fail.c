@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded into one that calls MPI:
+ * Makes calls fail in a program that uses MPI, into which it is preloaded:
  *
- *     MPI_FAIL="FUNCTION K RANK"   the Kth call of it fails on that rank
- *     MALLOC_FAIL="K RANK"         the Kth allocation of libhvd's does
- *     SEGMENT_FAKE=1               a peer's segment is another one, with the
- *                                  same head but for one byte at the end of
- *                                  its nonce
+ *     MPI_FAIL="FUNCTION K RANK"   the Kth call of FUNCTION fails on RANK
+ *     MALLOC_FAIL="K RANK"         the Kth allocation by libhvd fails on RANK
+ *     SEGMENT_FAKE=1               a peer's segment is replaced by another one
+ *                                  with the same header but for the last byte
+ *                                  of its nonce
  *
- * The call is not carried out.  Its error handler is called as MPI would, which
- * ends the process unless it was told otherwise, and it returns MPI_ERR_OTHER.
- * Built for each MPI; it has every function that the plug-in calls.
+ * A failing call is not carried out: its error handler is called as MPI would
+ * do, which ends the process unless it was told otherwise, and the call returns
+ * MPI_ERR_OTHER.  Built for each MPI, with every function that the plug-in
+ * calls.
  */
 #include "lib/protocol/segment.h"
 
@@ -180,7 +181,8 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *p, size_t size);
 
-/* Only what hb_malloc and the like ask for, in libhvd or the plug-in. */
+/* Returns whether this allocation must fail.  Counts only what hb_malloc and
+ * the like request, in libhvd or the plug-in. */
 static int has_none(const void *caller)
 {
     static atomic_int calls;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program on libhvd to which something happens, under an MPI launcher:
+ * A libhvd program for faults, under an MPI launcher:
  *
  *     mpi_fault DIR WAIT
  *
- * It makes a world and a process set of all ranks but the last, and carries
- * out every kind of operation in both, over and over.  What each call gives on
- * the first failure, or "0 no failure", is in DIR/RANK when it ends: status,
- * rank that the message is about, text.  WAIT: after a failure, how many
- * seconds it waits at most for all others' before it ends; the launcher may end
- * the others when it does.  Exits 0, 1 after a failure, or 3 when the others'
- * did not come.
+ * Makes a process set of all ranks but the last, and carries out every kind of
+ * operation in the world and in the set, over and over.  At the end DIR/RANK
+ * holds what each call gave on the first failure (status, the rank that the
+ * message is about, text), or "0 no failure".  After a failure, waits at most
+ * WAIT seconds for the files of all others before it ends, because the launcher
+ * may then end them.  Exits 0, 1 after a failure, or 3 when a file of the
+ * others did not come.
  */
 #include "runtime/hvd.h"
 

@@ -2,18 +2,18 @@
 /*
  * The MPI plane by itself, under an MPI launcher:
  *
- *     mpi_plane PLUGIN collectives   every kind, checked
- *     mpi_plane PLUGIN agreement     mismatches, cuts, and going on
- *     mpi_plane PLUGIN sets          planes side by side, in threads
+ *     mpi_plane PLUGIN collectives   operations of every kind are right
+ *     mpi_plane PLUGIN agreement     ranks that disagree are told, and go on
+ *     mpi_plane PLUGIN sets          planes work side by side, in threads
  *     mpi_plane PLUGIN leave         a rank leaves while others wait
- *     mpi_plane PLUGIN given-up      one leaves what it has begun
+ *     mpi_plane PLUGIN given-up      a rank gives up an operation that it began
  *     mpi_plane PLUGIN own           the program's own MPI goes on beside it
- *     mpi_plane PLUGIN too-low       ... has a thread level that is too low
- *     mpi_plane PLUGIN too-late      ... is finalised
- *     mpi_plane PLUGIN speed         allreduce: bytes, ns of each
+ *     mpi_plane PLUGIN too-low       the program's MPI thread level is too low
+ *     mpi_plane PLUGIN too-late      the program has finalised MPI
+ *     mpi_plane PLUGIN speed         prints size and ns of allreduces
  *
- * It says what is wrong and aborts, which ends the job.  HVD_MPI_CHUNK cuts
- * what goes in one MPI call.
+ * Prints what is wrong and aborts, which ends the job.  HVD_MPI_CHUNK limits
+ * what goes into one MPI call.
  */
 #include "tests/system/prog/mpi_plane.h"
 
@@ -46,7 +46,7 @@ static void test_mismatch(struct member *m)
     op->recvbuf = &recv;
     reduces(m, HVD_SUM);
     sign(m);
-    /* One rank differs; in a row, each. */
+    /* one rank differs, each rank in turn */
     if (m->me == (int)(m->seq % (uint64_t)m->n))
         op->first_signature = op->signature = 99;
     CHECK_RC(run(m), -HVD_EMISMATCH, &m->err);
@@ -103,8 +103,8 @@ static void *sum_often(void *arg)
     return NULL;
 }
 
-/* Three of them have other members on every rank; the world's goes on while
- * they are made. */
+/* Makes three process sets, whose members differ from rank to rank, while the
+ * plane of the world goes on. */
 static void sets(void)
 {
     struct member all = join_world(1), some[3];
@@ -130,7 +130,7 @@ static void sets(void)
     for (int s = 0; s < 3; s++)
         if (in_set[s])
             part_from(&some[s]);
-    /* By itself again. */
+    /* the plane of the world alone again */
     sum_often(&all);
     part_from(&all);
     all = join_world(9);
@@ -153,12 +153,13 @@ static void expect_shutdown(struct member *m, int rank)
     snprintf(want, sizeof(want), "rank %d on host ", rank);
     CHECK(strstr(m->err.text, want) && strstr(m->err.text, "has shut down"));
     CHECK(m->err.rank == rank && m->err.host[0]);
-    /* It lasts. */
+    /* later calls fail as well */
     hb_error_clear(&m->err);
     CHECK_RC(run(m), -HVD_ESHUTDOWN, &m->err);
 }
 
-/* The last rank goes; the others wait for it, or look whether it is there. */
+/* The last rank leaves.  The others wait for it, or ask whether it has
+ * begun. */
 static void leave(void)
 {
     struct member m = join_world(0);
@@ -181,7 +182,7 @@ static void leave(void)
     }
     part_from(&m);
     mpi->close();
-    /* And all come again. */
+    /* and all ranks open the world again */
     open_world();
     m = join_world(0);
     sum_often(&m);
@@ -189,9 +190,9 @@ static void leave(void)
     part_from(&m);
 }
 
-/* The last rank begins an operation and gives it up: the others have not
- * begun it, and get an error; or are in it, and either all of them end it
- * with it, or none does. */
+/* The last rank begins an operation and gives it up.  Ranks that have not begun
+ * it get an error.  If the others are in it, all of them complete it, or none
+ * does. */
 static void given_up(void)
 {
     for (int late = 0; late <= 1; late++) {
@@ -205,7 +206,7 @@ static void given_up(void)
         reduces(&m, HVD_SUM);
         sign(&m);
         if (late && m.me < m.n - 1)
-            usleep(2500000); /* longer than it stays */
+            usleep(2500000); /* longer than the last rank stays */
         CHECK_RC(m.plane->ops->start(m.plane, op), 0, &m.err);
         if (m.me < m.n - 1) {
             rc = finish(&m);
@@ -224,8 +225,9 @@ static void given_up(void)
 /* ---- A program that calls MPI itself --------------------------------------
  */
 
-/* It is not linked with an MPI: that of the plug-in.  Handles of Open MPI are
- * pointers, and of MPICH integers. */
+/* The MPI of the plug-in, as the program itself calls it.  The program is not
+ * linked with an MPI, because a handle is a pointer in Open MPI and an integer
+ * in MPICH. */
 static struct {
     void *so;
     int (*init_thread)(int *, char ***, int, int *);
@@ -241,7 +243,8 @@ static void look_up(const char *name, void *function)
     memcpy(function, &symbol, sizeof(symbol));
 }
 
-/* level: 0 .. 3, as in both. */
+/* Initialises MPI with a thread level from 0 to 3, numbers that both MPIs
+ * share. */
 static void begin_own(int level)
 {
     int provided = -1;
@@ -333,7 +336,7 @@ static void speed(void)
 static const struct {
     const char *name;
     void (*run)(void);
-    int by_itself; /* it opens the world, and ends MPI */
+    int by_itself; /* the mode itself opens the world and finalises MPI */
 } modes[] = {
     {"collectives", collectives, 0},
     {"agreement", agreement, 0},

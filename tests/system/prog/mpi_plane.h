@@ -6,7 +6,7 @@
 #ifndef TESTS_SYSTEM_MPI_PLANE_H
 #define TESTS_SYSTEM_MPI_PLANE_H
 
-#include "runtime/plugins/plugin.h"
+#include "runtime/plugins/mpi_plugin.h"
 
 extern const struct hvd__mpi *mpi;
 extern struct hvd__mpi_world world;
@@ -33,23 +33,26 @@ struct member {
     struct hvd__op op;
 };
 
-/* A deadline that nothing here comes to. */
+/* Returns a deadline that no test reaches. */
 uint64_t start_limit(void);
 void open_world(void);
-/* This rank is among them. */
+/* Returns this rank's member of a new plane of the n ranks, which include
+ * it. */
 struct member join_plane(const int *ranks, int n, uint32_t tag);
 struct member join_world(uint32_t tag);
 void part_from(struct member *m);
 
-/* Its operation, without buffers; then, what it reduces by; then, when all of
- * it is set, its signature; then it runs: as progress. */
+/* prepare resets the member's operation and returns it, without buffers;
+ * reduces sets the reduction; sign sets the signature, when all else is set;
+ * run starts the operation and waits for it.  run and finish return what
+ * progress returned last. */
 struct hvd__op *prepare(struct member *m, enum hvd__kind kind,
                         enum hvd_dtype dtype, size_t count);
 void reduces(struct member *m, enum hvd_op how);
 void sign(struct member *m);
 int run(struct member *m);
-int finish(struct member *m); /* it was started */
-/* Signed and run, with success. */
+int finish(struct member *m); /* waits for an operation that was started */
+/* Signs and runs the operation, which must succeed. */
 void done(struct member *m, const char *file, int line);
 #define DONE(m) done(m, __FILE__, __LINE__)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations of every kind, with what they must give; see mpi_plane.h. */
+/* Operations of every kind and the results that they must have; see
+ * mpi_plane.h. */
 #include "tests/system/prog/mpi_plane.h"
 
 #include "lib/base/env.h"
@@ -34,7 +35,7 @@ static void check_values(const struct member *m, double scale, const void *buf,
     abort();
 }
 
-/* in_place: by none, by all, by some. */
+/* Checks an allreduce.  in_place: 0 on no rank, 1 on all, 2 on some. */
 static void allreduce(struct member *m, enum hvd_dtype dtype, enum hvd_op how,
                       size_t count, int in_place)
 {
@@ -86,7 +87,7 @@ static void reduce_all(struct member *m)
         }
 }
 
-/* A NaN stays one, and all ranks have the same bits. */
+/* Checks that a NaN remains a NaN and that all ranks have the same bits. */
 static void test_nan(struct member *m)
 {
     static const enum hvd_op hows[] = {HVD_MIN, HVD_MAX};
@@ -103,7 +104,7 @@ static void test_nan(struct member *m)
     }
 }
 
-/* The ends of a range: signed or not. */
+/* Checks min and max of the ends of a dtype's range, signed or not. */
 static void test_ends(struct member *m, enum hvd_dtype dtype, uint16_t low,
                       uint16_t high)
 {
@@ -120,7 +121,8 @@ static void test_ends(struct member *m, enum hvd_dtype dtype, uint16_t low,
     }
 }
 
-/* float32 in three parts, one of them empty. */
+/* Checks an allreduce of float32 in three parts, one of them empty, as a batch
+ * is. */
 static void test_parts(struct member *m, enum hvd_dtype wire, size_t count)
 {
     size_t cut = count / 3;
@@ -165,14 +167,8 @@ static void test_scatter(struct member *m, enum hvd_dtype dtype,
     op->recvbuf = s.count ? out + s.first * bytes : NULL;
     reduces(m, how);
     DONE(m);
-    /* Into its place, so that the formula holds. */
-    for (size_t i = 0; i < s.count; i++) {
-        unsigned char want[8] = {0};
-        double v = value_out(dtype, how, m->n, s.first + i);
-
-        value_put(dtype, want, v * pre);
-        CHECK(memcmp(want, out + (s.first + i) * bytes, bytes) == 0);
-    }
+    CHECK(values_check_from(dtype, how, m->n, pre, out + s.first * bytes,
+                            s.first, s.count) == s.count);
     CHECK(out[(s.first + s.count) * bytes] == 0x5a);
 }
 
@@ -191,7 +187,7 @@ static void test_scatters(struct member *m)
 /* ---- Moves -----------------------------------------------------------------
  */
 
-/* The i-th element that a rank has for another one. */
+/* Returns the i-th element that rank `from` has for rank `to`. */
 static int32_t datum(int from, int to, size_t i)
 {
     return (int32_t)(from * 1000003 + to * 5003 + (int)i);
@@ -218,8 +214,9 @@ static void test_broadcast(struct member *m, size_t count)
     }
 }
 
-/* room: 0: nobody wants the data, 1: all have it, 2: the last has too little.
- * where: of sendbuf, elements into recvbuf; or -1. */
+/* Checks an allgather.  room: 0: no rank wants the data, 1: all have room, 2:
+ * the last has too little.  where: the element of recvbuf at which sendbuf is,
+ * or -1: sendbuf is elsewhere. */
 static void gather(struct member *m, size_t each, int room, int where)
 {
     size_t counts[RANKS_MAX], total = 0, own = each + (size_t)m->me % 3;

@@ -2,17 +2,17 @@
 /*
  * A program that uses MPI itself, beside libhvd:
  *
- *     mpi_user level single|serialized|multiple   begins MPI first
- *     mpi_user finalized                          and has ended it
- *     mpi_user early                              ends it before libhvd
- *     mpi_user refused VARIABLE                   nonsense in rank 1's
- *     mpi_user stopped MS                         a rank stops for a while
- *     mpi_user absent                             rank 1 does not join
- *     mpi_user comm                               process sets of communicators
- *     mpi_user beside ROUNDS                      messages of its own
+ *     mpi_user level single|serialized|multiple   initialises MPI first
+ *     mpi_user finalized     has also finalised it before hvd_init
+ *     mpi_user early         finalises MPI before hvd_shutdown
+ *     mpi_user refused V     rank 1 has nonsense in variable V
+ *     mpi_user stopped MS    a rank is stopped for MS milliseconds
+ *     mpi_user absent        rank 1 does not call hvd_init
+ *     mpi_user comm          makes process sets from communicators
+ *     mpi_user beside ROUNDS sends messages of its own
  *
  * Built with the compiler of each MPI.  Exits 0 when all was as it should be,
- * 1 with a line otherwise.
+ * else 1 after a line.
  */
 #include "runtime/hvd.h"
 
@@ -75,7 +75,7 @@ static int level(const char *name)
         sum_up(HVD_WORLD, size * (size + 1) / 2);
         WANT(hvd_shutdown() == 0);
     }
-    /* It is still the program's. */
+    /* MPI is still the program's */
     MPI_Finalized(&finalized);
     WANT(!finalized);
     WANT(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
@@ -93,8 +93,8 @@ static int finalized(void)
     return 0;
 }
 
-/* MPI_Finalize takes libhvd's operations along where they are MPI's; nothing
- * calls MPI after it. */
+/* Finalises MPI before hvd_shutdown.  This ends libhvd's operations if they use
+ * MPI, and libhvd calls MPI no more. */
 static int early(void)
 {
     const char *plane = getenv("HVD_CPU_PLANE");
@@ -116,12 +116,13 @@ static int early(void)
         WANT(hvd_process_set_add_mpi(&world, &set) == -HVD_EUNSUPPORTED);
         WANT(strstr(hvd_error_message(), "MPI was finalised"));
     }
-    if (rank == 0) /* and at exit on the others */
+    if (rank == 0) /* the others shut down at exit */
         WANT(hvd_shutdown() == 0);
     return 0;
 }
 
-/* MPI is libhvd's to begin and to end. */
+/* Checks that hvd_init, which here initialises MPI itself, fails on every rank
+ * if rank 1 has nonsense in `variable`. */
 static int refused_by_one(const char *variable)
 {
     const char *openmpi = getenv("OMPI_COMM_WORLD_RANK");
@@ -135,7 +136,8 @@ static int refused_by_one(const char *variable)
     return 0;
 }
 
-/* Stops this process for so long, 20 ms after a byte comes. */
+/* Makes a child that stops this process for `ms`, 20 ms after a byte arrives.
+ * Returns the descriptor for that byte. */
 static int stopper(int ms)
 {
     pid_t parent = getpid();
@@ -157,8 +159,9 @@ static int stopper(int ms)
     return fds[1];
 }
 
-/* Of three ranks, 0 knows that all have begun, 1 has begun and leaves, and
- * does not know it, as 2 is stopped and cannot say so. */
+/* Stops rank 2 of three for `ms` in an operation.  Rank 0 knows that all ranks
+ * have begun it.  Rank 1 has begun it, leaves, and does not know that, as rank
+ * 2 cannot tell it. */
 static int stopped(int ms)
 {
     int stop = stopper(ms), rc;
@@ -182,7 +185,7 @@ static int stopped(int ms)
     return 0;
 }
 
-/* MPI is there, and one of its ranks never calls hvd_init. */
+/* Initialises MPI on all ranks, of which rank 1 never calls hvd_init. */
 static int absent(void)
 {
     begin(MPI_THREAD_SERIALIZED);
@@ -192,7 +195,7 @@ static int absent(void)
         puts(hvd_error_message());
         fflush(stdout);
     }
-    /* The launcher ends the others when one does. */
+    /* waits, because the launcher ends the other ranks when one exits */
     MPI_Barrier(MPI_COMM_WORLD);
     return 0;
 }
@@ -217,7 +220,7 @@ static int comm(void)
     WANT(hvd_init() == 0);
     in_even = rank % 2 == 0;
     in_last = rank > 0;
-    /* In another order than the world's. */
+    /* in another order than that of the world */
     MPI_Comm_split(MPI_COMM_WORLD, in_even, -rank, &parts);
     MPI_Comm_split(MPI_COMM_WORLD, in_last ? 0 : MPI_UNDEFINED, rank, &last);
     WANT(hvd_process_set_add_mpi(in_even ? &parts : &null, &set) == 0);
@@ -247,8 +250,8 @@ static int comm(void)
 
 /* ---- Messages of the program's own --------------------------------------- */
 
-/* Received from anybody with any tag, between operations of libhvd: none of
- * the library's gets into their way. */
+/* Receives messages from any source with any tag between operations of libhvd:
+ * none of libhvd's messages must arrive here. */
 static int beside(int rounds)
 {
     begin(MPI_THREAD_SERIALIZED);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank that uses device memory, for the system tests: `nccl VERB ARGS...`.
- * It needs a CUDA driver, or the double of one; lines that a test reads go to
- * stdout as `rank R: ...`; the exit code is 0 when the verb's own checks hold,
+ * Needs a CUDA driver or the test double of one.  Lines for the test go to
+ * stdout as `rank R: ...`.  The exit code is 0 when the verb's own checks hold,
  * 1 when they do not, 99 on misuse.
  */
 #include "lib/base/env.h"
@@ -34,7 +34,8 @@ static void tell(int status)
     fflush(stdout);
 }
 
-/* Each rank of a host has a device of its own, as far as there are. */
+/* Calls hvd_init and gives each rank of a host a device of its own, as far as
+ * there are enough. */
 static void begin(int with_stream, uint64_t seed)
 {
     int devices;
@@ -104,9 +105,9 @@ static int is_among(char **names, const char *name)
     return 0;
 }
 
-/* values null|own SEED [no-float8] [KIND]...: results against formulas, by
- * the default stream or one of its own; of all kinds but large when none is
- * named. */
+/* values null|own SEED [no-float8] [KIND]...: checks results against formulas,
+ * on the default stream or one of its own, of each KIND; without KIND, of all
+ * but large. */
 static int verb_values(char **args)
 {
     char **wanted = args + 2;
@@ -126,8 +127,8 @@ static int verb_values(char **args)
 
 /* ---- Streams ------------------------------------------------------------ */
 
-/* stream SEED: what is late on the stream is waited for, and what comes after
- * sees the results, without the host waiting in between. */
+/* stream SEED: checks that an operation waits for earlier work on the stream,
+ * and later work for the operation, while the host does not wait. */
 static int verb_stream(char **args)
 {
     enum { COUNT = 1000, ROUNDS = 12 };
@@ -146,7 +147,8 @@ static int verb_stream(char **args)
     for (size_t i = 0; i < COUNT; i++)
         pinned[i] = 1;
     must(hvd_allreduce(y, y, COUNT, HVD_FLOAT32, HVD_SUM, &o), "first");
-    /* x = 1, late; then x = sum(x), y = x, ... : all on the stream. */
+    /* sets x = 1, with a delay; then x = sum(x), y = x, ... all on the
+     * stream */
     gpu_delay(rank.stream, 50 + 20 * (unsigned)hvd_rank());
     GPU(MemcpyAsync, (CUdeviceptr)x, (CUdeviceptr)pinned, bytes, rank.stream);
     for (int i = 0; i < ROUNDS; i++) {
@@ -171,9 +173,9 @@ static int verb_stream(char **args)
     return 0;
 }
 
-/* requests: hvd_wait waits for the device, hvd_wait_on_stream only makes the
- * stream wait, hvd_test tells when the result is there; and what the device
- * has done was timed. */
+/* requests: checks that hvd_wait waits for the device, hvd_wait_on_stream makes
+ * only the stream wait, and hvd_test tells when the result is there; and that
+ * the device's work is timed. */
 static int verb_requests(char **args)
 {
     enum { COUNT = 500 };
@@ -205,13 +207,13 @@ static int verb_requests(char **args)
             must(hvd_wait(req), "wait");
             done = 0;
         }
-        /* By a stream that waits for nobody. */
+        /* rank.reader is a stream that waits for no other */
         GPU(MemcpyAsync, (CUdeviceptr)&got, (CUdeviceptr)(x + COUNT - 1),
             sizeof(got), rank.reader);
         GPU(StreamSynchronize, rank.reader);
         check(got == 1.0f, "round %d: %g", i, (double)got);
     }
-    /* Each was timed; who sees it end may be another thread. */
+    /* waits until all are timed: another thread may see them end */
     do {
         stats = (struct hvd_stats){.size = sizeof(stats)};
         must(hvd_stats(&stats), "stats");
@@ -227,7 +229,7 @@ static int verb_requests(char **args)
 
 /* ---- Memory ------------------------------------------------------------- */
 
-/* places: which memory is the device's, and what is refused. */
+/* places: checks which memory counts as device memory, and what is refused. */
 static int verb_places(char **args)
 {
     enum { N = 64 };
@@ -276,8 +278,8 @@ static int verb_places(char **args)
     return 0;
 }
 
-/* Of a stream that the default stream waits for, and of one that has gone
- * wrong. */
+/* Captures a stream that the default stream waits for, and one whose capture
+ * has failed. */
 static void capture_others(float *x, size_t n)
 {
     struct hvd_options o = options();
@@ -297,8 +299,8 @@ static void capture_others(float *x, size_t n)
     check(gpu.StreamEndCapture(rank.stream, &graph) != CUDA_SUCCESS, "end");
 }
 
-/* capture: while the program captures a stream for a graph, operations go on
- * on others, and do not break it. */
+/* capture: checks that operations on other streams go on while the program
+ * captures a stream for a graph, and do not break the capture. */
 static int verb_capture(char **args)
 {
     enum { N = 64 };
@@ -330,7 +332,7 @@ static int verb_capture(char **args)
 
 /* ---- Disagreement ------------------------------------------------------- */
 
-/* mismatch: ranks that do not agree are told so, and go on. */
+/* mismatch: checks that ranks that disagree get an error and can go on. */
 static int verb_mismatch(char **args)
 {
     enum { N = 100 };
@@ -379,7 +381,8 @@ static int sum_once(const struct hvd_options *o)
     return rc;
 }
 
-/* again TIMES: init, work, shutdown, over again; nothing is left. */
+/* again TIMES: calls hvd_init, works and shuts down, TIMES times, and checks
+ * that no object of CUDA or NCCL is left. */
 static int verb_again(char **args)
 {
     int live = -1;
@@ -399,7 +402,8 @@ static int verb_again(char **args)
     return 0;
 }
 
-/* alone: an init, and a host collective; a line about device memory. */
+/* alone: checks a collective in host memory, and prints the status of one with
+ * a stream. */
 static int verb_alone(char **args)
 {
     double x = 1;
@@ -415,7 +419,7 @@ static int verb_alone(char **args)
     return 0;
 }
 
-/* init: tells what hvd_init says. */
+/* init: prints what hvd_init says. */
 static int verb_init(char **args)
 {
     int rc = hvd_init();
@@ -427,8 +431,8 @@ static int verb_init(char **args)
 
 /* ---- Failures ----------------------------------------------------------- */
 
-/* work null|own|packed TIMES: averages until one fails, and tells what failed;
- * packed: they travel in 16 bits. */
+/* work null|own|packed TIMES: averages TIMES times or until a failure, and
+ * prints that; packed: with 16 bits on the wire. */
 static int verb_work(char **args)
 {
     int own_stream = strcmp(args[0], "own") == 0, rc = 0;
@@ -446,7 +450,7 @@ static int verb_work(char **args)
         if (rc == 0 && own_stream)
             gpu.StreamSynchronize(rank.stream);
         if (rc)
-            break; /* the device may be beyond use */
+            break; /* the device may not work any more */
         check(float_at(x, 999) == 1.0f || own_stream, "value");
         gpu_free(x);
     }
@@ -455,7 +459,7 @@ static int verb_work(char **args)
     return 0;
 }
 
-/* retry: a failure, then init again and work. */
+/* retry: sums until a failure, then calls hvd_init again and works. */
 static int verb_retry(char **args)
 {
     int rc;
@@ -475,14 +479,15 @@ static int verb_retry(char **args)
     return 0;
 }
 
-/* die RANK K kill|exit|stop|later: that rank, before its K-th sum, is killed,
- * exits or stops for good; later: is killed soon.  The others tell. */
+/* die RANK K kill|exit|stop|later: before its K-th sum, RANK is killed, exits,
+ * stops for good, or (later) is killed half a second after.  The others print
+ * their status. */
 static int verb_die(char **args)
 {
     const struct itimerval soon = {.it_value.tv_usec = 500000};
     int rc = 0;
 
-    signal(SIGTERM, SIG_IGN); /* what hvdrun then sends the others */
+    signal(SIGTERM, SIG_IGN); /* which hvdrun then sends to the others */
     begin(0, 1);
     for (long i = 0; i < 20 && rc == 0; i++) {
         if (hvd_rank() == number(args[0]) && i == number(args[1])) {
@@ -502,8 +507,8 @@ static int verb_die(char **args)
 
 /* ---- Main --------------------------------------------------------------- */
 
-/* remove TIMES: a set of all but rank 0 goes while an operation of it is
- * anywhere between issued and done, not at the same place on all of them. */
+/* remove TIMES: removes a set of all but rank 0 while an operation of it is
+ * anywhere between issued and done, at a different place on each rank. */
 static int verb_remove(char **args)
 {
     int members[64], set;
@@ -545,7 +550,7 @@ static int verb_remove(char **args)
 static const struct {
     const char *name;
     int (*run)(char **args);
-    int args; /* at least */
+    int args; /* at least so many */
 } verbs[] = {
     {"values", verb_values, 2},     {"stream", verb_stream, 1},
     {"requests", verb_requests, 0}, {"places", verb_places, 0},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives in device memory against formulas, on random data: reductions,
- * one by one and together.  See nccl_rank.h; nccl_moves.c has the others.
+ * Reductions in device memory, one by one and together, checked against
+ * formulas on random data.  See nccl_rank.h; nccl_moves.c has the other
+ * collectives.
  */
 #include "tests/system/prog/nccl_rank.h"
 
@@ -90,7 +91,7 @@ void cases_allreduce(void)
 /* ---- Together -------------------------------------------------------------
  */
 
-/* Several tensors, and what becomes of them. */
+/* Several tensors: their values, inputs and outputs. */
 struct tensors {
     struct values v[TOGETHER];
     struct array in[TOGETHER], out[TOGETHER];
@@ -129,8 +130,8 @@ static struct hvd_options options_of(const struct values *v)
     return o;
 }
 
-/* Issued at once, each rank in an order of its own, and waited for by the
- * host or the stream. */
+/* Issues several allreduces at once, in an order of each rank's own, and waits
+ * by the host or the stream. */
 static void fused(struct values v)
 {
     hvd_request *reqs[TOGETHER];
@@ -199,7 +200,7 @@ void cases_fused(void)
         }
 }
 
-/* float32 and float64 that travel in 16 bits. */
+/* Reduces float32 and float64 with 16 bits on the wire. */
 void cases_wire(void)
 {
     static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MAX};
@@ -241,7 +242,7 @@ static void reducescatter(struct values v, size_t rows, size_t row_elems)
 
     must(hvd_reducescatter(in.at, out.at, rows, row_elems, v.dtype, v.op, &o),
          "reducescatter");
-    /* The part of this rank begins in the middle of the formula's elements. */
+    /* this rank's part begins in the middle of the formula's elements */
     array_check(&out, &v, first, mine, "reducescatter");
     array_free(&out);
     array_free(&in);
@@ -344,7 +345,7 @@ static void allreduce_in(int set, const int *ranks, int n, enum hvd_op op)
     array_free(&a);
 }
 
-/* Each rank is in the set of its parity, and in one of all but rank 0. */
+/* Reduces in the set of each rank's parity, and in one of all but rank 0. */
 void cases_sets(void)
 {
     int parity[2][VALUES_RANKS], n[2] = {0, 0}, set[2] = {-1, -1}, rest = -1;
@@ -372,7 +373,7 @@ void cases_sets(void)
         must(hvd_process_set_remove(rest), "remove");
 }
 
-/* The last rank has no more data after a while. */
+/* Reduces while the last rank has joined, as it has no more data. */
 void cases_join(void)
 {
     static const enum hvd_op ops[] = {HVD_SUM, HVD_MIN, HVD_AVERAGE,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA driver for test programs: opened from what HVD_CUDA_LIBRARY names,
- * else libcuda.so.1, so that they run on GPUs as on the double.  What fails
- * ends the program with a line.
+ * The CUDA driver for test programs, loaded from HVD_CUDA_LIBRARY or
+ * libcuda.so.1, so that they run on GPUs as well as on the test double.  A call
+ * that fails ends the program with a line.
  */
 #ifndef TESTS_PROG_NCCL_CUDA_H
 #define TESTS_PROG_NCCL_CUDA_H
@@ -41,27 +41,30 @@ struct gpu {
 #define GPU_FIELD(name) __typeof__(&cu##name) name;
     GPU_FUNCTIONS(GPU_FIELD)
 #undef GPU_FIELD
-    /* The double's: what is not released; NULL with a real driver. */
+    /* only in the double: counts the objects that are not released; else
+     * NULL */
     int (*live)(void);
 };
 extern struct gpu gpu;
 
-/* Opens it and makes a device's primary context the thread's. */
+/* Loads the driver and makes the device's primary context current in this
+ * thread. */
 void gpu_open(int device);
 void gpu_close(void);
 void gpu_must(CUresult result, const char *what);
 #define GPU(name, ...) gpu_must(gpu.name(__VA_ARGS__), "cu" #name)
 
-/* Device memory that ends where it does, and a copy to and from it on the
- * default stream.  0 bytes: NULL. */
+/* gpu_alloc returns device memory of just that size (the double notices a use
+ * beyond it), NULL for 0 bytes.  gpu_write and gpu_read copy to and from it on
+ * the default stream. */
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 void gpu_write(void *to, const void *from, size_t bytes);
 void gpu_read(void *to, const void *from, size_t bytes);
 
-/* A stream that the default one does not wait for. */
+/* Makes a stream that the default stream does not wait for. */
 CUstream gpu_stream(void);
-/* Holds the stream up for so long. */
+/* Delays the stream's work. */
 void gpu_delay(CUstream stream, unsigned ms);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The doubles of CUDA and NCCL by themselves: `nccl_double VERB`, which
- * forks what ranks it needs.  That they give right results, and that they
- * notice what they are there for: without that, tests upon them show nothing.
+ * The test doubles of CUDA and NCCL by themselves: `nccl_double VERB`, which
+ * forks the ranks that it needs.  Checks that the doubles give right results
+ * and report wrong use: otherwise the tests that rely on them would prove
+ * nothing.
  */
 #include "tests/nccl/fake_nccl.h"
 
@@ -83,7 +84,7 @@ static int count_wrong(const float *p, float factor, float more)
     return wrong;
 }
 
-/* Sums, a ring of sends, a communicator split off. */
+/* Checks sums, a ring of sends, and a communicator that is split off. */
 static int verb_values(void)
 {
     ncclComm_t half = NULL;
@@ -113,7 +114,7 @@ static int verb_values(void)
     return 0;
 }
 
-/* A rank that never comes: the stream stays busy until the abort. */
+/* Checks that the stream stays busy until the abort if a rank never comes. */
 static int verb_hang(void)
 {
     float *x;
@@ -131,7 +132,8 @@ static int verb_hang(void)
     return 0;
 }
 
-/* Two streams without an order between them: at some time they show it. */
+/* Checks that two streams without an order between them show wrong data at some
+ * time. */
 static int verb_order(void)
 {
     float *x = device_floats(0), *y = device_floats(1);
@@ -150,7 +152,7 @@ static int verb_order(void)
     return 0;
 }
 
-/* What each of these does ends it. */
+/* Each of these verbs does what the doubles must end the process for. */
 static int verb_touch(void)
 {
     volatile float *x = device_floats(1);
@@ -208,7 +210,7 @@ static int verb_event(void)
     return 0;
 }
 
-/* 1: the rank that the verb runs in must be ended by a signal. */
+/* dies: 1 if a signal must end the rank that runs the verb. */
 static const struct {
     const char *name;
     int (*run)(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collectives in device memory that only move data, and all kinds mixed; see
- * nccl_rank.h.  Their data are bytes, whatever the dtype.
+ * nccl_rank.h.  The data are bytes, whatever the dtype.
  */
 #include "tests/system/prog/nccl_rank.h"
 
@@ -11,7 +11,7 @@
 
 enum { GROUP = 3, MIXED = 40 };
 
-/* Byte i of what a rank gives to another (or all: -1). */
+/* Returns byte i of what rank `from` gives to rank `to`, or to all: -1. */
 static unsigned char byte_of(int from, int to, size_t i)
 {
     return (unsigned char)values_random(common(90), (uint64_t)from,
@@ -129,7 +129,8 @@ static size_t all_shares(enum shares shares, uint64_t place)
     return sum;
 }
 
-/* tight: the rank (or none: -1) whose room is one element short. */
+/* Checks an allgather.  tight: the rank whose room is one element short, or
+ * -1. */
 static void allgather(enum hvd_dtype dtype, enum shares shares, int tight)
 {
     size_t mine = share(shares, hvd_rank(), 10), all = all_shares(shares, 10);
@@ -294,7 +295,7 @@ void cases_gathered_groups(void)
 
 /* ---- All mixed ---------------------------------------------------------- */
 
-/* The same in host memory, which the device's must not disturb. */
+/* Sums in host memory, which operations in device memory must not disturb. */
 static void host_sum(void)
 {
     double x[3] = {1, (double)hvd_rank(), 3};

@@ -11,7 +11,8 @@ enum { PATTERN = 0x5a, STAGE_BYTES = 16 << 20 };
 
 struct rank rank;
 
-/* Pinned: what is copied to the device lies in it, until the next read. */
+/* Pinned memory for copies to the device; `staged` bytes of it are in use until
+ * the next read. */
 static unsigned char *stage;
 static size_t staged;
 
@@ -107,7 +108,7 @@ struct array array_new(size_t count, enum hvd_dtype dtype)
     return a;
 }
 
-/* In the stream that sees results. */
+/* Copies from the device, on the stream that sees the results. */
 static void read_bytes(void *to, const void *from, size_t bytes)
 {
     CUstream stream = rank.stream ? rank.stream : rank.reader;
@@ -146,7 +147,7 @@ void array_free(struct array *a)
     a->bytes = 0;
 }
 
-/* Now and then the data is late. */
+/* Copies `from` to the array, now and then with a delay on the device. */
 void array_write(const struct array *a, const void *from)
 {
     if (!a->bytes)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Formats of floats; NaNs and infinities are not generated. */
+/* The formats of floats.  NaNs and infinities are not generated. */
 struct format {
     int exponent, mantissa; /* bits */
 };
@@ -72,7 +72,8 @@ static double decode(struct format f, uint64_t bits)
     return bits >> (f.exponent + f.mantissa) & 1 ? -v : v;
 }
 
-/* From -4 to 4, all mantissas, and now and then 0 or a denormal. */
+/* Returns a number from -4 to 4 with any mantissa, now and then 0 or a
+ * denormal. */
 static uint64_t random_float(struct format f, uint64_t x)
 {
     int bias = (1 << (f.exponent - 1)) - 1;
@@ -113,7 +114,7 @@ static int is_signed(enum hvd_dtype dtype)
            dtype == HVD_INT64;
 }
 
-/* As the dtype has it. */
+/* Returns x as an integer of the dtype. */
 static int64_t cut(enum hvd_dtype dtype, uint64_t x)
 {
     int unused = 64 - 8 * (int)hvd_dtype_size(dtype);
@@ -204,8 +205,8 @@ static int check_whole(const struct values *v, uint64_t got, size_t i)
 
 /* ---- Floats ------------------------------------------------------------- */
 
-/* What a rounding to the narrowest format on the way may change of 1, and the
- * least difference it makes. */
+/* Stores the relative error of a rounding to the narrowest format on the way,
+ * and the least absolute one. */
 static void rounding(const struct values *v, double *relative, double *least)
 {
     struct format f = format_of(v->dtype);
@@ -218,7 +219,8 @@ static void rounding(const struct values *v, double *relative, double *least)
     *least = ldexp(1, 2 - (1 << (f.exponent - 1)) - f.mantissa);
 }
 
-/* The result, and the sum of what was added up in absolute terms. */
+/* Returns the result for element i; stores the sum of the absolute values of
+ * its operands in *amount. */
 static double float_result(const struct values *v, size_t i, double *amount)
 {
     double sum = 0, factor = v->post;
@@ -253,8 +255,8 @@ static int check_float(const struct values *v, uint64_t bits, size_t i)
     rounding(v, &relative, &least);
     want = float_result(v, i, &amount);
     got = decode(f, bits);
-    /* One for each operand, one for each scale; a denormal that is rounded
-     * may then be multiplied. */
+    /* one rounding for each operand and for each scale; a denormal that is
+     * rounded may be multiplied afterwards */
     off = (v->n + 3) *
           (relative * amount + least * (1 + fabs(v->post)) * 4 *
                                    (v->op == HVD_PRODUCT ? pow(4, v->n) : 1));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random inputs of collectives in device memory, and what results they must
- * give, by the formulas of hvd.h.  Every rank can tell what any rank gives.
+ * Random inputs of collectives in device memory, and the results that they must
+ * give, by the formulas of hvd.h.  Every rank can compute what any rank gives.
  *
- * Integers and bool must be exact.  Floats, of which NCCL rounds the partial
- * results in an order of its own, must be within what those roundings can
- * amount to.
+ * Results of integers and bool must be exact.  Those of floats may differ by as
+ * much as roundings can cause, because NCCL rounds partial results in an order
+ * of its own.
  */
 #ifndef TESTS_PROG_NCCL_VALUES_H
 #define TESTS_PROG_NCCL_VALUES_H
@@ -17,7 +17,7 @@
 
 enum { VALUES_DTYPES = HVD_FLOAT8_E5M2 + 1, VALUES_RANKS = 16 };
 
-/* What is reduced. */
+/* A reduction. */
 struct values {
     uint64_t seed; /* the same on all ranks */
     enum hvd_dtype dtype;
@@ -29,21 +29,22 @@ struct values {
     int divisor; /* of HVD_AVERAGE */
 };
 
-/* 1: reductions of float8 are left out. */
+/* 1: leave out reductions of float8. */
 extern int values_no_float8;
 
 int values_is_float(enum hvd_dtype dtype);
-/* Whether there is such a reduction in device memory. */
+/* Returns whether device memory has this reduction. */
 int values_has(enum hvd_dtype dtype, enum hvd_op op);
 
-/* The elements [0, count) of a rank: any bits, as large as sums allow. */
+/* Fills buf with elements [0, count) of a rank: any bits, as large as sums
+ * allow. */
 void values_fill(const struct values *v, int rank, void *buf, size_t count);
-/* Whether buf[0 .. count) holds the results from element `first` on; count,
- * or the first that is wrong, of which a line goes to stderr. */
+/* Compares buf[0 .. count) with the results from element `first` on.  Returns
+ * count, or the first index that is wrong, after a line on stderr. */
 size_t values_check(const struct values *v, const void *buf, size_t first,
                     size_t count);
 
-/* Random numbers: of a seed and a place. */
+/* Returns the random number of a seed and a place (a, b). */
 uint64_t values_random(uint64_t seed, uint64_t a, uint64_t b);
 
 #endif

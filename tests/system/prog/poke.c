@@ -4,11 +4,12 @@
  *
  *     poke [-u UID] unix:@NAME|unix:PATH|tcp:ADDRESS:PORT WHAT
  *
- * WHAT: `junk` random bytes; `huge` a header that announces a giant frame;
- * `cut` half a header, then the end; `flood` valid headers of unknown
- * types; `hello` a well-formed greeting as rank 0; `idle` a hundred silent
- * connections.  Prints `refused` when the connection is refused or closed
- * without a byte, `answer N` when N bytes came back; exit 0 for both.
+ * WHAT: `junk` sends random bytes; `huge` a header that announces a giant
+ * frame; `cut` half a header, then the end; `flood` valid headers of unknown
+ * types; `hello` a well-formed greeting as rank 0; `idle` makes a hundred
+ * silent connections.  Prints `refused` if the connection is refused or closed
+ * without a byte, `welcome` if it is accepted as that rank, `answer N` if N
+ * other bytes came back.  Exits 0 in each of these cases.
  */
 #include "lib/base/env.h"
 #include "lib/protocol/worker.h"
@@ -114,6 +115,19 @@ static void compose(const char *what, struct hb_buf *out)
     }
 }
 
+static int is_welcome(const char *bytes, ssize_t n)
+{
+    struct hb_buf in = HB_BUF_INIT;
+    struct frame f;
+    int found;
+
+    hb_buf_append(&in, bytes, (size_t)n);
+    found = frame_decode(&in, WORKER_PAYLOAD_MAX, &f, NULL) == 1 &&
+            f.type == WORKER_WELCOME;
+    hb_buf_free(&in);
+    return found;
+}
+
 int main(int argc, char **argv)
 {
     struct hb_buf out = HB_BUF_INIT;
@@ -133,7 +147,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[2], "idle"))
         for (int i = 0; i < 99; i++)
-            dial(argv[1]); /* open until the end */
+            dial(argv[1]); /* stays open until the end */
     fd = dial(argv[1]);
     if (fd < 0) {
         puts("refused");
@@ -152,7 +166,9 @@ int main(int argc, char **argv)
         if (!strcmp(argv[2], "hello"))
             break;
     }
-    if (got)
+    if (got && n > 0 && is_welcome(bytes, n))
+        puts("welcome");
+    else if (got)
         printf("answer %zd\n", got);
     else
         puts(n < 0 && errno == EAGAIN ? "silence" : "refused");

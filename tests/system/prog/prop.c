@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank that carries out random operations and checks every result:
- * `prop SEED SEEDS BATCHES`.  All collectives, dtypes and ops; blocking,
- * async, named in any order, grouped; in the world and in process sets; in
- * place or not; and at the end, some batches while ranks join one by one.
+ * A rank that carries out random operations and checks every result: `prop SEED
+ * SEEDS BATCHES`.  The operations are of all kinds, dtypes and ops; blocking,
+ * asynchronous, named in any order, or grouped; in the world and in process
+ * sets; in place or not.  In the last batches ranks join one by one.
  *
- * Exits 0 when all was right; else 1 after a line that names the seed, which
- * is all one needs to see it again.
+ * Exits 0 when all was right; else 1 after a line with the seed, which suffices
+ * to repeat the failure.
  */
 #include "tests/system/prog/prop_job.h"
 
@@ -37,7 +37,7 @@ static void check_reduced(const struct run *run, const struct job *job, int m)
         wrong(run, job, "element", at);
 }
 
-/* What each rank sent, one after the other. */
+/* Checks that member m holds what each rank sent, in rank order. */
 static void check_gathered(const struct run *run, const struct job *job, int m)
 {
     const struct step *s = job->step;
@@ -76,7 +76,7 @@ static void check_guards(const struct run *run, const struct job *job, int m)
             wrong(run, job, "written beside the buffer", i);
 }
 
-/* What was sent is as it was. */
+/* Checks that the send buffer of member m is unchanged. */
 static void check_sent(const struct run *run, const struct job *job, int m)
 {
     const struct step *s = job->step;
@@ -119,7 +119,7 @@ static void check(const struct run *run, const struct job *job)
     }
 }
 
-/* Whether what only is about right is the same on all ranks. */
+/* Checks that a result that is only approximate is the same on all ranks. */
 static void compare(const struct run *run, const struct job *job)
 {
     const struct step *s = job->step;
@@ -144,7 +144,7 @@ static void compare(const struct run *run, const struct job *job)
 
 /* ---- Running ---------------------------------------------------------- */
 
-/* Some order of n things, of this rank's own. */
+/* Puts the numbers 0 to n - 1 in an order of this rank's own. */
 static void shuffle(const struct run *run, int salt, int *order, int n)
 {
     for (int i = 0; i < n; i++)
@@ -160,7 +160,7 @@ static void shuffle(const struct run *run, int salt, int *order, int n)
     }
 }
 
-/* A step in a thread of its own. */
+/* A step that runs in a thread of its own. */
 struct task {
     const struct run *run;
     struct job *job;
@@ -231,7 +231,7 @@ static int same_ranks(const struct team *a, const struct team *b)
            memcmp(a->rank, b->rank, (size_t)a->n * sizeof(a->rank[0])) == 0;
 }
 
-/* Sets of the same ranks are one. */
+/* Makes the random process sets.  Sets of the same ranks are one. */
 static void add_sets(struct run *run)
 {
     for (int t = 1; t < SETS_MAX; t++) {
@@ -263,7 +263,7 @@ static void remove_sets(struct run *run)
     }
 }
 
-/* How many batches a rank does before it joins. */
+/* Returns how many batches a rank does before it joins. */
 static uint64_t stays(const struct run *run, int rank)
 {
     return mix(run->seed, 0x101, (uint64_t)rank) % JOIN_BATCHES;

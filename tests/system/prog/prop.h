@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The property test's parts: a script of random operations made of a seed
- * (prop_script.c), what each rank puts in and what has to come out
+ * The parts of the property test: a script of random operations made from a
+ * seed (prop_script.c), what each rank puts in and what must come out
  * (prop_values.c), and the ranks that carry it out (prop_job.c, prop.c).
  *
  * Everything is a function of the seed and a rank, so that each rank knows
@@ -32,7 +32,7 @@ enum mode {
     BLOCKING,
     ASYNC,   /* in order, without names */
     NAMED,   /* each rank in an order of its own */
-    THREADS, /* the same from a thread for each */
+    THREADS, /* as NAMED, each from a thread of its own */
     MODES
 };
 
@@ -43,16 +43,16 @@ struct team {
 };
 
 struct step {
-    uint64_t id; /* of this one alone */
+    uint64_t id; /* unique */
     enum kind kind;
     enum hvd_dtype dtype;
     enum hvd_op op;
     int members;               /* of a group; 0: none */
-    size_t count[MEMBERS_MAX]; /* of elements, or at most so many; of rows */
+    size_t count[MEMBERS_MAX]; /* of elements, the most of them, or rows */
     size_t row;
     int team;  /* which one */
     int root;  /* place in the team */
-    int rough; /* any reals: compared within what rounding can do */
+    int rough; /* any reals, compared with a tolerance */
     struct hvd_options opts;
     int in_place, own_memory;
 };
@@ -63,7 +63,7 @@ struct batch {
     struct step step[BATCH_MAX];
 };
 
-/* A random number made of three; the same everywhere. */
+/* Returns a random number made of three numbers, alike on all ranks. */
 static inline uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t x = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u +
@@ -76,42 +76,44 @@ static inline uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
 
 /* ---- Script ----------------------------------------------------------- */
 
-/* The ranks of team t; 0 is the world of n. */
+/* Makes team t of a world of n ranks; team 0 is the world. */
 void script_team(uint64_t seed, int t, int n, struct team *team);
-/* The i-th batch; for_joining: of what can be done while others have joined,
- * in the world. */
+/* Makes the i-th batch.  for_joining: only of operations in the world, which
+ * are possible after some ranks have joined. */
 void script_batch(uint64_t seed, uint64_t i, const struct team *teams,
                   int for_joining, struct batch *b);
 
 /* ---- Values ----------------------------------------------------------- */
 
-/* A reduction as it concerns one rank: who takes part, by what an average
- * divides. */
+/* A reduction: who takes part, and the divisor of an average. */
 struct reduction {
     const struct step *step;
     int member;
     const struct team *team; /* those that contribute */
-    const struct team *all;  /* and those that have joined: zeros of Adasum */
+    const struct team *all;  /* with those that have joined, which give
+                              * Adasum zeros */
     int divisor;
 };
 
 void fill_input(const struct step *s, int member, int rank, void *buf,
                 size_t count);
-/* Its place, or -1. */
+/* Returns the place of a rank in the team, or -1. */
 int place_in(const struct team *team, int rank);
 
-/* Whether buf holds the elements [first, first + count) of the result; -1,
- * or the first that is wrong. */
+/* Compares buf with the elements [first, first + count) of the result.  Returns
+ * -1 if all are right, or the first index that is wrong. */
 int64_t check_result(const struct reduction *r, const void *buf, size_t first,
                      size_t count);
 
-/* Bytes that are to be moved only: of a rank and a place in what it sends. */
+/* Fill and check bytes that are only moved: a function of the rank and of the
+ * place in what it sends. */
 void fill_bytes(const struct step *s, int member, int rank, void *buf,
                 size_t bytes);
 int64_t check_bytes(const struct step *s, int member, int rank, const void *buf,
                     size_t first, size_t bytes);
 
-/* Elements that a rank gives to an allgather; that it sends to another. */
+/* gather_count returns the elements that a rank gives to an allgather;
+ * send_count those that `from` sends to `to` in an alltoall. */
 size_t gather_count(const struct step *s, int member, int rank);
 size_t send_count(const struct step *s, int from, int to);
 

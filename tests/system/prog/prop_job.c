@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers and calls of one rank; see prop_job.h. */
+/* The buffers and calls of one rank; see prop_job.h. */
 #include "tests/system/prog/prop_job.h"
 
 #include <stdio.h>
@@ -90,7 +90,8 @@ static void count_elements(const struct run *run, struct job *job, int m)
     job->recv_cap[m] = recv + (size_t)(s->id % 3);
 }
 
-/* Where an allgather in place finds what this rank gives. */
+/* Returns the element of the receive buffer at which this rank's contribution
+ * to an allgather in place begins; 0 for other kinds. */
 static size_t own_offset(const struct run *run, const struct job *job, int m)
 {
     const struct team *from = givers(run, job->step);
@@ -108,7 +109,7 @@ int is_in_place(const struct step *s)
     return s->in_place && s->kind != ALLTOALL && s->kind != REDUCESCATTER;
 }
 
-/* Buffers aligned to an element only, with guards around. */
+/* Allocates the buffers, aligned to an element only, with guards around. */
 static void allocate(const struct run *run, struct job *job)
 {
     const struct step *s = job->step;
@@ -270,7 +271,7 @@ void issue(const struct run *run, struct job *job, enum mode mode)
     must(run, job, "issue", rc);
 }
 
-/* Some are asked for before. */
+/* Waits for the job's request; of some jobs, calls hvd_test first. */
 void await(const struct run *run, struct job *job)
 {
     int done;

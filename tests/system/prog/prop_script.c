@@ -11,7 +11,7 @@ static uint64_t roll(struct dice *d, uint64_t n)
     return mix(d->seed, d->stream, d->at++) % n;
 }
 
-/* One in n. */
+/* Returns 1 with a probability of one in n. */
 static int rarely(struct dice *d, uint64_t n)
 {
     return roll(d, n) == 0;
@@ -30,13 +30,14 @@ void script_team(uint64_t seed, int t, int n, struct team *team)
         team->rank[team->n++] = (int)roll(&d, (uint64_t)n);
 }
 
-/* Mostly short, with the lengths at which planes change what they do. */
+/* Returns a count: mostly small, or near the sizes at which planes change their
+ * algorithm. */
 static size_t roll_count(struct dice *d)
 {
     static const size_t limits[] = {1,    2,    8,     65,    200,
                                     1025, 9000, 33000, 70000, 300001};
 
-    if (rarely(d, 500)) /* past the caches */
+    if (rarely(d, 500)) /* larger than the caches */
         return roll(d, 3000000);
     switch (roll(d, 8)) {
     case 0:
@@ -66,7 +67,7 @@ static enum hvd_op roll_op(struct dice *d, enum hvd_dtype t, enum kind kind)
     return of_ints[roll(d, t == HVD_BOOL ? 6 : 7)];
 }
 
-/* Powers of two, so that what is exact stays so. */
+/* Returns a power of two, so that exact results stay exact. */
 static double roll_scale(struct dice *d)
 {
     static const double scales[] = {0.5, 2, -1, 4};
@@ -82,8 +83,8 @@ static void roll_reduction(struct dice *d, struct step *s, int for_joining)
         s->rough = rarely(d, 3);
     s->opts.prescale = roll_scale(d);
     s->opts.postscale = roll_scale(d);
-    /* So that no product overflows, on the way either; and not every one,
-     * and no band, has a neutral element for every scale. */
+    /* Without a prescale no product overflows on the way.  Besides, product and
+     * band do not have an identity element for every scale. */
     if (s->op == HVD_PRODUCT || s->op == HVD_BAND)
         s->opts.prescale = 1;
     if (s->kind != ALLREDUCE)
@@ -124,7 +125,7 @@ static void roll_step(struct dice *d, const struct team *teams, int for_joining,
 void script_batch(uint64_t seed, uint64_t i, const struct team *teams,
                   int for_joining, struct batch *b)
 {
-    /* Now and then what was done before comes again. */
+    /* one batch of three repeats one of the first four */
     uint64_t again = mix(seed, 3, i) % 3 ? i : i % 4;
     struct dice d = {seed, 2 * again + (uint64_t)for_joining, 0};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks put in and what has to come out; see prop.h.  Elements are
- * computed one by one in double, from small integers, which every dtype
- * holds exactly; or from any reals, with a tolerance.
+ * What ranks put in and what must come out; see prop.h.  Elements are computed
+ * one by one in double: from small integers, which every dtype holds exactly,
+ * or from any reals, with a tolerance.
  */
 #include "tests/system/prog/prop.h"
 
@@ -76,7 +76,7 @@ static double get(enum hvd_dtype t, const void *at)
     }
 }
 
-/* A float as the dtype keeps it. */
+/* Returns v rounded to the float dtype. */
 static double as_kept(enum hvd_dtype t, double v)
 {
     double at = 0;
@@ -85,7 +85,7 @@ static double as_kept(enum hvd_dtype t, double v)
     return get(t, &at);
 }
 
-/* The range of an integer dtype. */
+/* Returns the lowest value of an integer dtype. */
 static double lowest(enum hvd_dtype t)
 {
     return t == HVD_UINT8 || t == HVD_UINT16
@@ -98,7 +98,7 @@ static double highest(enum hvd_dtype t)
     return lowest(t) + ldexp(1, 8 * (int)hvd_dtype_size(t)) - 1;
 }
 
-/* An integer as the dtype keeps it. */
+/* Returns v wrapped around to the range of an integer dtype. */
 static double wrap(enum hvd_dtype t, double v)
 {
     double range = ldexp(1, 8 * (int)hvd_dtype_size(t));
@@ -150,7 +150,8 @@ void fill_input(const struct step *s, int member, int rank, void *buf,
 
 /* ---- Results ---------------------------------------------------------- */
 
-/* An input as it is folded. */
+/* Returns the input i of a rank after the prescale, as the reduction sees
+ * it. */
 static double scaled_input(const struct reduction *r, int rank, size_t i)
 {
     const struct step *s = r->step;
@@ -191,7 +192,7 @@ static double finish_int(const struct reduction *r, double y)
     return post == 1 ? trunc(y / r->divisor) : clamp(t, y * post / r->divisor);
 }
 
-/* Rounded as what travels is, then as it is kept. */
+/* Applies postscale and divisor to y, and rounds it as on the wire. */
 static double finish_float(const struct reduction *r, double y)
 {
     const struct step *s = r->step;
@@ -231,7 +232,7 @@ static double precision(enum hvd_dtype t)
                                : 5e-3;
 }
 
-/* What rounding can make of an element, whatever the order. */
+/* Returns how much rounding can change element i, in any order of the ranks. */
 static double tolerance(const struct reduction *r, size_t i)
 {
     double sum = 0;
@@ -264,7 +265,8 @@ static void combine(double *x, const double *y, size_t count)
         x[i] = f * x[i] + g * y[i];
 }
 
-/* By levels; *all holds the vectors of the ranks, then the result. */
+/* Reduces the n vectors in `all` by Adasum, in levels of pairs, to the
+ * first. */
 static void adasum(double *all, int n, size_t count)
 {
     for (int left = n; left > 1; left = left / 2 + left % 2) {

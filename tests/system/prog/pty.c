@@ -4,17 +4,16 @@
  *
  *     pty [-s SECONDS] STEP... -- CMD...
  *
- * Steps, in order: `expect:TEXT` waits for TEXT in what the command wrote
- * since the last match; `send:TEXT` types it; `file:PATH` waits until
- * PATH exists; `touch:PATH` makes it; `hangup` closes the terminal;
- * `wait` waits for the command's end.  TEXT may hold \n, \r, \e, \\ and
- * \ooo.  Everything that the command writes goes to stdout as it came.
- * The exit code is the command's, 128+n for a signal, 99 when a step did
- * not come true in time.
+ * Steps, in order: `expect:TEXT` waits for TEXT in what the command wrote since
+ * the last match; `send:TEXT` types TEXT; `file:PATH` waits until PATH exists;
+ * `touch:PATH` creates PATH; `hangup` closes the terminal; `wait` waits for the
+ * end of the command.  TEXT may hold \n, \r, \e, \\ and \ooo.  All that the
+ * command writes goes to stdout unchanged.  Exits with the command's code,
+ * 128+n for a signal, or 99 if a step took too long.
  */
 #include "lib/base/buf.h"
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
+#include "lib/base/sys/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +27,7 @@
 #include <unistd.h>
 
 struct pty {
-    int fd; /* -1 after the hang-up */
+    int fd; /* -1 after hangup */
     pid_t pid;
     int status, ended;
     uint64_t step_ns; /* time for one step */
@@ -63,7 +62,7 @@ static size_t unescape(const char *s, char *out)
     return n;
 }
 
-/* Takes what the command wrote, waiting at most 50 ms for it. */
+/* Reads what the command wrote, after a wait of at most 50 ms. */
 static void pump(struct pty *p)
 {
     struct pollfd pfd = {.fd = p->fd, .events = POLLIN};
@@ -78,14 +77,14 @@ static void pump(struct pty *p)
             if (write(STDOUT_FILENO, bytes, (size_t)n) != n)
                 die("stdout");
         } else if (n < 0 && errno == EIO) {
-            usleep(10000); /* nobody has the terminal open */
+            usleep(10000); /* no process has the terminal open */
         }
     }
     if (!p->ended && waitpid(p->pid, &p->status, WNOHANG) == p->pid)
         p->ended = 1;
 }
 
-/* Consumes up to and including the text if it was seen. */
+/* Returns whether the text was seen, and if so removes all up to its end. */
 static int match(struct pty *p, const char *text, size_t len)
 {
     char *at = memmem(hb_buf_data(&p->seen), hb_buf_len(&p->seen), text, len);

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drives the job's rendezvous store from a rank, without libhvd:
+ * Uses the job's rendezvous store from a rank, without libhvd:
  *
  *     rdv COMMAND...
  *
- *     put KEY VALUE     get KEY (value, or "none")     wait KEY
- *     watch KEY         the value after the one seen last
- *     del KEY           fence NAME VALUE (all values, by rank)
- *     some NAME VALUE RANK,RANK...   a fence of those ranks
- *     time NAME         microseconds of a fence of all
- *     big KEY BYTES     puts that many      rank   prints this rank
- *     sleep MS          junk (bytes that are no message)
+ *     put KEY VALUE    get KEY (prints the value, or "none")    wait KEY
+ *     watch KEY        waits for a newer value than the last one seen
+ *     del KEY          fence NAME VALUE (prints all values, by rank)
+ *     some NAME VALUE RANK,RANK...    a fence of those ranks
+ *     time NAME        microseconds of a fence of all ranks
+ *     big KEY BYTES    puts a value of that size
+ *     rank             prints this rank
+ *     sleep MS         junk (sends bytes that are no message)
  *
- * In arguments, % is this rank.  Prints a line for what each gives; exits 1
- * with a line on stderr when one fails.
+ * In arguments, % stands for this rank.  Prints a line for each result; exits 1
+ * after a line on stderr when a command fails.
  */
 #include "lib/base/alloc.h"
-#include "lib/base/clock.h"
 #include "lib/base/env.h"
-#include "runtime/core/agent_client.h"
+#include "lib/base/sys/clock.h"
+#include "runtime/core/world/agent_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ enum { WAIT_S = 30 };
 
 static struct hvd__agent agent = HVD__AGENT_INIT;
 static struct worker_welcome welcome;
-static uint64_t seen; /* version */
+static uint64_t seen; /* the version of the last value */
 
 static void die(const struct hb_error *err)
 {
@@ -110,7 +111,7 @@ static int print_values(void *arg, const struct worker_value *values,
     return 0;
 }
 
-/* quiet: anything but NULL. */
+/* Carries out a fence of all ranks; prints the values if `quiet` is NULL. */
 static void fence(const char *name, const char *value, void *quiet)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -146,7 +147,7 @@ static void fence_of_some(const char *name, const char *value,
     ask(&m, print_records);
 }
 
-/* The second fence begins when the first has let all go. */
+/* Measures a fence that begins when an earlier one has let all ranks go. */
 static void time_fence(const char *name)
 {
     char again[64];
@@ -181,7 +182,7 @@ static void send_junk(void)
     printf("%s\n", n > 0 ? "answered" : "closed");
 }
 
-/* A copy with % replaced by the rank. */
+/* Returns a copy of arg in which the rank replaces each %. */
 static char *expand(const char *arg)
 {
     char *out = hb_xmalloc(strlen(arg) * 6 + 1), *p = out;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that keep others waiting: `stall VERB`.  All ranks but rank 1 do an
- * allreduce of "grad.7" after one that all do ("grad.6"); what rank 1 does
- * instead is the verb's name.
+ * A rank keeps others waiting: `stall VERB`.  All ranks do an allreduce of
+ * "grad.6", and all but rank 1 then one of "grad.7".  Instead, rank 1 does what
+ * the verb says:
  *
  *     never   nothing, in a function of that name
  *     stop    stops itself
  *     spin    uses its core
- *     late    joins in once it finds the file "go", then all leave
+ *     late    does "grad.7" when the file "go" exists, then all leave
  *
- * Exit: 0 when all went well, 7 when hvd said HVD_ETIMEOUT, else 1.
+ * Exits 0 when all went well, 7 on HVD_ETIMEOUT, else 1.
  */
 #include "runtime/hvd.h"
 

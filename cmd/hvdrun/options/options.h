@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hvdrun's options: one table (options_table.c) says for each option its
+ * names, argument, group, help line, and where its value goes: a field of
+ * struct options, or the environment variable that it means to the
+ * workers.  Parsing, --help, the nearest-option hint and --config-file
+ * all read that table, so they cannot disagree.
+ */
+#ifndef HVDRUN_OPTIONS_H
+#define HVDRUN_OPTIONS_H
+
+#include "lib/base/error.h"
+#include "lib/base/log.h"
+#include "lib/base/strv.h"
+#include "lib/hosts/slot_plan.h"
+#include "lib/protocol/control/control.h"
+#include "lib/remote/remote.h"
+
+#include <stdint.h>
+
+enum options_action {
+    OPTIONS_RUN,
+    OPTIONS_DRY_RUN,
+    OPTIONS_HELP,
+    OPTIONS_VERSION,
+    OPTIONS_CHECK_BUILD,
+    OPTIONS_HELP_ALL,
+    /* `hvdrun ps ...`: the first word of the command line */
+    OPTIONS_PS,
+    OPTIONS_KILL,
+    OPTIONS_CLEAN,
+    OPTIONS_DOCTOR,
+};
+
+enum options_bind_gpu { GPU_AUTO, GPU_BIND };
+
+struct options {
+    enum options_action action;
+    int num_proc;           /* 0: not given */
+    char *hosts;            /* -H */
+    char *hostfile;         /* --hostfile */
+    struct hb_strv set_env; /* -x and --env-file, NAME=VALUE, in order */
+    int no_env;             /* workers do not inherit hvdrun's own */
+    struct hb_strv knobs;   /* tunables, NAME=VALUE; both HVD_ and
+                               HOROVOD_ spellings */
+    enum plan_map map;
+    int npernode; /* 0: not given */
+    int oversubscribe;
+    char *wdir; /* absolute, on every host; NULL: hvdrun's own */
+    char *output_filename;
+    int timestamp;
+    int tag;                  /* 1 unless --no-tag-output */
+    int stdin_rank;           /* JOB_STDIN_* */
+    int64_t start_timeout_ms; /* default 30 s */
+    int64_t timeout_ms;       /* 0: none */
+    int64_t heartbeat_ms;     /* default 15 s; 0: never */
+    struct control_spec spec; /* what every agent must know */
+    int verbose;
+    enum hb_log_level log_level;
+    int log_timestamp;
+    char *agent_path; /* NULL: found beside hvdrun, and sent to hosts */
+    enum remote_launcher launcher;
+    char *rsh; /* command template; selects the launcher */
+    int ssh_port;
+    char *ssh_user, *ssh_identity, *ssh_config, *ssh_known_hosts;
+    int max_startups;         /* default 16 */
+    char *network_interfaces; /* names and CIDRs, comma-separated */
+    int mpi;                  /* mpirun starts the ranks */
+    char *mpi_args;           /* extra arguments for mpirun */
+    char *binding_args;       /* placement arguments, instead of hvdrun's */
+    char *config_file;
+    int json;               /* ps, doctor, --check-build */
+    int all;                /* kill */
+    int dry_run;            /* clean */
+    struct hb_strv command; /* the ranks' argv; kill: job ids */
+    /* Lines that the caller logs once it knows log_level. */
+    struct hb_strv warnings;
+    struct hb_strv notes; /* at info */
+};
+
+void options_init(struct options *o);
+void options_fini(struct options *o);
+
+/* Parses argv[1..] and the config file that it names; flags win over the file,
+ * wherever they stand.  If argv[1] is ps, kill, clean or doctor, that is the
+ * action, and only the options that concern it are accepted.  0, or negative
+ * with err set: the caller prints it and exits 2.  After 0 with OPTIONS_RUN or
+ * OPTIONS_DRY_RUN there is a command and at least one of num_proc, hosts and
+ * hostfile. */
+int options_parse(struct options *o, int argc, char *const argv[],
+                  struct hb_error *err);
+
+/* Returns the help text, grouped: short, or with every option; heap strings
+ * (hb_free). */
+char *options_help(void);
+char *options_help_all(void);
+
+#endif

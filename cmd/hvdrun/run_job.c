@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From parsed options to a finished job: hosts, plan, agent, environment,
+ * signals, loop.
+ *
+ * Signals that were ignored when hvdrun was started (nohup; a background job
+ * of a shell without job control) stay ignored here.  The ranks, which have no
+ * terminal, start with every signal at its default.
+ *
+ * This process is a subreaper: if agent and guardian are both killed, it
+ * inherits their children and kills them at the end.
+ */
+#include "cmd/hvdrun/run_job.h"
+
+#include "cmd/hvdrun/dryrun.h"
+#include "cmd/hvdrun/host_plan.h"
+#include "cmd/hvdrun/main_loop.h"
+#include "cmd/hvdrun/reach.h"
+#include "lib/agent/rank/tree.h"
+#include "lib/base/alloc.h"
+#include "lib/job/job.h"
+#include "lib/job/output/xbuf.h"
+#include "lib/job/worker_env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGTSTP, SIGWINCH, SIGCONT};
+
+enum { SIGNALS = sizeof(signals) / sizeof(signals[0]) };
+
+struct run {
+    const struct options *options;
+    struct hb_log log; /* goes through the job while there is one */
+    struct hostlist hosts;
+    struct plan plan;
+    unsigned char *host_is_local; /* [plan.host_count] */
+    int *same_as;                 /* [plan.host_count]; see job_config */
+    int local_hosts;
+    char *agent_path;
+    char *cwd;
+    struct job_config config;
+    struct main_loop main;
+    struct job *job;
+    int exit_code;
+};
+
+/* ---- Hosts and plan ---- */
+
+/* Merges two names of one host, so that its ranks are numbered together. */
+static int merge(struct run *run, enum hb_log_level level, size_t into,
+                 size_t from, struct hb_error *err)
+{
+    const struct host_entry *entries = run->hosts.entries;
+
+    hb_log(&run->log, level, "host %s: counted as host %s, which it is",
+           entries[from].name, entries[into].name);
+    return hostlist_merge(&run->hosts, into, from, err);
+}
+
+/* Merges names of this machine; other hosts' agents report theirs. */
+static int merge_local(struct run *run, const char *hostname,
+                       struct hb_error *err)
+{
+    struct hostlist *l = &run->hosts;
+    size_t first = l->count;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && l->count > 1 && i < l->count; i++) {
+        if (!reach_is_local(&l->entries[i], hostname))
+            continue;
+        if (first > i)
+            first = i;
+        else
+            rc = merge(run, HB_LOG_INFO, first, i--, err);
+    }
+    return rc;
+}
+
+static int read_hosts(struct run *run, const char *hostname,
+                      struct hb_error *err)
+{
+    int rc = host_plan_read(run->options, hostname, &run->hosts, err);
+
+    return rc < 0 ? rc : merge_local(run, hostname, err);
+}
+
+static void find_local(struct run *run, const char *hostname)
+{
+    run->host_is_local = hb_xcalloc((size_t)run->plan.host_count, 1);
+    run->local_hosts = 0;
+    for (int i = 0; i < run->plan.host_count; i++) {
+        run->host_is_local[i] =
+            (unsigned char)reach_is_local(run->plan.hosts[i].entry, hostname);
+        run->local_hosts += run->host_is_local[i];
+    }
+}
+
+/* Checks --wdir on this machine; agents check it on other hosts. */
+static int check_wdir(const struct run *run, struct hb_error *err)
+{
+    const char *path = run->options->wdir;
+    struct stat st;
+
+    if (!path || !run->local_hosts)
+        return 0;
+    if (stat(path, &st) < 0)
+        return hb_error_sys(err, errno, "--wdir '%s'", path);
+    if (!S_ISDIR(st.st_mode))
+        return hb_error_set(err, HVD_EINVAL, "--wdir '%s': is not a directory",
+                            path);
+    if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0)
+        return hb_error_sys(err, errno, "--wdir '%s'", path);
+    return 0;
+}
+
+static int run_plan(struct run *run, struct hb_error *err)
+{
+    char hostname[HOST_NAME_MAX + 1] = "localhost";
+    int rc;
+
+    gethostname(hostname, sizeof(hostname) - 1);
+    rc = run->hosts.count ? 0 : read_hosts(run, hostname, err);
+    if (rc == 0)
+        rc = host_plan_make(run->options, &run->hosts, &run->plan, err);
+    if (rc < 0)
+        return rc;
+    find_local(run, hostname);
+    return check_wdir(run, err);
+}
+
+/* ---- Paths ---- */
+
+static int find_cwd(struct run *run, struct hb_error *err)
+{
+    char path[PATH_MAX];
+
+    if (!run->options->wdir && !getcwd(path, sizeof(path)))
+        return hb_error_sys(err, errno,
+                            "the current directory cannot be used (see "
+                            "--wdir)");
+    run->cwd = hb_xstrdup(run->options->wdir ? run->options->wdir : path);
+    return 0;
+}
+
+/* ---- The job's description ---- */
+
+static int fill_random(struct job_config *config, struct hb_error *err)
+{
+    unsigned char random[sizeof(config->secret) + 16];
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return hb_error_sys(err, errno, "random bytes for the job");
+    memcpy(config->secret, random, sizeof(config->secret));
+    for (size_t i = 0; i < 16; i++)
+        snprintf(config->job_id + 2 * i, 3, "%02x",
+                 random[sizeof(config->secret) + i]);
+    explicit_bzero(random, sizeof(random));
+    return 0;
+}
+
+static unsigned want_color(const struct options *o)
+{
+    const char *term = NULL;
+    struct hb_strv env = {environ, 0, 0};
+    const char *no_color;
+    unsigned color;
+
+    while (environ[env.count])
+        env.count++;
+    no_color = hb_env_get(&env, "NO_COLOR");
+    term = hb_env_get(&env, "TERM");
+    if (!o->tag || (no_color && *no_color) || !term ||
+        strcmp(term, "dumb") == 0)
+        return 0;
+    color = isatty(1) ? 1u : 0u;
+    return color | (isatty(2) ? 2u : 0u);
+}
+
+/* Returns the timeline's path.  With --timeline-filename each rank writes its
+ * own on its host and hvdrun's agents collect them; without, and with DYNAMIC
+ * (NULL), ranks see to it themselves. */
+static const char *find_timeline(const struct options *o)
+{
+    const char *path = hb_env_get(&o->knobs, "HVD_TIMELINE");
+
+    return path && strcmp(path, "DYNAMIC") != 0 ? path : NULL;
+}
+
+static int fill_config(struct run *run, struct hb_error *err)
+{
+    const struct options *o = run->options;
+
+    if (find_cwd(run, err) < 0)
+        return err->status;
+    run->agent_path = reach_agent_path(o, err);
+    if (!run->agent_path)
+        return err->status;
+    /* With --rsh every name counts as a host of its own. */
+    if (run->plan.host_count > 1 && !o->rsh)
+        run->same_as =
+            hb_xcalloc((size_t)run->plan.host_count, sizeof(*run->same_as));
+    run->config = (struct job_config){
+        .loop = &run->main.loop,
+        .log = &run->log,
+        .plan = &run->plan,
+        .agent_path = run->agent_path,
+        .host_is_local = run->host_is_local,
+        .same_as = run->same_as,
+        .progress = isatty(2),
+        .heartbeat_ms =
+            o->heartbeat_ms < INT_MAX ? (int)o->heartbeat_ms : INT_MAX,
+        .network_interfaces = o->network_interfaces,
+        .argv = o->command,
+        .cwd = run->cwd,
+        .spec = o->spec,
+        .start_timeout_ms = o->start_timeout_ms,
+        .timeout_ms = o->timeout_ms,
+        .stdin_rank = o->stdin_rank,
+        .tag = o->tag,
+        .timestamp = o->timestamp,
+        .color = want_color(o),
+        .output_dir = o->output_filename,
+        .timeline = find_timeline(o),
+        .stats = hb_env_get(&o->knobs, "HVD_STATS") != NULL,
+    };
+    return fill_random(&run->config, err);
+}
+
+static int common_env(const struct options *o, int remote, struct hb_strv *env,
+                      struct hb_error *err)
+{
+    struct worker_env_config config = {
+        .inherited = environ,
+        .no_env = o->no_env,
+        .remote = remote,
+        .knobs = &o->knobs,
+        .set_env = &o->set_env,
+    };
+
+    return worker_env_common(&config, env, err);
+}
+
+/* Fills in the environments; running out of memory ends hvdrun. */
+static void fill_env(struct run *run)
+{
+    struct job_config *config = &run->config;
+
+    hb_must(common_env(run->options, 0, &config->env, NULL));
+    if (run->config.remote)
+        hb_must(common_env(run->options, 1, &config->remote_env, NULL));
+    config->rank_env =
+        hb_xcalloc((size_t)run->plan.size, sizeof(*config->rank_env));
+    for (int rank = 0; rank < run->plan.size; rank++)
+        hb_must(worker_env_rank(&run->plan, rank, config->job_id, &config->env,
+                                &config->rank_env[rank], NULL));
+}
+
+/* Frees the plan and what belongs to it, but not the hosts. */
+static void drop_plan(struct run *run)
+{
+    struct job_config *config = &run->config;
+
+    job_free(run->job);
+    for (int i = 0; config->rank_env && i < run->plan.size; i++)
+        hb_strv_free(&config->rank_env[i]);
+    hb_free(config->rank_env);
+    hb_strv_free(&config->env);
+    hb_strv_free(&config->remote_env);
+    explicit_bzero(config->secret, sizeof(config->secret));
+    hb_free(run->agent_path);
+    hb_free(run->host_is_local);
+    hb_free(run->same_as);
+    hb_free(run->cwd);
+    plan_free(&run->plan);
+}
+
+static void run_fini(struct run *run)
+{
+    drop_plan(run);
+    hostlist_free(&run->hosts);
+}
+
+/* ---- Signals ---- */
+
+/* Describes a signal's sender; NULL if it has no pid here: the kernel (e.g.
+ * for a terminal), or a process of another namespace. */
+static char *sender_of(const struct signalfd_siginfo *info)
+{
+    pid_t pid = (pid_t)info->ssi_pid;
+    struct tree_proc proc;
+
+    if (info->ssi_code == SI_KERNEL || pid <= 0)
+        return NULL;
+    if (!tree_stat(pid, &proc))
+        return hb_xasprintf("pid %d", (int)pid);
+    return hb_xasprintf("pid %d (%s)", (int)pid, proc.name);
+}
+
+/* Takes SIGTSTP's default action: stops this process, or does nothing if no
+ * shell could continue it. */
+static void stop_here(void *arg)
+{
+    sigset_t set;
+
+    (void)arg;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static void on_signal(void *arg, const struct signalfd_siginfo *info)
+{
+    struct run *run = arg;
+    char *sender = sender_of(info);
+
+    job_signal(run->job, (int)info->ssi_signo, sender);
+    hb_free(sender);
+}
+
+/* ---- Running ---- */
+
+static void on_log(void *arg, enum hb_log_level level, const char *line)
+{
+    struct run *run = arg;
+
+    (void)level;
+    job_print(run->job, line);
+}
+
+static void on_done(void *arg, int exit_code)
+{
+    struct run *run = arg;
+
+    run->log.sink = NULL;
+    run->exit_code = exit_code;
+    main_loop_stop(&run->main);
+}
+
+/* Kills leftover processes that carry this job's mark.  Children of a shell
+ * that became hvdrun by exec do not carry it and are spared. */
+static void kill_leftovers(const struct run *run)
+{
+    char *mark;
+
+    if (!tree_has_children())
+        return;
+    mark = hb_xasprintf("HVD_JOB_ID=%s", run->config.job_id);
+    tree_kill_marked(mark);
+    hb_free(mark);
+}
+
+static int start(struct run *run, struct hb_error *err)
+{
+    int rc = 0;
+
+    if (run->local_hosts < run->plan.host_count)
+        rc = main_loop_reach(&run->main, run->options, run->agent_path,
+                             &run->log, err);
+    if (rc < 0)
+        return rc;
+    run->config.remote = run->main.remote;
+    run->config.on_stop = stop_here;
+    fill_env(run);
+    rc = job_start(&run->config, on_done, run, &run->job, err);
+    if (rc < 0)
+        return rc;
+    run->log.sink = on_log;
+    run->log.sink_arg = run;
+    return 0;
+}
+
+static int run_loop(struct run *run, struct hb_error *err)
+{
+    int rc;
+
+    run->exit_code = JOB_EXIT_LAUNCHER;
+    rc = main_loop_open(&run->main, signals, SIGNALS, on_signal, run, err);
+    if (rc < 0)
+        return rc;
+    run->exit_code = 0;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    rc = start(run, err);
+    if (rc < 0)
+        main_loop_stop(&run->main);
+    main_loop_run(&run->main);
+    if (rc == 0)
+        kill_leftovers(run);
+    return rc;
+}
+
+/* Merges the hosts that are one by their agents' reports, from the last on, as
+ * merging moves those behind it up. */
+static int plan_again(struct run *run, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = run->plan.host_count - 1; rc == 0 && i >= 0; i--) {
+        const struct plan_host *hosts = run->plan.hosts;
+        int first = run->same_as[i];
+
+        if (first != i)
+            rc = merge(run, HB_LOG_WARNING,
+                       (size_t)(hosts[first].entry - run->hosts.entries),
+                       (size_t)(hosts[i].entry - run->hosts.entries), err);
+    }
+    drop_plan(run);
+    *run = (struct run){
+        .options = run->options, .log = run->log, .hosts = run->hosts};
+    return rc < 0 ? rc : run_plan(run, err);
+}
+
+/* Logs hvdrun's own failure, if any, frees all, returns the exit code. */
+static int run_end(struct run *run, int rc, const struct hb_error *err,
+                   const struct hb_log *log)
+{
+    if (rc < 0) {
+        hb_log(log, HB_LOG_ERROR, "%s", err->text);
+        if (run->exit_code == 0)
+            run->exit_code = EXIT_USAGE;
+    }
+    run_fini(run);
+    return run->exit_code;
+}
+
+int run_job(const struct options *o, const struct hb_log *log)
+{
+    struct run run = {.options = o, .log = *log};
+    struct hb_error err = HB_ERROR_INIT;
+    int rc;
+
+    /* Ignored: a write reports a closed pipe or a full file itself, per
+     * stream. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    rc = run_plan(&run, &err);
+    while (rc == 0) {
+        rc = fill_config(&run, &err);
+        if (rc == 0)
+            rc = run_loop(&run, &err);
+        if (rc < 0 || run.exit_code != JOB_EXIT_SAME_HOST)
+            break;
+        rc = plan_again(&run, &err);
+    }
+    return run_end(&run, rc, &err, log);
+}
+
+static int print_plan(struct run *run, struct hb_error *err)
+{
+    struct hb_strv env = HB_STRV_INIT;
+    struct hb_buf text = HB_BUF_INIT;
+    int rc = common_env(run->options, 0, &env, err);
+
+    if (rc == 0)
+        rc = find_cwd(run, err);
+    if (rc == 0)
+        rc = dryrun_here(run->options, &run->plan, &env, run->cwd, &text, err);
+    if (rc == 0 &&
+        (fputs(hb_buf_data(&text), stdout) < 0 || fflush(stdout) != 0)) {
+        run->exit_code = JOB_EXIT_LAUNCHER;
+        rc = hb_error_sys(err, errno, "write to stdout");
+    }
+    hb_buf_free(&text);
+    hb_strv_free(&env);
+    return rc;
+}
+
+int run_dry(const struct options *o, const struct hb_log *log)
+{
+    struct run run = {.options = o, .log = *log};
+    struct hb_error err = HB_ERROR_INIT;
+    int rc = run_plan(&run, &err);
+
+    if (rc == 0)
+        rc = print_plan(&run, &err);
+    return run_end(&run, rc, &err, log);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How ranks end: noticed in the order in which they died, passed on to their
+ * peers at once, then explained to hvdrun.
+ *
+ * The ready list of an epoll is in the order of wake-ups, so an epoll that
+ * holds nothing but the ranks' pidfds yields the deaths in their order, however
+ * late the agent reads it.
+ */
+#include "lib/agent/agent_impl.h"
+
+#include "lib/agent/rank/tree.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEATHS_PER_ROUND = 64 };
+
+void agent_signal_ranks(struct agent *a, int signo)
+{
+    for (int i = 0; i < a->job.rank_count; i++) {
+        struct agent_rank *r = &a->ranks[i];
+
+        /* Not reaped, so its pid and process group cannot have been reused. */
+        if (r->pidfd < 0)
+            continue;
+        r->sent |= (uint64_t)1 << signo;
+        kill(-r->pid, signo);
+    }
+}
+
+/* Tells the other ranks.  Looks nothing up, because they are waiting. */
+static void tell_peers(struct agent *a, int slot)
+{
+    struct agent_rank *r = &a->ranks[slot];
+    struct control_exited m = {0};
+    struct hb_buf line = HB_BUF_INIT;
+
+    if (r->info.si_code == CLD_EXITED) {
+        m.exit_code = r->info.si_status;
+    } else {
+        m.signal = r->info.si_status;
+        m.core_dumped = r->info.si_code == CLD_DUMPED;
+    }
+    hb_must(hb_buf_printf(&line, "rank %d (pid %d) on host %.100s: ",
+                          a->job.ranks[slot].rank, (int)r->pid, a->job.host));
+    hb_must(control_exited_phrase(&line, &m));
+    endpoint_rank_ended(&a->endpoint, slot, m.signal || m.exit_code,
+                        hb_buf_data(&line));
+    hb_buf_free(&line);
+}
+
+static void report(struct agent *a, int slot)
+{
+    struct agent_rank *r = &a->ranks[slot];
+    struct control_exited m = {
+        .rank = a->job.ranks[slot].rank,
+        .pid = r->pid,
+        .when_ns = r->when_ns,
+        .blames = a->endpoint.slots[slot].blames,
+    };
+    struct cause_facts facts = {
+        .pid = r->pid,
+        .info = &r->info,
+        .sent = r->sent,
+        .cpu = r->cpu,
+        .cpu_ms = r->cpu_ms,
+        .ending = a->state != AGENT_RUNNING,
+        .cwd = a->job.cwd,
+        .tmpdir = a->tmpdir,
+    };
+
+    if (r->info.si_code != CLD_EXITED || r->info.si_status != 0) {
+        a->failed++;
+        m.stderr_tail = pump_tail(&a->pump, slot);
+    }
+    facts.tail = m.stderr_tail;
+    cause_explain(&a->cause, &facts, &m);
+    if (!a->gone)
+        control_encode_exited(&a->link.out, &m);
+    hb_free(m.detail);
+    hb_free(m.stderr_tail);
+}
+
+/* Reaps the rank: 1 if it had ended, else 0.  Uses the raw system call because
+ * libc's waitid does not return the resource usage. */
+static int collect(struct agent *a, int slot)
+{
+    struct agent_rank *r = &a->ranks[slot];
+    struct rusage used;
+
+    memset(&r->info, 0, sizeof(r->info));
+    if (r->pidfd < 0)
+        return 0;
+    r->cpu = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    (void)prlimit(r->pid, RLIMIT_CPU, NULL, &r->cpu);
+    if (syscall(SYS_waitid, P_PID, r->pid, &r->info, WEXITED | WNOHANG, &used) <
+            0 ||
+        r->info.si_pid == 0)
+        return 0;
+    r->when_ns = hb_now_ns();
+    r->cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+                (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+    close(r->pidfd);
+    r->pidfd = -1;
+    a->live--;
+    return 1;
+}
+
+/* Reaps the ranks that have ended, in order; returns how many. */
+static int handle_deaths(struct agent *a)
+{
+    struct epoll_event ready[DEATHS_PER_ROUND];
+    int dead[DEATHS_PER_ROUND], count = 0, n;
+
+    n = epoll_wait(a->death_fd, ready, DEATHS_PER_ROUND, 0);
+    for (int i = 0; i < n; i++) {
+        int slot = ready[i].data.fd;
+
+        if (!collect(a, slot))
+            continue;
+        tell_peers(a, slot);
+        dead[count++] = slot;
+    }
+    for (int i = 0; i < count; i++)
+        if (!a->failure.text)
+            report(a, dead[i]);
+    return count;
+}
+
+static void on_deaths(uv_poll_t *poll, int status, int events)
+{
+    struct agent *a = poll->data;
+
+    (void)status;
+    (void)events;
+    if (handle_deaths(a) > 0)
+        agent_check_empty(a);
+}
+
+static int is_rank(const struct agent *a, pid_t pid)
+{
+    for (int i = 0; i < a->job.rank_count && a->ranks; i++)
+        if (a->ranks[i].pid == pid && a->ranks[i].pidfd >= 0)
+            return 1;
+    return 0;
+}
+
+/* Reaps descendants whose parents have ended: they are children of the agent,
+ * the subreaper.  Ranks are handled first and by their pidfds, never here. */
+void agent_reap_orphans(struct agent *a)
+{
+    siginfo_t info;
+
+    for (;;) {
+        while (handle_deaths(a) > 0)
+            ;
+        memset(&info, 0, sizeof(info));
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+            info.si_pid == 0)
+            return;
+        if (is_rank(a, info.si_pid))
+            continue;
+        waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+    }
+}
+
+int agent_watch_rank(struct agent *a, int slot, struct hb_error *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.fd = slot};
+    struct agent_rank *r = &a->ranks[slot];
+    int e;
+
+    if (epoll_ctl(a->death_fd, EPOLL_CTL_ADD, r->pidfd, &ev) == 0) {
+        a->live++;
+        return 0;
+    }
+    /* A rank that cannot be watched must not run: it is killed, and then reaped
+     * as an orphan. */
+    e = errno;
+    kill(-r->pid, SIGKILL);
+    close(r->pidfd);
+    r->pidfd = -1;
+    return hb_error_sys(err, e, "cannot watch a process");
+}
+
+int agent_watch_deaths(struct agent *a, struct hb_error *err)
+{
+    int rc;
+
+    a->death_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (a->death_fd < 0)
+        return hb_error_sys(err, errno, "epoll");
+    rc = uv_poll_init(a->config.loop, &a->death_poll, a->death_fd);
+    if (rc < 0) {
+        close(a->death_fd);
+        return hb_error_sys(err, -rc, "epoll");
+    }
+    a->death_poll.data = a;
+    uv_poll_start(&a->death_poll, UV_READABLE, on_deaths);
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process's one context: what hvd_init sets up and hvd_shutdown takes
+ * down.
+ *
+ * It is a static object.  The kernel wipes `page` in a forked child, so that
+ * the library looks uninitialised there; checking that costs one load.
+ */
+#ifndef HVD_CORE_CONTEXT_H
+#define HVD_CORE_CONTEXT_H
+
+#include "runtime/core/api/set.h"
+#include "runtime/core/world/knobs.h"
+
+struct hvd__topology {
+    int rank, size, local_rank, local_size, cross_rank, cross_size;
+};
+
+struct hvd__page {
+    _Atomic int alive; /* between init and shutdown */
+    _Atomic int here;  /* like context.up, but 0 in a forked child */
+};
+
+struct hvd__context {
+    struct hvd__page *_Atomic page; /* NULL before the first init */
+    _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
+    struct hvd__topology topology;
+    struct hvd__knobs knobs;
+};
+
+extern struct hvd__context hvd__context;
+
+/* Makes s->plane (and s->hosts) for the n world ranks `ranks`; this rank is
+ * ranks[me], or no member if me is -1.  All ranks of the world call it, members
+ * or not.  Returns 0 or negative with err set. */
+int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
+                     struct hb_error *err);
+
+/* Tells the peers that this rank leaves, unless that was done.  Called when the
+ * process exits. */
+void hvd__leave(void);
+
+static inline int hvd__alive(void)
+{
+    struct hvd__page *page =
+        atomic_load_explicit(&hvd__context.page, memory_order_relaxed);
+
+    /* Acquire: pairs with hvd_init's release, for all of the context. */
+    return page && atomic_load_explicit(&page->alive, memory_order_acquire);
+}
+
+/* Returns whether this process is a child forked from an initialised one.  Such
+ * a child must take no lock: a thread that the fork did not copy may hold
+ * it. */
+static inline int hvd__forked(void)
+{
+    struct hvd__page *page = atomic_load(&hvd__context.page);
+
+    return atomic_load(&hvd__context.up) && !atomic_load(&page->here);
+}
+
+#endif

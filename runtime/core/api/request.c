@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests, and the calls on them: hvd_wait and hvd_test.
+ */
+#include "runtime/core/api/request.h"
+
+#include "lib/base/alloc.h"
+#include "runtime/core/api/context.h"
+#include "runtime/core/api/message.h"
+
+#include <string.h>
+
+void hvd__request_init(struct hvd_request *req)
+{
+    req->op.err = &req->err;
+    req->err.status = 0;
+    req->err.sys_errno = 0;
+    req->err.stage = HB_STAGE_NONE;
+    req->err.rank = -1;
+    req->err.host[0] = '\0';
+    req->err.text[0] = '\0';
+    req->engine = NULL;
+    req->next = req->before = req->same = NULL;
+    req->entry = NULL;
+    req->issued_ns = 0;
+    req->stall_ns = 0;
+    req->priority = 0;
+    req->caller = NULL;
+    req->last_rank = NULL;
+    req->given = NULL;
+    req->members = NULL;
+    req->member_count = 0;
+    atomic_init(&req->done, 0);
+}
+
+/* Takes the next `bytes` of a block and advances *at, aligned. */
+static void *take(char **at, size_t bytes)
+{
+    char *p = *at;
+
+    *at += (bytes + 15) & ~(size_t)15;
+    return p;
+}
+
+struct hvd_request *hvd__request_copy(const struct hvd_request *from, int n)
+{
+    const struct hvd__op *op = &from->op;
+    size_t name = strlen(op->name) + 1;
+    size_t counts = op->sendcounts ? (size_t)n * sizeof(size_t) : 0;
+    size_t parts = op->nparts * sizeof(struct hvd__part) * (op->parts != NULL);
+    size_t members = from->member_count * sizeof(struct hvd__op);
+    struct hvd_request *req =
+        hb_malloc(sizeof(*req) + 16 + name + counts + parts + members + 64);
+    char *at;
+
+    if (!req)
+        return NULL;
+    at = (char *)(req + 1);
+    req->op = *op;
+    hvd__request_init(req);
+    req->signature = from->signature;
+    req->priority = from->priority;
+    req->caller = from->caller;
+    req->last_rank = from->last_rank;
+    at += -(uintptr_t)at & 15;
+    if (op->parts)
+        req->op.parts = memcpy(take(&at, parts), op->parts, parts);
+    if (members)
+        req->members = memcpy(take(&at, members), from->members, members);
+    req->member_count = from->member_count;
+    if (counts)
+        req->op.sendcounts = memcpy(take(&at, counts), op->sendcounts, counts);
+    req->op.name = memcpy(take(&at, name), op->name, name);
+    return req;
+}
+
+void hvd__request_free(struct hvd_request *req)
+{
+    hb_free(req);
+}
+
+static int forked_child(const char *call)
+{
+    return hvd__fail(HVD_ENOTINIT,
+                     "%s: the request is in flight in the process that this "
+                     "one was forked from",
+                     call);
+}
+
+/* Checks a request that the function `call` was given.  Returns 0, or negative
+ * with the error recorded. */
+static int check(const struct hvd_request *req, const char *call)
+{
+    if (!req)
+        return hvd__fail(HVD_EINVAL, "%s: the request is NULL", call);
+    return hvd__forked() && !hvd__request_done(req) ? forked_child(call) : 0;
+}
+
+int hvd_wait(hvd_request *req)
+{
+    int rc = check(req, "hvd_wait");
+
+    if (rc < 0)
+        return rc;
+    hvd__engine_wait(req->engine, req);
+    rc = hvd__tell(&req->err);
+    hvd__request_free(req);
+    return rc;
+}
+
+int hvd_wait_on_stream(hvd_request *req, void *stream)
+{
+    int rc = check(req, "hvd_wait_on_stream");
+
+    if (rc < 0)
+        return rc;
+    hvd__engine_wait_on_stream(req->engine, req, stream);
+    rc = hvd__tell(&req->err);
+    hvd__request_free(req);
+    return rc;
+}
+
+int hvd_test(hvd_request *req, int *done)
+{
+    int rc;
+
+    if (!done)
+        return hvd__fail(HVD_EINVAL, "hvd_test: a pointer is NULL");
+    rc = check(req, "hvd_test");
+    if (rc == 0)
+        *done = hvd__engine_test(req->engine, req);
+    return rc;
+}

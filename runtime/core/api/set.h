@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Process sets: some ranks of the world with a plane and an engine of their
+ * own.  Set 0 is the world.
+ *
+ * Sets live in a static table and their engines are never freed, so that a
+ * request may be waited for after its set was removed.  `exists` is set last
+ * and cleared first.  Adding and removing sets are operations of the world, so
+ * they happen in the same order on all ranks.
+ */
+#ifndef HVD_CORE_SET_H
+#define HVD_CORE_SET_H
+
+#include "runtime/core/sched/engine.h"
+#include "runtime/core/world/hosts.h"
+
+struct hvd__set {
+    _Atomic int exists;
+    int id;
+    int n, me;                /* members; this rank's place, or -1: no member */
+    int *ranks;               /* [n]: world ranks, ascending */
+    struct hvd__plane *plane; /* NULL: not a member */
+    struct hvd__hosts hosts;  /* if has_hosts: on several hosts */
+    int has_hosts;
+    struct hvd__engine engine;
+};
+
+extern struct hvd__set hvd__sets[HVD_PROCESS_SETS_MAX];
+
+/* The counters of sets that were removed, since hvd_init. */
+extern struct hvd__stats hvd__removed_stats;
+
+/* Returns the set of that number, or NULL. */
+static inline struct hvd__set *hvd__set_find(int id)
+{
+    if (id < 0 || id >= HVD_PROCESS_SETS_MAX)
+        return NULL;
+    /* Acquire: pairs with the release of hvd__set_publish. */
+    return atomic_load_explicit(&hvd__sets[id].exists, memory_order_acquire)
+               ? &hvd__sets[id]
+               : NULL;
+}
+
+/* Opens the engine of a set whose plane is made.  ranks: n world ranks, copied;
+ * this rank is ranks[me], or no member if me is -1.  Returns 0 or
+ * -HVD_ENOMEM. */
+int hvd__set_open(struct hvd__set *s, const int *ranks, int n, int me);
+/* Makes hvd__set_find find the set. */
+void hvd__set_publish(struct hvd__set *s);
+/* Ends the set and all its operations with `why` (stop); gives back what it
+ * holds (free).  Both idempotent. */
+void hvd__set_stop(struct hvd__set *s, const struct hb_error *why);
+void hvd__set_free(struct hvd__set *s);
+/* Waits until no thread makes or removes a set.  Called when the library is not
+ * alive and the world has stopped: so the wait ends, and no other begins. */
+void hvd__sets_settle(void);
+/* Prevents sets from being made or removed until released.  Returns 0, and
+ * holds nothing, if a thread is doing so.  Never blocks. */
+int hvd__sets_hold(void);
+void hvd__sets_release(void);
+
+/* Makes a set and writes its number to *set, as hvd_process_set_add.  Returns 0
+ * or negative with err set. */
+int hvd__set_add(const int *ranks, size_t count, int *set,
+                 struct hb_error *err);
+
+/* Returns the place of a world rank in a set, or -1. */
+int hvd__set_place(const struct hvd__set *s, int rank);
+
+#endif

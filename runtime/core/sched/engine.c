@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine: see engine.h for who may do what.
+ */
+#include "runtime/core/sched/engine_impl.h"
+
+#include "runtime/core/api/record.h"
+#include "runtime/core/world/device.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    TURN_YIELDS = 64, /* before a waiter sleeps for its turn */
+    HOLD_YIELDS = 64, /* before the engine thread takes over */
+    SMALL_BYTES = 16 << 10,
+    /* How long to wait for a predicted request to be issued: a caller that
+     * waits can hardly issue it itself, but another thread could. */
+    HOLD_CALLER_NS = 20 * 1000,
+    HOLD_THREAD_NS = 5 * 1000 * 1000,
+};
+
+/* ---- Handing over -------------------------------------------------- */
+
+static void wake_thread_locked(struct hvd__engine *e)
+{
+    if (!e->thread_idle)
+        return;
+    e->thread_idle = 0;
+    pthread_cond_signal(&e->work);
+}
+
+/* Wakes the engine thread if requests are queued, no thread waits and none
+ * drives. */
+void engine_pass_on(struct hvd__engine *e)
+{
+    if (atomic_load(&e->queued) == 0 || atomic_load(&e->waiters) > 0 ||
+        atomic_load(&e->driver) != HVD__DRIVER_NONE)
+        return;
+    pthread_mutex_lock(&e->lock);
+    wake_thread_locked(e);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_wake_waiters(struct hvd__engine *e)
+{
+    if (atomic_load(&e->sleepers) == 0)
+        return;
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_broadcast(&e->turn);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static int somebody_waits(struct hvd__engine *e)
+{
+    return atomic_load(&e->waiters) > 0 || atomic_load(&e->stopping);
+}
+
+/* ---- Completing ---------------------------------------------------- */
+
+/* Completes a request; its owner may free it as soon as `done` is set. */
+void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
+{
+    hvd__gpu_done(&req->op);
+    if (rc < 0)
+        hvd__stats_count(&e->controller.stats.errors, 1);
+    if (rc < 0 && !req->err.status)
+        hb_error_set(&req->err, (enum hvd_status) - rc, "%s",
+                     hb_status_text(rc));
+    /* Release: pairs with hvd__request_done.  Sleepers need no ordering by this
+     * store, as they read `done` under the lock. */
+    atomic_store_explicit(&req->done, 1, memory_order_release);
+}
+
+static void unlink_locked(struct hvd__engine *e, struct hvd_request *req)
+{
+    struct hvd__entry *entry = req->entry;
+    struct hvd_request *r = entry->pending, *older = NULL;
+
+    if (req->before)
+        req->before->next = req->next;
+    else
+        e->head = req->next;
+    if (req->next)
+        req->next->before = req->before;
+    else
+        e->tail = req->before;
+    for (; r != req; r = r->same)
+        older = r;
+    if (older)
+        older->same = req->same;
+    else
+        entry->pending = req->same;
+    if (e->last_unnamed == req)
+        e->last_unnamed = older;
+    atomic_fetch_sub(&e->queued, 1);
+}
+
+void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, int rc)
+{
+    pthread_mutex_lock(&e->lock);
+    for (size_t i = 0; i < n; i++) {
+        unlink_locked(e, reqs[i]);
+        engine_finish(e, reqs[i], rc);
+    }
+    if (hvd__stall_listed(&e->stall))
+        hvd__stall_settle(e);
+    if (atomic_load(&e->sleepers))
+        pthread_cond_broadcast(&e->turn);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err)
+{
+    struct hvd_request *req;
+
+    pthread_mutex_lock(&e->lock);
+    while ((req = e->head)) {
+        unlink_locked(e, req);
+        req->err = *err;
+        hb_error_context(&req->err, "%s", collective_name(req->op.kind));
+        engine_finish(e, req, err->status);
+    }
+    if (hvd__stall_listed(&e->stall))
+        hvd__stall_settle(e);
+    if (atomic_load(&e->sleepers))
+        pthread_cond_broadcast(&e->turn);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- Driving ------------------------------------------------------- */
+
+/* Checks that the plane can carry out op.  The plane exists for the driver and,
+ * until `stopping`, under the lock; no one else may use it. */
+int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
+                    struct hb_error *err)
+{
+    const struct hvd__plane *plane = e->plane;
+
+    if (plane->ops->supports(plane, op))
+        return 0;
+    return hb_error_set(err, HVD_EUNSUPPORTED,
+                        "plane %s cannot carry out this %s", plane->ops->name,
+                        collective_name(op->kind));
+}
+
+/* Lets the engine thread sleep until more than `issued` requests have been
+ * issued, another thread waits, or HOLD_THREAD_NS is over. */
+static void hold(struct hvd__engine *e, uint64_t issued)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += HOLD_THREAD_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&e->lock);
+    e->thread_idle =
+        issued == atomic_load(&e->controller.issued) && !somebody_waits(e);
+    while (e->thread_idle &&
+           pthread_cond_clockwait(&e->work, &e->lock, CLOCK_MONOTONIC,
+                                  &until) == 0)
+        ;
+    e->thread_idle = 0;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Waits a step; `alone` is the request carried out without the queue, or
+ * NULL. */
+void engine_pause(struct hvd__engine *e, const struct hvd_request *alone)
+{
+    e->plane->ops->pause(e->plane);
+    hvd__stall_paused(e, alone);
+}
+
+/* Drives the queue until `until` is done (NULL: until it is empty).  Returns
+ * early when give_way, if not NULL, says so: without `until`, after any step;
+ * with it, only when it would have to wait.  The calling thread is the
+ * driver. */
+static void drive_queue(struct hvd__engine *e, const struct hvd_request *until,
+                        int (*give_way)(struct hvd__engine *))
+{
+    int is_thread = atomic_load(&e->driver) == HVD__DRIVER_THREAD;
+    uint64_t limit = is_thread ? HOLD_THREAD_NS : HOLD_CALLER_NS;
+
+    while ((!until || !hvd__request_done(until)) &&
+           !atomic_load(&e->stopping)) {
+        uint64_t issued = atomic_load(&e->controller.issued);
+        enum hvd__step step = hvd__controller_step(&e->controller, limit);
+
+        if (step == HVD__STEP_IDLE)
+            return;
+        if (step == HVD__STEP_DONE ? !until && give_way && give_way(e)
+                                   : give_way && give_way(e))
+            return;
+        if (step == HVD__STEP_HOLD && is_thread)
+            hold(e, issued);
+        else if (step == HVD__STEP_HOLD)
+            sched_yield();
+        else if (step != HVD__STEP_DONE)
+            engine_pause(e, NULL);
+    }
+}
+
+static int always(struct hvd__engine *e)
+{
+    (void)e;
+    return 1;
+}
+
+static int head_is_small(struct hvd__engine *e)
+{
+    const struct hvd_request *req;
+    int small;
+
+    pthread_mutex_lock(&e->lock);
+    req = e->head;
+    small = req && req->op.count * req->op.elem_bytes <= SMALL_BYTES;
+    pthread_mutex_unlock(&e->lock);
+    return small;
+}
+
+/* Completes a burst of small operations in the first wait: handing each to the
+ * engine thread and back would cost more than doing them.  Begins nothing while
+ * stopping: another caller may have left an operation half done. */
+static void drive_small(struct hvd__engine *e)
+{
+    while (!atomic_load(&e->stopping) && atomic_load(&e->queued) &&
+           head_is_small(e))
+        if (hvd__controller_step(&e->controller, HOLD_CALLER_NS) !=
+            HVD__STEP_DONE)
+            return;
+}
+
+/* ---- The engine thread --------------------------------------------- */
+
+static int has_work(struct hvd__engine *e)
+{
+    return atomic_load(&e->queued) > 0 && atomic_load(&e->waiters) == 0 &&
+           atomic_load(&e->driver) == HVD__DRIVER_NONE;
+}
+
+/* Callers often wait right after they submitted, and then drive themselves.
+ * Taking the work from them and giving it back costs two thread switches, so
+ * the engine thread yields a few times first.  Returns whether it still has
+ * work. */
+static int still_has_work(struct hvd__engine *e)
+{
+    for (int i = 0; i < HOLD_YIELDS; i++) {
+        if (!has_work(e))
+            return 0;
+        sched_yield();
+    }
+    return 1;
+}
+
+static void *engine_main(void *arg)
+{
+    struct hvd__engine *e = arg;
+
+    cpu_set_t cpu;
+
+    if (e->cpu >= 0) {
+        CPU_ZERO(&cpu);
+        CPU_SET((size_t)e->cpu, &cpu);
+        /* On failure (a core that this process may not use) it runs
+         * anywhere. */
+        pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu);
+    }
+    pthread_setname_np(pthread_self(), "hvd-engine");
+    pthread_mutex_lock(&e->lock);
+    while (!atomic_load(&e->stopping)) {
+        if (!has_work(e)) {
+            e->thread_idle = 1;
+            while (e->thread_idle)
+                pthread_cond_wait(&e->work, &e->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&e->lock);
+        if (still_has_work(e) && engine_try_drive(e, HVD__DRIVER_THREAD)) {
+            drive_queue(e, NULL, somebody_waits);
+            atomic_store(&e->driver, HVD__DRIVER_NONE);
+            engine_wake_waiters(e);
+        }
+        pthread_mutex_lock(&e->lock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* Blocks all signals in the thread: they are the program's. */
+static int start_thread(struct hvd__engine *e, struct hb_error *err)
+{
+    sigset_t all, before;
+    int rc;
+
+    if (e->thread_started)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&e->thread, NULL, engine_main, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc)
+        return hb_error_sys(err, rc, "start the engine thread");
+    e->thread_started = 1;
+    return 0;
+}
+
+/* ---- Callers ------------------------------------------------------- */
+
+void engine_append_locked(struct hvd__engine *e, struct hvd_request *req)
+{
+    struct hvd__entry *entry = req->entry;
+
+    req->engine = e;
+    req->next = req->same = NULL;
+    req->before = e->tail;
+    if (e->tail)
+        e->tail->next = req;
+    else
+        e->head = req;
+    e->tail = req;
+    if (entry == &e->controller.plan.unnamed) {
+        if (e->last_unnamed)
+            e->last_unnamed->same = req;
+        else
+            entry->pending = req;
+        e->last_unnamed = req;
+    } else {
+        entry->pending = req;
+    }
+    atomic_fetch_add(&e->queued, 1);
+    atomic_fetch_add(&e->controller.issued, 1);
+}
+
+/* Wakes a driver that waits for something new, after a request was queued. */
+void engine_tell_driver(struct hvd__engine *e)
+{
+    if (atomic_load(&e->controller.parked))
+        e->plane->ops->interrupt(e->plane);
+    if (atomic_load(&e->driver) == HVD__DRIVER_THREAD)
+        wake_thread_locked(e);
+}
+
+/* Sets req->entry: the plan's entry of the tensor's name, or plan->joining for
+ * a join.  Fails if the name is in flight. */
+int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
+                      struct hb_error *err)
+{
+    struct hvd__plan *plan = &e->controller.plan;
+    const struct hvd__op *op = &req->op;
+    int joins = op->kind == HVD__JOIN;
+
+    if (plan->joining.pending)
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s: this rank has joined, and must wait for that "
+                            "first",
+                            collective_name(op->kind));
+    /* If a caller drives, something is in flight, queued or alone. */
+    if (joins && (e->head || atomic_load(&e->driver) == HVD__DRIVER_CALLER))
+        return hb_error_set(err, HVD_EINVAL,
+                            "join: something is in flight on this rank; wait "
+                            "for it first");
+    req->entry =
+        joins ? &plan->joining : hvd__plan_entry(plan, op->name, op->name_hash);
+    if (!req->entry)
+        return hb_error_set(err, HVD_ENOMEM, "no memory for one more name");
+    if (req->entry->pending && req->entry != &plan->unnamed)
+        return hb_error_set(err, HVD_EDUPNAME,
+                            "%s \"%s\": an operation of that name is in "
+                            "flight; wait for it first",
+                            collective_name(op->kind), op->name);
+    return 0;
+}
+
+/* Sets *err to the reason for the stop and returns its status; under the
+ * lock. */
+int engine_stopped(const struct hvd__engine *e, const struct hvd_request *req,
+                   struct hb_error *err)
+{
+    *err = e->why;
+    return hb_error_context(err, "%s", collective_name(req->op.kind));
+}
+
+int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
+                       struct hb_error *err)
+{
+    uint64_t call = hvd__stall_issued(&e->stall, req);
+    int rc;
+
+    hvd__record_issued(&e->controller, req, 0);
+    pthread_mutex_lock(&e->lock);
+    if (atomic_load(&e->stopping))
+        rc = engine_stopped(e, req, err);
+    else
+        rc = engine_find_entry(e, req, err);
+    if (rc == 0)
+        rc = engine_supports(e, &req->op, err);
+    if (rc == 0)
+        rc = start_thread(e, err);
+    if (rc == 0) {
+        engine_append_locked(e, req);
+        engine_tell_driver(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (rc == 0)
+        engine_pass_on(e);
+    hvd__stall_returned(call);
+    return rc;
+}
+
+/* Returns whether the waiter of `req` should go on: req is done, or there is no
+ * driver.  While the engine is halted, only the first counts: requests wait for
+ * close.  req NULL is hvd__engine_halt, which waits for the driver. */
+static int is_turn(const struct hvd__engine *e, const struct hvd_request *req)
+{
+    if (req && (hvd__request_done(req) || atomic_load(&e->stopping)))
+        return hvd__request_done(req);
+    return atomic_load(&e->driver) == HVD__DRIVER_NONE;
+}
+
+/* Waits until is_turn, by yielding first, then by sleeping. */
+static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
+{
+    if (atomic_load(&e->driver) == HVD__DRIVER_THREAD) {
+        e->plane->ops->interrupt(e->plane);
+        pthread_mutex_lock(&e->lock);
+        wake_thread_locked(e);
+        pthread_mutex_unlock(&e->lock);
+    }
+    for (int i = 0; i < TURN_YIELDS; i++) {
+        if (is_turn(e, req))
+            return;
+        sched_yield();
+    }
+    pthread_mutex_lock(&e->lock);
+    atomic_fetch_add(&e->sleepers, 1);
+    while (!is_turn(e, req))
+        pthread_cond_wait(&e->turn, &e->lock);
+    atomic_fetch_sub(&e->sleepers, 1);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Waits until the engine is done with req, driving if no thread does. */
+void engine_wait(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (hvd__request_done(req))
+        return;
+    atomic_fetch_add(&e->waiters, 1);
+    while (!hvd__request_done(req)) {
+        if (!atomic_load(&e->stopping) &&
+            engine_try_drive(e, HVD__DRIVER_CALLER)) {
+            drive_queue(e, req, NULL);
+            drive_small(e);
+            engine_step_back(e);
+        } else {
+            wait_for_turn(e, req);
+        }
+    }
+    atomic_fetch_sub(&e->waiters, 1);
+    engine_pass_on(e);
+}
+
+int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (!hvd__request_done(req) && engine_try_drive(e, HVD__DRIVER_CALLER)) {
+        drive_queue(e, req, always);
+        engine_step_back(e);
+    }
+    if (!hvd__request_done(req))
+        return 0;
+    return req->op.launch ? engine_test_launch(e, req) : 1;
+}
+
+/* ---- Life ---------------------------------------------------------- */
+
+int hvd__engine_open(struct hvd__engine *e, struct hvd__plane *plane,
+                     const int *ranks, int n, int me)
+{
+    int rc;
+
+    hvd__controller_fini(&e->controller);
+    rc = hvd__controller_init(&e->controller, e, ranks, n, me);
+    if (rc < 0)
+        return rc;
+    e->plane = e->controller.plane = plane;
+    e->cpu = -1;
+    hb_error_clear(&e->why);
+    atomic_fetch_add(&e->opened, 1);
+    atomic_store(&e->again.hint, NULL);
+    memset(&e->again.given, 0, sizeof(e->again.given));
+    atomic_store(&e->drained, 0);
+    e->launched = 0;
+    atomic_store(&e->stopping, 0);
+    return 0;
+}
+
+static void join_thread(struct hvd__engine *e)
+{
+    int started;
+
+    pthread_mutex_lock(&e->lock);
+    started = e->thread_started;
+    e->thread_started = 0;
+    wake_thread_locked(e);
+    pthread_mutex_unlock(&e->lock);
+    if (started)
+        pthread_join(e->thread, NULL);
+}
+
+void hvd__engine_halt(struct hvd__engine *e, const struct hb_error *why)
+{
+    /* Under the lock, so that a submit either sees `stopping` or its request is
+     * seen by close. */
+    pthread_mutex_lock(&e->lock);
+    e->why = *why;
+    atomic_store(&e->stopping, 1);
+    wake_thread_locked(e);
+    pthread_mutex_unlock(&e->lock);
+    while (!engine_try_drive(e, HVD__DRIVER_CALLER)) {
+        e->plane->ops->interrupt(e->plane);
+        wait_for_turn(e, NULL);
+    }
+    join_thread(e);
+}
+
+void hvd__engine_close(struct hvd__engine *e, const struct hb_error *why)
+{
+    if (!atomic_load(&e->stopping))
+        hvd__engine_halt(e, why);
+    hvd__controller_abandon(&e->controller);
+    hvd__engine_fail_all(e, why);
+    atomic_store(&e->driver, HVD__DRIVER_NONE);
+    engine_wake_waiters(e);
+    /* Their requests are done, so these threads only have to run.  After this
+     * no thread uses the plane. */
+    while (atomic_load(&e->waiters) || atomic_load(&e->holders))
+        sched_yield();
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations in device memory that were only launched when the engine was done
+ * with them: waiting for them and testing them.
+ */
+#include "runtime/core/sched/engine_impl.h"
+#include "runtime/core/world/device.h"
+
+#include <sched.h>
+
+void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
+                          size_t n, uint64_t launch)
+{
+    e->launched = launch;
+    for (size_t i = 0; i < n; i++) {
+        reqs[i]->op.launch = launch;
+        reqs[i]->opened = atomic_load(&e->opened);
+    }
+}
+
+/* Keeps the plane until let_plane_go.  Returns 0, and holds nothing, if it is
+ * about to be freed or was.  The holder is not counted as a waiter, since it
+ * waits for the device and does not drive. */
+static int hold_plane(struct hvd__engine *e, const struct hvd_request *req)
+{
+    atomic_fetch_add(&e->holders, 1);
+    if (!atomic_load(&e->stopping) && atomic_load(&e->opened) == req->opened)
+        return 1;
+    atomic_fetch_sub(&e->holders, 1);
+    return 0;
+}
+
+static void let_plane_go(struct hvd__engine *e)
+{
+    atomic_fetch_sub(&e->holders, 1);
+}
+
+/* Returns 1 when the plane was drained, with req's outcome; it is gone then. */
+static int is_drained(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (atomic_load(&e->opened) == req->opened) {
+        if (!atomic_load(&e->drained))
+            return 0;
+        if (e->launch_err.status)
+            req->err = e->launch_err;
+    }
+    req->op.launch = 0;
+    return 1;
+}
+
+static void wait_until_drained(struct hvd__engine *e, struct hvd_request *req)
+{
+    while (!is_drained(e, req))
+        sched_yield();
+}
+
+static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (hold_plane(e, req)) {
+        hvd__gpu_wait(e, req);
+        let_plane_go(e);
+    } else {
+        wait_until_drained(e, req);
+    }
+}
+
+int engine_test_launch(struct hvd__engine *e, struct hvd_request *req)
+{
+    int rc;
+
+    if (!hold_plane(e, req))
+        return is_drained(e, req);
+    rc = hvd__gpu_test(e, req);
+    let_plane_go(e);
+    return rc != 0;
+}
+
+void hvd__engine_drain(struct hvd__engine *e)
+{
+    hb_error_clear(&e->launch_err);
+    if (e->launched)
+        hvd__gpu->wait(e->plane, e->launched, &e->launch_err);
+    e->launched = 0;
+    atomic_store(&e->drained, 1);
+}
+
+int hvd__engine_look(struct hvd__engine *e, struct hb_error *err)
+{
+    int rc = 0;
+
+    if (!engine_try_drive(e, HVD__DRIVER_CALLER))
+        return 0; /* the driver will see it */
+    /* If an operation has begun, some thread will go on with it, and sees the
+     * failure.  What else keeps a call from being carried out alone is in the
+     * queue. */
+    if (e->controller.state == HVD__STATE_IDLE)
+        rc = e->plane->ops->began(e->plane, err);
+    engine_step_back(e);
+    return rc < 0 ? rc : 0;
+}
+
+void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
+{
+    engine_wait(e, req);
+    if (req->op.launch)
+        wait_for_launch(e, req);
+}
+
+void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
+                                void *stream)
+{
+    engine_wait(e, req);
+    if (!req->op.launch)
+        return;
+    if (hold_plane(e, req)) {
+        hvd__gpu_order(e, req, stream);
+        let_plane_go(e);
+    } else {
+        wait_until_drained(e, req);
+    }
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory; see gpu.h. */
+#include "runtime/core/world/device.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/env.h"
+#include "runtime/core/api/context.h"
+#include "runtime/core/world/mpi_context.h"
+#include "runtime/core/world/plugin_load.h"
+#include "runtime/trace/stall.h"
+#include "runtime/trace/timeline.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+const struct hvd__gpu *_Atomic hvd__gpu, *_Atomic hvd__gpu_places;
+static struct hb_error why; /* why hvd__gpu is NULL */
+
+/* users: calls that look at their buffers, and events not given back.  A call
+ * may begin before hvd_shutdown and look at its buffers after it, so each side
+ * writes its own variable and then reads the other's. */
+static _Atomic unsigned users;
+static _Atomic int closing;
+
+/* Operations of all sets since hvd_init that were timed on the device, and
+ * their time.  Any thread. */
+static _Atomic uint64_t timed, timed_ns;
+
+/* ---- The plug-in ------------------------------------------------------- */
+
+/* Checks cheaply for a driver, to spare hosts without a GPU the loading. */
+static int has_driver(void)
+{
+    static const char *const files[] = {"/proc/driver/nvidia/version",
+                                        "/dev/nvidiactl", "/dev/dxg" /* WSL */};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (access(files[i], F_OK) == 0)
+            return 1;
+    return hb_knob("CUDA_LIBRARY") != NULL;
+}
+
+static int open_plugin(int wanted, struct hb_error *err)
+{
+    const struct hvd__gpu *gpu;
+    int rc;
+
+    if (!wanted && !has_driver())
+        return hb_error_set(err, HVD_EUNSUPPORTED, "no CUDA driver");
+    gpu = hvd__plugin_load(HVD__PLUGIN_NCCL, err);
+    if (!gpu)
+        return err->status;
+    hvd__gpu_places = gpu;
+    rc = gpu->open(err);
+    if (rc == 0)
+        hvd__gpu = gpu;
+    return rc;
+}
+
+/* Loads the plug-in as HVD_NCCL says: 0 never; 1 fail without it; unset: where
+ * there is a CUDA driver.  Logs at debug level why there is none. */
+static int open_device(const struct hb_log *log, struct hb_error *err)
+{
+    int enabled = 1, wanted = hb_knob("NCCL") != NULL;
+    int rc = hb_knob_bool("NCCL", &enabled, err);
+
+    if (rc < 0 || !enabled)
+        return rc;
+    atomic_store(&timed, 0);
+    atomic_store(&timed_ns, 0);
+    rc = open_plugin(wanted, err);
+    if (rc < 0)
+        hb_error_context(err, "NCCL plane unavailable");
+    if (rc == 0 || wanted || rc == -HVD_EINVAL)
+        return rc;
+    hb_log(log, HB_LOG_DEBUG, "%s", err->text);
+    why = *err;
+    hb_error_clear(err);
+    return 0;
+}
+
+void hvd__gpu_close(void)
+{
+    const struct hvd__gpu *gpu = hvd__gpu;
+
+    hvd__gpu_places = NULL;
+    if (!gpu)
+        return;
+    atomic_store(&closing, 1);
+    while (atomic_load(&users))
+        sched_yield();
+    gpu->close();
+    hvd__gpu = NULL;
+    atomic_store(&closing, 0);
+}
+
+/* ---- Planes ------------------------------------------------------------ */
+
+static const char *host_of(void *arg, int member)
+{
+    const struct hvd__set *s = arg;
+
+    if (s->has_hosts)
+        return hvd__hosts_name((void *)(uintptr_t)&s->hosts, (uint32_t)member);
+    return hvd__mpi_is_open() ? hvd__mpi_host_name(s->ranks[member]) : NULL;
+}
+
+static int host_index(const struct hvd__set *s, const int *ranks, int i)
+{
+    if (s->has_hosts)
+        return (int)s->hosts.map.host_of[i];
+    return hvd__mpi_is_open() ? hvd__mpi_host(ranks[i]) : 0;
+}
+
+/* ---- Callbacks of a plane for device memory (plugins/gpu.h) ---- */
+
+static int look_at_engine(void *arg, struct hb_error *err)
+{
+    struct hvd__set *s = arg;
+
+    return hvd__engine_look(&s->engine, err);
+}
+
+#define ACTIVITY(symbol, name, nccl) "NCCL_" #symbol
+
+static void trace(const struct hvd__set *s, const struct hvd__gpu_span *span)
+{
+    static const char *const activities[] = {COLLECTIVES(ACTIVITY)};
+    struct hvd__op op;
+    struct hvd__timeline_event e = {
+        .what = HVD__TIMELINE_ACTIVITY,
+        .op = &op,
+        .plane = "nccl",
+        .activity = activities[span->kind],
+        .set = s->id,
+        .fused = 1,
+        .began_ns = span->began_ns,
+        .done_ns = span->done_ns,
+    };
+
+    hvd__op_init(&op);
+    op.kind = span->kind;
+    op.dtype = op.part_dtype = span->dtype;
+    op.elem_bytes = hvd_dtype_size(span->dtype);
+    op.count = span->count;
+    op.name = span->name;
+    op.algorithm = span->algorithm;
+    hvd__timeline_add(&e);
+}
+
+/* Counts and traces an operation that the device has finished. */
+static void ran(void *arg, const struct hvd__gpu_span *span)
+{
+    atomic_fetch_add_explicit(&timed, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&timed_ns, span->done_ns - span->began_ns,
+                              memory_order_relaxed);
+    if (hvd__timeline_on())
+        trace(arg, span);
+}
+
+static void waits(void *arg, const struct hvd__gpu_wait *w)
+{
+    const struct hvd__set *s = arg;
+
+    hvd__stall_device(s->id, w);
+}
+
+static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)
+{
+    (void)arg;
+    return hvd__stall_culprit(since_ns, err);
+}
+
+static void add_stats(struct hvd_stats *stats)
+{
+    stats->device_timed = atomic_load_explicit(&timed, memory_order_relaxed);
+    stats->device_ns = atomic_load_explicit(&timed_ns, memory_order_relaxed);
+}
+
+int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
+                  struct hb_error *err)
+{
+    struct hvd__gpu_plane_config config = {
+        .base = s->plane,
+        .ranks = ranks,
+        .n = n,
+        .me = me,
+        .set = s->id,
+        .host_of = host_of,
+        .host_arg = s,
+        .look = look_at_engine,
+        .look_arg = s,
+        .ran = ran,
+        .ran_arg = s,
+        .launched = hvd__stall_launched(s->id),
+        .waits = waits,
+        .culprit = culprit,
+        .stall_arg = s,
+    };
+    int *hosts;
+
+    if (!hvd__gpu)
+        return 0;
+    if (config.launched)
+        atomic_store(config.launched, 0);
+    hosts = hb_calloc((size_t)n, sizeof(*hosts));
+    if (!hosts) {
+        /* The other ranks have their plane and must not wait for this one. */
+        s->plane->ops->leave(s->plane);
+        s->plane->ops->free(s->plane);
+        s->plane = NULL;
+        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
+    }
+    for (int i = 0; i < n; i++)
+        hosts[i] = host_index(s, ranks, i);
+    config.host_index = hosts;
+    s->plane = hvd__gpu->plane(&config, err);
+    hb_free(hosts);
+    return s->plane ? 0 : err->status;
+}
+
+const struct hvd__provider hvd__gpu_provider = {
+    .open = open_device,
+    .wrap = hvd__gpu_wrap,
+    .stats = add_stats,
+    .close = hvd__gpu_close,
+};
+
+/* ---- Calls ------------------------------------------------------------- */
+
+/* What has been seen of a call's buffers. */
+struct seen {
+    unsigned places;    /* bits: 1 << enum hvd__place */
+    const void *device; /* a buffer in device memory */
+};
+
+static void look_at(struct seen *s, const void *buf)
+{
+    const struct hvd__gpu *gpu = hvd__gpu_places;
+    enum hvd__place place;
+
+    if (!buf)
+        return;
+    place = gpu ? gpu->place(buf) : HVD__HOST;
+    s->places |= 1u << place;
+    if (place == HVD__DEVICE)
+        s->device = buf;
+}
+
+static void look_at_op(struct seen *s, const struct hvd__op *op, int me)
+{
+    if (op->kind != HVD__BROADCAST || op->root == me)
+        look_at(s, op->sendbuf);
+    look_at(s, op->recvbuf);
+    for (size_t i = 0; op->parts && i < op->nparts; i++) {
+        look_at(s, op->parts[i].sendbuf);
+        look_at(s, op->parts[i].recvbuf);
+    }
+}
+
+static int on_host(const struct hvd__call *c, struct hb_error *err)
+{
+    const struct hvd__op *op = &c->req.op;
+
+    if (c->o.stream && !hvd__gpu)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "hvd_options: stream is set, and this process "
+                            "cannot use device memory; hvdrun --check-build "
+                            "says why");
+    if (c->o.stream)
+        return hb_error_set(err, HVD_EINVAL,
+                            "hvd_options: stream is set, and the buffers are "
+                            "in host memory");
+    if (op->op != HVD_ADASUM && !op->reduce &&
+        (op->kind == HVD__ALLREDUCE || op->kind == HVD__REDUCESCATTER))
+        return hb_error_set(err, HVD_EINVAL,
+                            "%s of %s is not defined in host memory",
+                            hvd_op_name(op->op), hvd_dtype_name(op->dtype));
+    return 0;
+}
+
+static int can_run(const struct hvd__op *op, struct hb_error *err)
+{
+    if (!hvd__gpu)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "the buffers are in device memory: %s", why.text);
+    if (op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "adasum of device memory is not supported; copy "
+                            "it to host memory");
+    return 0;
+}
+
+/* Hands the event to the operation.  One is enough for all parts or members:
+ * the first of them waits for it. */
+static void hand_over(struct hvd__call *c, void *ready)
+{
+    struct hvd__op *op = &c->req.op;
+    int ordered = c->o.stream != NULL;
+
+    op->ready = ready;
+    op->ordered = ordered;
+    op->flags |= HVD__OP_DEVICE;
+    if (op->parts == &c->part)
+        c->part.ready = ready;
+    else if (op->parts)
+        c->parts[0].ready = ready;
+    for (size_t i = 0; i < c->req.member_count; i++) {
+        c->members[i].ordered = ordered;
+        c->members[i].flags |= HVD__OP_DEVICE;
+    }
+    if (c->req.member_count)
+        c->members[0].ready = ready;
+}
+
+static int issue(struct hvd__call *c)
+{
+    struct hvd__op *op = &c->req.op;
+    struct hb_error *err = &c->req.err;
+    struct seen seen = {0};
+    void *ready = NULL;
+    int rc;
+
+    look_at_op(&seen, op, c->set->me);
+    for (size_t i = 0; i < c->req.member_count; i++)
+        look_at_op(&seen, &c->members[i], c->set->me);
+    if (seen.places == (1u << HVD__HOST | 1u << HVD__DEVICE))
+        return hb_error_set(err, HVD_EINVAL,
+                            "some of the buffers are in device memory and "
+                            "some in host memory");
+    /* Without any buffer, as on a rank that has nothing to send or receive, the
+     * stream tells that it is in device memory. */
+    if (!(seen.places & 1u << HVD__DEVICE) &&
+        (seen.places || !c->o.stream || !hvd__gpu || op->kind == HVD__BARRIER ||
+         op->kind == HVD__JOIN))
+        return on_host(c, err);
+    rc = can_run(op, err);
+    if (rc == 0)
+        rc = hvd__gpu->issue(c->o.stream, seen.device, &ready, err);
+    if (rc == 0)
+        hand_over(c, ready);
+    return rc;
+}
+
+static void leave(void)
+{
+    atomic_fetch_sub(&users, 1);
+}
+
+/* Counts a user.  Returns 0, and counts none, while hvd_shutdown closes the
+ * plug-in. */
+static int enter(void)
+{
+    atomic_fetch_add(&users, 1);
+    if (!atomic_load(&closing))
+        return 1;
+    leave();
+    return 0;
+}
+
+int hvd__gpu_issue(struct hvd__call *c)
+{
+    int rc;
+
+    if (!enter())
+        return hb_error_set(&c->req.err, HVD_ENOTINIT,
+                            "hvd_init has not been called");
+    rc = issue(c);
+    if (!c->req.op.ready)
+        leave();
+    return rc;
+}
+
+void hvd__gpu_give_back(void *ready)
+{
+    const struct hvd__gpu *gpu = hvd__gpu;
+
+    gpu->done(ready);
+    leave();
+}
+
+/* ---- Waiting ----------------------------------------------------------- */
+
+int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req)
+{
+    return hvd__gpu->wait(e->plane, req->op.launch, &req->err);
+}
+
+int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req)
+{
+    return hvd__gpu->test(e->plane, req->op.launch, &req->err);
+}
+
+int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req, void *stream)
+{
+    return hvd__gpu->order(e->plane, req->op.launch, stream, &req->err);
+}

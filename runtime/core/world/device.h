@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory: loads the NCCL plug-in (plugins/gpu.h), finds out whether a
+ * call's buffers are in device memory, and waits for operations that were only
+ * launched when the engine was done with them.
+ *
+ * On a host without a CUDA driver a call costs one load more.
+ */
+#ifndef HVD_CORE_GPU_H
+#define HVD_CORE_GPU_H
+
+#include "runtime/core/api/call.h"
+#include "runtime/core/world/provider.h"
+#include "runtime/plugins/gpu.h"
+
+/* The plug-in while it is open, else NULL. */
+extern const struct hvd__gpu *_Atomic hvd__gpu;
+
+/* As hvd__gpu, but set even if the plug-in could not be opened, for lack of
+ * NCCL for example: it can still recognise device memory, which must not be
+ * taken for host memory. */
+extern const struct hvd__gpu *_Atomic hvd__gpu_places;
+
+extern const struct hvd__provider hvd__gpu_provider;
+
+/* Closes the plug-in, after waiting for other threads' calls that still use it.
+ * Called after the last plane was freed; idempotent. */
+void hvd__gpu_close(void);
+
+/* Puts a plane for device memory on top of s->plane if the plug-in is open, for
+ * the n world ranks `ranks`; this rank is ranks[me].  Returns 0, or negative
+ * with err set and s->plane NULL. */
+int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
+                  struct hb_error *err);
+
+/* Finds out where the call's buffers are, refuses what cannot be carried out
+ * there, and records an event for what the device has to wait for.  Returns 0
+ * or negative with the request's err set. */
+int hvd__gpu_issue(struct hvd__call *c);
+void hvd__gpu_give_back(void *ready);
+/* Gives back the event of an operation that is over or never began. */
+static inline void hvd__gpu_done(struct hvd__op *op)
+{
+    if (op->ready)
+        hvd__gpu_give_back(op->ready);
+    op->ready = NULL;
+}
+
+/* Waits for the device, or tests it, after the engine has finished req with
+ * status 0 and op.launch is not 0.  Called while the plane exists. */
+int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req);
+int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req);
+
+/* Makes later work on `stream` wait for the launched req. */
+int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req,
+                   void *stream);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds and loads a plug-in (plugins/plugin.h): in HVD_PLUGIN_DIR, or else in
+ * the folder hvd/ beside libhvd.so.
+ */
+#ifndef HVD_CORE_PLUGIN_H
+#define HVD_CORE_PLUGIN_H
+
+#include "runtime/plugins/plugin.h"
+
+enum hvd__plugin { HVD__PLUGIN_MPI, HVD__PLUGIN_NCCL, HVD__PLUGINS };
+
+/* Returns the table of a plug-in: the same at every call, never unloaded.  NULL
+ * with err set:
+ *   HVD_EUNSUPPORTED  there is none
+ *   HVD_ESYSTEM       it cannot be loaded; the message has the loader's text
+ *   HVD_EPROTO        it is of another release */
+const void *hvd__plugin_load(enum hvd__plugin which, struct hb_error *err);
+
+#endif

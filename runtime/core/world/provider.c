@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of providers; see provider.h. */
+#include "runtime/core/world/provider.h"
+
+#include "runtime/core/world/device.h"
+#include "runtime/core/world/mpi_context.h"
+
+static const struct hvd__provider *const providers[] = {&hvd__gpu_provider,
+                                                        &hvd__mpi_provider};
+
+enum { PROVIDERS = sizeof(providers) / sizeof(providers[0]) };
+
+int hvd__providers_open(const struct hb_log *log, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < PROVIDERS && rc == 0; i++)
+        if (providers[i]->open)
+            rc = providers[i]->open(log, err);
+    return rc;
+}
+
+int hvd__providers_plane(const struct hvd__host *h, struct hvd__set *s,
+                         const int *ranks, int n, int me, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < PROVIDERS && rc == 0; i++)
+        if (providers[i]->plane)
+            rc = providers[i]->plane(h, s, ranks, n, me, err);
+    return rc;
+}
+
+int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
+                        struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < PROVIDERS && rc == 0; i++)
+        if (providers[i]->wrap)
+            rc = providers[i]->wrap(s, ranks, n, me, err);
+    return rc;
+}
+
+void hvd__providers_stats(struct hvd_stats *stats)
+{
+    for (int i = 0; i < PROVIDERS; i++)
+        if (providers[i]->stats)
+            providers[i]->stats(stats);
+}
+
+void hvd__providers_leave(void)
+{
+    for (int i = 0; i < PROVIDERS; i++)
+        if (providers[i]->leave)
+            providers[i]->leave();
+}
+
+void hvd__providers_close(void)
+{
+    for (int i = 0; i < PROVIDERS; i++)
+        if (providers[i]->close)
+            providers[i]->close();
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ragged alltoall in shared memory.
+ *
+ * Every rank has a table of bytes, one entry per receiver: in its header if
+ * there are few ranks, else in its counts.  Small data is inline in the
+ * header, one receiver's after the other's.  Longer data goes through slots
+ * that are divided into one cell per receiver: a piece holds the next part for
+ * each.
+ */
+#include "runtime/plane/shm/shm_rounds.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { ALIGN_BYTES = 64 };
+
+enum how { RIDES, IN_SLOTS, IN_ARENA };
+
+/* A header's payload, unless data is inline: the place of sendbuf, and the
+ * table if there are few ranks. */
+struct elsewhere {
+    uint64_t place; /* in an arena, or 0 */
+    uint64_t table[SHM_TABLE_MAX];
+};
+
+_Static_assert(sizeof(struct elsewhere) <= SHM_PAYLOAD_BYTES, "it rides");
+_Static_assert(SHM_PAYLOAD_BYTES <= UCHAR_MAX, "a table's entry is a byte");
+
+/* ---- What goes where ------------------------------------------------- */
+
+static struct elsewhere *elsewhere(const struct hvd__shm *p, int rank)
+{
+    return (struct elsewhere *)(void *)shm_line(p, rank)->payload;
+}
+
+static uint64_t *table_of(const struct hvd__shm *p, int rank)
+{
+    return p->n <= SHM_TABLE_MAX ? elsewhere(p, rank)->table
+                                 : p->ranks[rank].counts[shm_parity(p)];
+}
+
+/* Returns the bytes that `rank` sends to `to`, another rank. */
+static size_t sent(const struct hvd__shm *p, int rank, int to)
+{
+    const struct shm_line *line = shm_line(p, rank);
+
+    return line->how == RIDES && p->n <= SHM_TABLE_MAX ? line->table[to]
+                                                       : table_of(p, rank)[to];
+}
+
+/* Returns the bytes that this rank sends to itself; they are never inline. */
+static size_t kept(const struct hvd__shm *p, const struct hvd__op *op)
+{
+    return op->sendcounts[p->me] * op->elem_bytes;
+}
+
+/* Returns the bytes that `rank` sends to the ranks before `to`. */
+static size_t offset_of(const struct hvd__shm *p, int rank, int to)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < to; r++)
+        sum += sent(p, rank, r);
+    return sum;
+}
+
+static size_t cell_bytes(const struct hvd__shm *p)
+{
+    return SHM_SLOT_BYTES / (size_t)p->n / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+/* Returns the number of rounds in which `rank` sends something to `to`. */
+static size_t pieces_for(const struct hvd__shm *p, int rank, int to)
+{
+    size_t bytes = sent(p, rank, to);
+
+    if (p->run.how[rank] != IN_SLOTS)
+        return bytes > 0;
+    return (bytes + cell_bytes(p) - 1) / cell_bytes(p);
+}
+
+static size_t piece_bytes(const struct hvd__shm *p, size_t bytes, size_t i)
+{
+    size_t left = bytes - i * cell_bytes(p);
+
+    return left < cell_bytes(p) ? left : cell_bytes(p);
+}
+
+/* Returns the inline data of `rank` for this rank. */
+static const unsigned char *find_small(const struct hvd__shm *p, int rank)
+{
+    return shm_line(p, rank)->payload + offset_of(p, rank, p->me);
+}
+
+/* Returns whether what `rank` announces for the ranks below `end` is small
+ * enough to be inline. */
+static int can_ride(const struct hvd__shm *p, int rank, int end)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < end; r++)
+        if (!hvd__op_add(&sum, sent(p, rank, r), 1))
+            return 0;
+    return sum <= SHM_PAYLOAD_BYTES;
+}
+
+/* Returns whether `rank` announces a possible place and size of data that is
+ * not inline. */
+static int can_be_elsewhere(const struct hvd__shm *p, int rank)
+{
+    int how = p->run.how[rank];
+    size_t sum = 0;
+
+    for (int r = 0; r < p->n; r++)
+        if (!hvd__op_add(&sum, sent(p, rank, r), 1))
+            return 0;
+    if (how == IN_ARENA && elsewhere(p, rank)->place)
+        return shm_is_place(p, rank, elsewhere(p, rank)->place, sum);
+    return how == IN_SLOTS;
+}
+
+/* ---- Moves ----------------------------------------------------------- */
+
+static void copy_in(struct hvd__shm *p, const struct hvd__op *op, size_t i)
+{
+    const unsigned char *src = op->sendbuf;
+    const uint64_t *table = table_of(p, p->me);
+
+    for (int to = 0; to < p->n; src += table[to++])
+        if (to != p->me && i < pieces_for(p, p->me, to))
+            hvd__copy_shared(shm_slot(p, p->me, i) + (size_t)to * cell_bytes(p),
+                             src + i * cell_bytes(p),
+                             piece_bytes(p, table[to], i));
+}
+
+static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
+                     int rank)
+{
+    (void)op;
+    return pieces_for(p, rank, p->me);
+}
+
+/* Takes the piece of `rank` for this rank. */
+static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
+{
+    size_t i = p->run.round, bytes = sent(p, rank, p->me);
+    const unsigned char *src;
+    unsigned char *dst;
+
+    if (!p->run.deliver)
+        return;
+    dst = (unsigned char *)op->recvbuf + p->run.offset[rank];
+    if (p->run.how[rank] == RIDES) {
+        src = find_small(p, rank);
+    } else if (p->run.how[rank] == IN_ARENA) {
+        src = shm_at(p, elsewhere(p, rank)->place) + offset_of(p, rank, p->me);
+    } else {
+        src = shm_slot(p, rank, i) + (size_t)p->me * cell_bytes(p);
+        dst += i * cell_bytes(p);
+        bytes = piece_bytes(p, bytes, i);
+    }
+    hvd__copy(dst, src, bytes, p->run.streamed);
+}
+
+static void take_own(struct hvd__shm *p, const struct hvd__op *op)
+{
+    if (p->run.deliver && kept(p, op))
+        hvd__copy((unsigned char *)op->recvbuf + p->run.offset[p->me],
+                  (const unsigned char *)op->sendbuf +
+                      offset_of(p, p->me, p->me),
+                  kept(p, op), p->run.streamed);
+}
+
+/* ---- What rides ------------------------------------------------------ */
+
+static void stage_small(struct hvd__shm *p, const struct hvd__op *op)
+{
+    struct shm_line *line = shm_line(p, p->me);
+    uint64_t *counts = p->ranks[p->me].counts[shm_parity(p)];
+    const unsigned char *src = op->sendbuf;
+    unsigned char *dst = line->payload;
+
+    line->how = RIDES;
+    for (int to = 0; to < p->n; to++) {
+        size_t bytes = op->sendcounts[to] * op->elem_bytes;
+        size_t others = to == p->me ? 0 : bytes;
+
+        if (p->n <= SHM_TABLE_MAX)
+            line->table[to] = (unsigned char)others;
+        else
+            counts[to] = others;
+        if (bytes == 0) /* sendbuf may be NULL */
+            continue;
+        memcpy(dst, src, others);
+        dst += others;
+        src += bytes;
+    }
+}
+
+static int all_ride(const struct hvd__shm *p)
+{
+    for (int r = 0; r < p->n; r++)
+        if (shm_line(p, r)->how != RIDES)
+            return 0;
+    return 1;
+}
+
+/* Sets *sum to the bytes that arrive here; returns 0 if they make no sense. */
+static int count_small(const struct hvd__shm *p, struct hvd__op *op,
+                       size_t *sum)
+{
+    *sum = 0;
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
+
+        if (r != p->me && !can_ride(p, r, p->me + 1))
+            return 0;
+        *sum += bytes;
+        if (op->recvcounts)
+            op->recvcounts[r] = bytes / op->elem_bytes;
+    }
+    return 1;
+}
+
+/* Delivers inline data when all ranks' is inline; returns like progress. */
+static int take_small(struct hvd__shm *p, struct hvd__op *op)
+{
+    unsigned char *dst = op->recvbuf;
+    size_t arrived;
+
+    if (!count_small(p, op, &arrived))
+        return hvd__op_nonsense(op);
+    op->algorithm = "shm.header";
+    if (arrived > op->recvcap * op->elem_bytes)
+        return hvd__op_gathered(op, 0, arrived / op->elem_bytes);
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
+
+        if (bytes == 0) /* buffers may be NULL */
+            continue;
+        memcpy(dst,
+               r == p->me
+                   ? (const unsigned char *)op->sendbuf + offset_of(p, r, r)
+                   : find_small(p, r),
+               bytes);
+        dst += bytes;
+    }
+    return 1;
+}
+
+/* ---- Stage and advance ----------------------------------------------- */
+
+void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op)
+{
+    struct shm_line *line = shm_line(p, p->me);
+    uint64_t *table = table_of(p, p->me);
+
+    if (shm_bytes(op) - kept(p, op) <= SHM_PAYLOAD_BYTES) {
+        stage_small(p, op);
+        return;
+    }
+    for (int r = 0; r < p->n; r++)
+        table[r] = op->sendcounts[r] * op->elem_bytes;
+    elsewhere(p, p->me)->place = shm_place(p, op->sendbuf, shm_bytes(op));
+    line->how = elsewhere(p, p->me)->place ? IN_ARENA : IN_SLOTS;
+    p->run.how[p->me] = (unsigned char)line->how;
+    if (line->how == IN_SLOTS)
+        copy_in(p, op, 0);
+}
+
+/* Returns the rounds that `rank` needs: those of its longest message. */
+static size_t rounds_of(const struct hvd__shm *p, int rank)
+{
+    int longest = -1;
+
+    for (int to = 0; to < p->n; to++)
+        if (to != rank &&
+            (longest < 0 || sent(p, rank, to) > sent(p, rank, longest)))
+            longest = to;
+    return longest < 0 ? 0 : pieces_for(p, rank, longest);
+}
+
+static int begin(struct hvd__shm *p, struct hvd__op *op)
+{
+    static const char *const names[] = {"shm.header", "shm.slots", "shm.arena"};
+    struct shm_run *run = &p->run;
+    enum how most = RIDES;
+
+    run->rounds = 0;
+    run->offset[0] = 0;
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
+        enum how how = (enum how)shm_line(p, r)->how;
+        size_t rounds;
+
+        run->how[r] = (unsigned char)how;
+        run->offset[r + 1] = run->offset[r];
+        if (how > IN_ARENA || !hvd__op_add(&run->offset[r + 1], bytes, 1) ||
+            !(how == RIDES ? can_ride(p, r, p->n) : can_be_elsewhere(p, r)))
+            return hvd__op_nonsense(op);
+        most = how > most ? how : most;
+        if (op->recvcounts)
+            op->recvcounts[r] = bytes / op->elem_bytes;
+        rounds = rounds_of(p, r);
+        run->rounds = rounds > run->rounds ? rounds : run->rounds;
+    }
+    op->algorithm = names[most];
+    run->own_pieces = rounds_of(p, p->me);
+    run->lends = run->how[p->me] == IN_ARENA;
+    run->lent = most == IN_ARENA;
+    run->deliver = run->offset[p->n] <= op->recvcap * op->elem_bytes;
+    run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
+    return 0;
+}
+
+int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op)
+{
+    static const struct shm_moves moves = {
+        .pieces = pieces, .copy_in = copy_in, .take = take, .finish = take_own};
+    struct shm_run *run = &p->run;
+    int rc = 0;
+
+    if (run->stage == SHM_BEGIN && all_ride(p))
+        return take_small(p, op);
+    if (run->stage == SHM_BEGIN)
+        rc = begin(p, op);
+    if (rc == 0)
+        rc = shm_rounds(p, op, &moves);
+    if (rc <= 0)
+        return rc;
+    return hvd__op_gathered(op, run->deliver,
+                            run->offset[p->n] / op->elem_bytes);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Converts error codes of MPI to struct hb_error.
+ *
+ * An error of a collective does not name a peer.  If a process of this host
+ * has ended, it is blamed; MPI may notice that before the kernel tells, so
+ * find_dead waits a little.  Otherwise the text says that MPI names no peer,
+ * and the peer's own farewell (leave.c) may explain it.
+ */
+#include "runtime/plugins/mpi/mpi_impl.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEATH_MS = 50 };
+
+const char *mp_host(int rank)
+{
+    const struct hvd__mpi_world *w = &mp_world.view;
+
+    return w->hosts ? w->hosts[w->host_of[rank]] : "?";
+}
+
+static void name(struct hb_error *err, int rank, const char *host)
+{
+    if (!err || err->status)
+        return;
+    err->rank = rank;
+    snprintf(err->host, sizeof(err->host), "%s", host);
+}
+
+void mp_name_rank(struct hb_error *err, int rank)
+{
+    name(err, rank, mp_host(rank));
+}
+
+/* Reads MPI's text as one line; MPICH's has several. */
+static void read_text(int mpi_rc, char text[MPI_MAX_ERROR_STRING])
+{
+    int len = 0;
+
+    memcpy(text, "?", 2);
+    MPI_Error_string(mpi_rc, text, &len);
+    for (char *c = text; *c; c++)
+        if (*c == '\n')
+            *c = c[1] ? ' ' : 0;
+}
+
+/* Returns a rank of this host whose process has ended, or -1. */
+static int find_dead(void)
+{
+    const struct hvd__mpi_world *w = &mp_world.view;
+    int dead = -1;
+
+    for (int pass = 0; pass < 2 && dead < 0 && w->pidfds; pass++) {
+        for (int i = 0; i < w->local_size && dead < 0; i++) {
+            struct pollfd p = {.fd = w->pidfds[i], .events = POLLIN};
+
+            if (p.fd >= 0 && poll(&p, 1, 0) == 1)
+                dead = w->local_ranks[i];
+        }
+        if (dead < 0 && pass == 0)
+            poll(NULL, 0, DEATH_MS);
+    }
+    return dead;
+}
+
+int mp_error(struct hb_error *err, int peer, int mpi_rc, const char *call)
+{
+    const char *end = "";
+    char text[MPI_MAX_ERROR_STRING];
+
+    mp_world.failed = 1;
+    read_text(mpi_rc, text);
+    if (peer < 0) {
+        peer = find_dead();
+        end = "its process has ended: ";
+    }
+    if (peer < 0)
+        return hb_error_set(err, HVD_EPEER, "%s: %s; MPI names no peer", call,
+                            text);
+    mp_name_rank(err, peer);
+    return hb_error_set(err, HVD_EPEER, "rank %d on host %s: %s%s: %s", peer,
+                        mp_host(peer), end, call, text);
+}
+
+int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
+                  const char *call)
+{
+    char both[64];
+
+    snprintf(both, sizeof(both), "%s of %s", test, call);
+    return mp_error(err, peer, mpi_rc, both);
+}
+
+int mp_error_own(struct hb_error *err, int mpi_rc, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING];
+
+    mp_world.failed = 1;
+    read_text(mpi_rc, text);
+    return hb_error_set(err, HVD_ESYSTEM, "%s: %s", call, text);
+}
+
+/* ---- Between ranks ------------------------------------------------------ */
+
+void mp_explain(struct mp_why *why, const struct hb_error *err)
+{
+    memset(why, 0, sizeof(*why));
+    if (err->status == 0 || err->status == -HVD_ESHUTDOWN)
+        return;
+    why->status = -err->status;
+    gethostname(why->host, sizeof(why->host) - 1);
+    why->blamed = err->rank < 0 ? mp_world.view.rank : err->rank;
+    snprintf(why->text, sizeof(why->text), "%.*s", MP_WHY_BYTES - 1, err->text);
+}
+
+int mp_peer_failed(struct hb_error *err, int peer, const struct mp_why *why)
+{
+    const struct hvd__mpi_world *w = &mp_world.view;
+    const char *host = w->hosts ? mp_host(peer) : why->host;
+
+    mp_world.failed = 1; /* the peer does not finalise MPI */
+    if (why->blamed == peer || why->blamed < 0 || why->blamed >= w->size)
+        name(err, peer, host);
+    else
+        mp_name_rank(err, why->blamed);
+    return hb_error_set(err, HVD_EPEER, "rank %d on host %.*s has failed: %.*s",
+                        peer, (int)sizeof(why->host), host,
+                        (int)sizeof(why->text), why->text);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Launches on a plane's stream, numbered 1, 2, ... Each is followed by an
+ * event from a ring.  If a launch's slot is reused, the event of the later
+ * launch is waited for instead.
+ */
+#include "runtime/plugins/nccl/nccl_impl.h"
+
+#include "lib/base/sys/clock.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SPIN_NS = 50 * 1000,
+    YIELD_NS = 300 * 1000,
+    SLEEP_NS = 500 * 1000,
+};
+
+/* ---- Waiting a little ---------------------------------------------------- */
+
+/* Pauses longer the longer the wait has lasted, as the device wakes no
+ * thread. */
+void nc_pause(uint64_t *since_ns, _Atomic uint32_t *wake)
+{
+    uint64_t now_ns = hb_now_ns(), waited_ns;
+    struct timespec limit = {0, SLEEP_NS};
+    uint32_t word = atomic_load(wake);
+
+    if (!*since_ns)
+        *since_ns = now_ns;
+    waited_ns = now_ns - *since_ns;
+    if (waited_ns < SPIN_NS)
+        return;
+    if (waited_ns < YIELD_NS) {
+        sched_yield();
+        return;
+    }
+    if (waited_ns / 8 < SLEEP_NS)
+        limit.tv_nsec = (long)(waited_ns / 8);
+    syscall(SYS_futex, wake, FUTEX_WAIT_PRIVATE, word, &limit, NULL, 0);
+}
+
+void nc_wake(_Atomic uint32_t *wake)
+{
+    atomic_fetch_add(wake, 1);
+    syscall(SYS_futex, wake, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* ---- Launches ------------------------------------------------------------ */
+
+int nc_launch_init(struct nc_plane *p, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < NC_RING && rc == 0; i++) {
+        rc = HVD__CU(err, EventCreate, &p->ring[i].event,
+                     CU_EVENT_DISABLE_TIMING);
+        if (rc == 0)
+            rc = HVD__CU(err, EventCreate, &p->ring[i].begun,
+                         CU_EVENT_DISABLE_TIMING);
+    }
+    return rc;
+}
+
+void nc_launch_fini(struct nc_plane *p)
+{
+    for (int i = 0; i < NC_RING; i++) {
+        if (p->ring[i].event)
+            hvd__cuda.EventDestroy(p->ring[i].event);
+        if (p->ring[i].begun)
+            hvd__cuda.EventDestroy(p->ring[i].begun);
+    }
+}
+
+static CUevent ready_of(const struct hvd__op *op)
+{
+    const struct nc_ready *r = op->ready;
+
+    if (!r && op->parts && op->nparts)
+        r = op->parts[0].ready;
+    return r ? r->event : NULL;
+}
+
+/* Begins a launch.  If it is not ordered, the caller's own event serves, which
+ * lasts as long as the caller waits. */
+int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
+                    struct hb_error *err)
+{
+    struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
+
+    pthread_mutex_lock(&p->lock);
+    l->reached = op->ordered ? l->begun : ready_of(op);
+    pthread_mutex_unlock(&p->lock);
+    return op->ordered ? HVD__CU(err, EventRecord, l->begun, p->stream) : 0;
+}
+
+uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
+                       struct hb_error *err)
+{
+    /* Only this thread writes p->launched. */
+    uint64_t number = p->launched + 1, now_ns = hb_now_ns();
+    struct nc_launch *l = &p->ring[number % NC_RING];
+
+    if (nc_timing_end(p, l, err) < 0 ||
+        HVD__CU(err, EventRecord, l->event, p->stream) < 0)
+        return 0;
+    pthread_mutex_lock(&p->lock);
+    l->number = number;
+    l->kind = op->kind;
+    l->dtype = op->part_dtype;
+    l->count = op->count;
+    l->algorithm = op->algorithm;
+    l->is_timed = p->run.is_timed;
+    snprintf(l->name, sizeof(l->name), "%s", op->name);
+    if (p->finished == p->launched)
+        p->began_ns = now_ns;
+    p->launched = number;
+    pthread_mutex_unlock(&p->lock);
+    /* Relaxed: independent of other data, and read only in a stall. */
+    if (p->config.launched)
+        atomic_store_explicit(p->config.launched, number, memory_order_relaxed);
+    return number;
+}
+
+/* Returns 1 if the launch is over; 0: wait for *event, which is of launch
+ * *number >= launch; or negative with err set. */
+static int find_launch(struct nc_plane *p, uint64_t launch, CUevent *event,
+                       uint64_t *number, struct hb_error *err)
+{
+    const struct nc_launch *l = &p->ring[launch % NC_RING];
+    int rc = 0;
+
+    pthread_mutex_lock(&p->lock);
+    if (launch <= p->finished) {
+        rc = 1;
+    } else if (p->failed.status) {
+        rc = p->failed.status;
+        if (err)
+            *err = p->failed;
+    }
+    *event = l->event;
+    *number = l->number;
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+/* Notes that the device has finished `number`; 0 if the plane is being
+ * aborted, so that it does not count. */
+static int finish(struct nc_plane *p, uint64_t number)
+{
+    int rc;
+
+    pthread_mutex_lock(&p->lock);
+    rc = !p->is_ending;
+    if (rc && number > p->finished) {
+        p->finished = number;
+        p->began_ns = hb_now_ns();
+    }
+    pthread_mutex_unlock(&p->lock);
+    nc_wait_over(p);
+    nc_timing_tell(p);
+    return rc;
+}
+
+int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err)
+{
+    uint64_t number;
+    CUevent event;
+    CUresult r;
+    int rc = find_launch(p, launch, &event, &number, err);
+
+    if (rc != 0)
+        return rc;
+    r = hvd__cuda.EventQuery(event);
+    if (r == CUDA_SUCCESS)
+        return finish(p, number);
+    if (r == CUDA_ERROR_NOT_READY)
+        return 0;
+    hvd__cuda_check(r, "cuEventQuery", err);
+    nc_name(p, p->me, err);
+    hb_error_context(err, "CUDA device %d", nc_world.device);
+    return nc_break(p, err);
+}
+
+uint64_t nc_launch_pending(struct nc_plane *p)
+{
+    uint64_t number = 0;
+
+    pthread_mutex_lock(&p->lock);
+    if (p->launched > p->finished && !p->is_ending)
+        number = p->finished + 1;
+    pthread_mutex_unlock(&p->lock);
+    return number;
+}
+
+/* Returns whether p failed because work of the caller's did not end. */
+static int is_late(struct nc_plane *p)
+{
+    int late;
+
+    pthread_mutex_lock(&p->lock);
+    late = p->is_late;
+    pthread_mutex_unlock(&p->lock);
+    return late;
+}
+
+void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    uint64_t paused_ns = 0;
+    int rc = 0;
+
+    while (rc == 0 &&
+           hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY &&
+           hb_now_ns() < deadline_ns) {
+        nc_pause(&paused_ns, &p->wake);
+        rc = nc_look(p, ask, 0, &err);
+    }
+    /* After an abort the stream soon becomes empty, unless work of the
+     * caller's that does not end comes first. */
+    while (rc < 0 && !is_late(p) && hb_now_ns() < deadline_ns &&
+           hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY)
+        nc_pause(&paused_ns, &p->wake);
+}
+
+/* ---- The table's ---------------------------------------------------------
+ */
+
+int nc_test(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
+{
+    struct nc_plane *p = (struct nc_plane *)plane;
+    int rc = nc_enter(err);
+
+    if (rc < 0)
+        return rc;
+    rc = nc_launch_test(p, launch, err);
+    nc_leave();
+    return rc;
+}
+
+int nc_wait(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
+{
+    struct nc_plane *p = (struct nc_plane *)plane;
+    uint64_t paused_ns = 0;
+    int rc = nc_enter(err);
+
+    if (rc < 0)
+        return rc;
+    for (;;) {
+        rc = nc_launch_test(p, launch, err);
+        if (rc != 0)
+            break;
+        nc_pause(&paused_ns, &p->wake);
+    }
+    nc_leave();
+    return rc < 0 ? rc : 0;
+}
+
+int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
+             struct hb_error *err)
+{
+    struct nc_plane *p = (struct nc_plane *)plane;
+    uint64_t number;
+    CUevent event;
+    CUcontext ctx;
+    int rc = find_launch(p, launch, &event, &number, err);
+
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = nc_enter_stream(stream, &ctx, err);
+    if (rc < 0)
+        return rc;
+    rc = HVD__CU(err, StreamWaitEvent, stream, event, 0);
+    nc_leave();
+    return rc;
+}
+
+void nc_launch_settle(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    uint64_t paused_ns = 0;
+
+    while (nc_launch_test(p, launch, &err) == 0 && hb_now_ns() < deadline_ns)
+        nc_pause(&paused_ns, &p->wake);
+}
+
+uint64_t nc_launched(struct hvd__plane *plane)
+{
+    return ((struct nc_plane *)plane)->launched;
+}
+
+void nc_cancel(struct hvd__plane *plane, const struct hb_error *why)
+{
+    struct hb_error err = *why;
+
+    if (nc_enter(NULL) < 0)
+        return;
+    nc_break((struct nc_plane *)plane, &err);
+    nc_leave();
+}

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker endpoint with whatever local processes send, in any order:
+ * well-formed messages, malformed ones, ends of connections and of ranks, and
+ * hvdrun's answers.  Only a descendant that asks for a free rank is told the
+ * job's secret; a segment has the size that all ranks wanted; messages to
+ * hvdrun are complete.
+ *
+ * The input is a list of steps: a byte for the connection and one for the
+ * event, then its arguments.
+ */
+#include "lib/agent/endpoint_impl.h"
+#include "lib/base/alloc.h"
+#include "lib/protocol/worker_stats.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RANKS = 3, FIRST = 10, SIZE = 20, PEERS = 5, ASKED_MAX = 8 };
+
+/* ---- What the endpoint knows ---- */
+
+static uv_loop_t loop;
+static struct endpoint endpoint;
+static struct control_rank ranks[RANKS];
+static char *peers[] = {(char *)"192.0.2.1", (char *)""};
+static struct control_launch job = {
+    .job_id = (char *)"0123456789abcdef0123456789abcdef",
+    .host = (char *)"here",
+    .size = SIZE,
+    .ranks = ranks,
+    .rank_count = RANKS,
+    .peers = {.items = peers, .count = 2}};
+
+static struct peer {
+    int fd, stranger;    /* fd -1: none */
+    int rank;            /* of the last HELLO; -1: none valid */
+    int welcome;         /* has got WELCOME */
+    uint32_t epoch;      /* of the last JOIN */
+    uint64_t bytes;      /* in the last JOIN */
+    struct hb_buf heard; /* received, not yet parsed */
+} peers_of[PEERS];
+
+static uint32_t asked[ASKED_MAX];
+static unsigned asked_count;
+
+static int is_here(uint32_t rank)
+{
+    return rank >= FIRST && rank < FIRST + RANKS;
+}
+
+static void on_ask(void *arg, const struct rdv_request *m)
+{
+    struct rdv_record record;
+    struct hb_reader r;
+    int rc, count = 0;
+
+    (void)arg;
+    FUZZ_CHECK(m->op >= RDV_PUT && m->op <= RDV_LEFT);
+    FUZZ_CHECK(memchr(m->scope, '\0', sizeof(m->scope)));
+    FUZZ_CHECK(memchr(m->key, '\0', sizeof(m->key)));
+    if (m->op == RDV_FENCE) {
+        hb_reader_init(&r, m->value, m->len);
+        while ((rc = rdv_next_record(&r, &record)) > 0) {
+            FUZZ_CHECK(is_here(record.rank));
+            count++;
+        }
+        FUZZ_CHECK(rc == 0 && count > 0 && count <= RANKS);
+    } else {
+        FUZZ_CHECK(m->len <= RDV_VALUE_MAX);
+    }
+    if (m->op != RDV_CANCEL && m->op != RDV_LEFT)
+        asked[asked_count++ % ASKED_MAX] = m->id;
+}
+
+static void check_slot(int local_rank)
+{
+    FUZZ_CHECK(local_rank >= 0 && local_rank < RANKS);
+    FUZZ_CHECK(endpoint.slots[local_rank].conn);
+}
+
+static void on_stalled(void *arg, int local_rank,
+                       const struct worker_stalled *m)
+{
+    (void)arg;
+    (void)m;
+    check_slot(local_rank);
+}
+
+static void on_late(void *arg, int local_rank, uint32_t ms)
+{
+    (void)arg;
+    (void)ms;
+    check_slot(local_rank);
+}
+
+static void on_stats(void *arg, int local_rank, const struct worker_stats *m)
+{
+    (void)arg;
+    (void)m;
+    check_slot(local_rank);
+}
+
+/* ---- What it answers ---- */
+
+static void check_welcome(struct peer *p, const struct frame *f)
+{
+    static struct worker_welcome m;
+
+    FUZZ_CHECK(worker_decode_welcome(f->payload, f->len, &m) == 0);
+    FUZZ_CHECK(!p->stranger && !p->welcome);
+    FUZZ_CHECK(p->rank >= 0 && m.rank == (uint32_t)p->rank);
+    FUZZ_CHECK(memcmp(m.secret, job.secret, sizeof(m.secret)) == 0);
+    p->welcome = 1;
+}
+
+static void check_answer(struct peer *p, const struct frame *f)
+{
+    struct worker_segment segment;
+    struct worker_abort gone;
+    struct rdv_reply reply;
+    char text[WORKER_TEXT_MAX], addresses[2][WORKER_ADDRESS_MAX];
+
+    FUZZ_CHECK(p->welcome || f->type == WORKER_WELCOME ||
+               f->type == WORKER_REFUSED);
+    switch (f->type) {
+    case WORKER_WELCOME:
+        check_welcome(p, f);
+        break;
+    case WORKER_REFUSED:
+        FUZZ_CHECK(
+            worker_decode_refused(f->payload, f->len, text, sizeof(text)) == 0);
+        break;
+    case WORKER_SEGMENT:
+        FUZZ_CHECK(worker_decode_segment(f->payload, f->len, &segment) == 0);
+        FUZZ_CHECK(segment.epoch == p->epoch &&
+                   segment.segment_bytes == p->bytes);
+        break;
+    case WORKER_ABORT:
+    case WORKER_TIMEOUT:
+        FUZZ_CHECK(worker_decode_abort(f->payload, f->len, &gone) == 0);
+        break;
+    case WORKER_ROUTES_ARE:
+        FUZZ_CHECK(worker_decode_routes_are(f->payload, f->len, 2, addresses) ==
+                   0);
+        break;
+    case WORKER_RDV_REPLY:
+        FUZZ_CHECK(rdv_decode_reply(f->payload, f->len, &reply) == 0);
+        break;
+    default:
+        FUZZ_CHECK(f->type == WORKER_RDV_FENCED);
+    }
+}
+
+/* Checks the descriptor that comes with a segment. */
+static void check_passed(const struct peer *p, struct msghdr *msg)
+{
+    struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+    struct stat st;
+    int fd;
+
+    if (!c)
+        return;
+    memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+    FUZZ_CHECK(p->welcome && fstat(fd, &st) == 0);
+    FUZZ_CHECK((uint64_t)st.st_size == p->bytes);
+    close(fd);
+}
+
+static void listen_to(struct peer *p)
+{
+    static char bytes[64 << 10];
+    struct frame f;
+
+    while (p->fd >= 0) {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct iovec iov = {bytes, sizeof(bytes)};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = space,
+                             .msg_controllen = sizeof(space)};
+        ssize_t n = recvmsg(p->fd, &msg, MSG_DONTWAIT);
+
+        if (n <= 0)
+            break;
+        check_passed(p, &msg);
+        FUZZ_CHECK(hb_buf_append(&p->heard, bytes, (size_t)n) == 0);
+    }
+    while (frame_decode(&p->heard, WORKER_FENCED_MAX, &f, NULL) == 1) {
+        check_answer(p, &f);
+        frame_done(&p->heard, &f);
+    }
+}
+
+/* ---- Steps ---- */
+
+static void leave(struct peer *p)
+{
+    if (p->fd >= 0)
+        close(p->fd);
+    hb_buf_free(&p->heard);
+    *p = (struct peer){.fd = -1, .rank = -1};
+}
+
+static void come(struct peer *p, int stranger)
+{
+    int fds[2];
+
+    leave(p);
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                          0, fds) == 0);
+    p->fd = fds[0];
+    p->stranger = stranger;
+    conn_open(&endpoint, fds[1], 4711, stranger);
+}
+
+static void say(struct peer *p, const void *bytes, size_t len)
+{
+    if (p->fd >= 0)
+        (void)!send(p->fd, bytes, len, MSG_NOSIGNAL);
+}
+
+static void say_buf(struct peer *p, struct hb_buf *b)
+{
+    say(p, hb_buf_data(b), hb_buf_len(b));
+    hb_buf_free(b);
+}
+
+static void say_hello(struct peer *p, struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in);
+    struct worker_hello m = {WORKER_ABI + (how >> 7), FIRST + how % 4, 4711};
+    struct hb_buf b = HB_BUF_INIT;
+
+    FUZZ_CHECK(worker_encode_hello(&b, &m) == 0);
+    if (!p->welcome)
+        p->rank = m.abi == WORKER_ABI && is_here(m.rank) ? (int)m.rank : -1;
+    say_buf(p, &b);
+}
+
+static void say_join(struct peer *p, struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in);
+    struct worker_join m = {how & 3, 4096u << (how >> 2 & 7)};
+    struct hb_buf b = HB_BUF_INIT;
+
+    FUZZ_CHECK(worker_encode_join(&b, &m) == 0);
+    if (p->welcome &&
+        endpoint.slots[p->rank - FIRST].epoch == 0) { /* else refused */
+        p->epoch = m.epoch;
+        p->bytes = m.segment_bytes;
+    }
+    say_buf(p, &b);
+}
+
+static void say_fence(struct peer *p, struct fuzz_input *in)
+{
+    char scope[2] = {(char)('a' + fuzz_take(in) % 3), '\0'};
+    struct hb_buf b = HB_BUF_INIT;
+    size_t len;
+    const void *value = fuzz_take_bytes(in, &len);
+
+    len = len < WORKER_VALUE_MAX ? len : WORKER_VALUE_MAX;
+    FUZZ_CHECK(worker_encode_fence(&b, scope, value, len) == 0);
+    say_buf(p, &b);
+}
+
+static void say_request(struct peer *p, struct fuzz_input *in)
+{
+    static const unsigned char members[] = {0, 0, 0, 10, 0, 0, 0, 11};
+    unsigned how = fuzz_take(in);
+    struct hb_buf b = HB_BUF_INIT;
+    struct rdv_request m = {.id = how >> 4,
+                            .op = (enum rdv_op)(1 + how % 6),
+                            .after = fuzz_take(in) % 4,
+                            .scope = "s",
+                            .key = "k"};
+
+    if (m.op == RDV_FENCE) {
+        m.members = members;
+        m.member_count = fuzz_take(in) % 3;
+        m.key[0] = '\0';
+    }
+    m.value = fuzz_take_bytes(in, &m.len);
+    if (rdv_encode_request(&b, WORKER_RDV, &m) == 0)
+        say(p, hb_buf_data(&b), hb_buf_len(&b));
+    hb_buf_free(&b);
+}
+
+static void say_frame(struct peer *p, struct fuzz_input *in)
+{
+    static const int types[] = {WORKER_STALLED, WORKER_STATS,    WORKER_BLAMES,
+                                WORKER_LATE,    WORKER_LEAVE,    WORKER_ROUTES,
+                                WORKER_RDV,     WORKER_RDV_FENCE};
+    unsigned which = fuzz_take(in);
+    struct hb_buf b = HB_BUF_INIT;
+    size_t len;
+    const void *bytes = fuzz_take_bytes(in, &len);
+
+    FUZZ_CHECK(frame_encode(&b,
+                            which < 8 ? (uint8_t)types[which] : (uint8_t)which,
+                            bytes, len) == 0);
+    say_buf(p, &b);
+}
+
+static void say_leave(struct peer *p, struct fuzz_input *in)
+{
+    struct hb_buf b = HB_BUF_INIT;
+
+    FUZZ_CHECK(worker_encode_leave(&b, fuzz_take(in) & 3) == 0);
+    say_buf(p, &b);
+}
+
+/* Sends hvdrun's answer. */
+static void answer(struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in);
+    struct hb_buf records = HB_BUF_INIT;
+    struct rdv_reply m = {.id = asked[how % ASKED_MAX],
+                          .status = how & 64 ? (int)HVD_EPEER : (int)(how >> 7),
+                          .version = fuzz_take(in)};
+
+    m.value = fuzz_take_bytes(in, &m.len);
+    if (how & 32) {
+        for (uint32_t rank = 0; rank < SIZE; rank++)
+            FUZZ_CHECK(rdv_put_record(&records, rank, m.value, m.len) == 0);
+        m.value = hb_buf_data(&records);
+        m.len = hb_buf_len(&records);
+    }
+    endpoint_answer(&endpoint, &m);
+    hb_buf_free(&records);
+}
+
+static void end_rank(struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in);
+
+    endpoint_rank_ended(&endpoint, (int)(how % RANKS), how >= 128,
+                        "rank 10: has ended");
+}
+
+static void end_world(struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in);
+
+    if (how & 1)
+        endpoint_blame(&endpoint, how >> 3, how & 2 ? "it waits" : "");
+    else
+        endpoint_abort(&endpoint, how >> 3, how & 2 ? HVD_ETIMEOUT : HVD_EPEER,
+                       "over");
+}
+
+static void raw(struct peer *p, struct fuzz_input *in)
+{
+    size_t len;
+    const void *bytes = fuzz_take_bytes(in, &len);
+
+    say(p, bytes, len);
+}
+
+static void step(struct fuzz_input *in)
+{
+    struct peer *p = &peers_of[fuzz_take(in) % PEERS];
+    unsigned what = fuzz_take(in);
+
+    switch (what % 13) {
+    case 0:
+        come(p, what >= 128);
+        break;
+    case 1:
+        say_hello(p, in);
+        break;
+    case 2:
+        say_join(p, in);
+        break;
+    case 3:
+        say_leave(p, in);
+        break;
+    case 4:
+        say_fence(p, in);
+        break;
+    case 5:
+        say_request(p, in);
+        break;
+    case 6:
+        say_frame(p, in);
+        break;
+    case 7:
+        raw(p, in);
+        break;
+    case 8:
+        leave(p);
+        break;
+    case 9:
+        answer(in);
+        break;
+    case 10:
+        end_rank(in);
+        break;
+    case 11:
+        end_world(in);
+        break;
+    default:
+        epoch_settle_lost(&endpoint, (int)(fuzz_take(in) % RANKS));
+        break;
+    }
+}
+
+/* ---- The world ---- */
+
+static void setup(void)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    memset(job.secret, 0x5a, sizeof(job.secret));
+    for (int i = 0; i < RANKS; i++)
+        ranks[i] = (struct control_rank){.rank = FIRST + i,
+                                         .local_rank = i,
+                                         .local_size = RANKS,
+                                         .cross_rank = 1,
+                                         .cross_size = 2};
+    for (int i = 0; i < PEERS; i++)
+        peers_of[i] = (struct peer){.fd = -1, .rank = -1};
+    memset(asked, 0, sizeof(asked));
+    asked_count = 0;
+    FUZZ_CHECK(uv_loop_init(&loop) == 0);
+    FUZZ_CHECK(endpoint_init(&endpoint, &loop, &job, 4, NULL, &err) == 0);
+    endpoint_set_rendezvous(&endpoint, on_ask, NULL);
+    endpoint.on_stalled = on_stalled;
+    endpoint.on_late = on_late;
+    endpoint.on_stats = on_stats;
+}
+
+static void check_slots(void)
+{
+    for (int i = 0; i < RANKS; i++)
+        FUZZ_CHECK(
+            endpoint.slots[i].blames >= 0 && endpoint.slots[i].blames <= SIZE &&
+            (!endpoint.slots[i].conn || endpoint.slots[i].conn->slot == i));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_input in = {data, data + size};
+
+    setup();
+    while (in.p < in.end) {
+        step(&in);
+        uv_run(&loop, UV_RUN_NOWAIT);
+        check_slots();
+        for (int i = 0; i < PEERS; i++)
+            listen_to(&peers_of[i]);
+    }
+    endpoint_close(&endpoint);
+    FUZZ_CHECK(endpoint.conn_count == 0 && endpoint.stranger_count == 0);
+    while (uv_run(&loop, UV_RUN_NOWAIT))
+        continue;
+    endpoint_fini(&endpoint);
+    FUZZ_CHECK(uv_loop_close(&loop) == 0);
+    for (int i = 0; i < PEERS; i++)
+        leave(&peers_of[i]);
+    return 0;
+}
