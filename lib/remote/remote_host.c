@@ -256,12 +256,15 @@ static void on_deadline(uv_timer_t *timer)
     struct remote_host *h = timer->data;
     struct hb_error err = HB_ERROR_INIT;
 
-    if (h->state == REMOTE_PAUSING || (h->last.status && !h->raw)) {
-        hb_error_set(&err, HVD_ETIMEOUT, "%s (tried %d times)", h->last.text,
-                     h->tries);
-        hb_error_stage(&err, h->last.stage);
-    } else
+    if (h->tries == 0) {
         hb_error_set(&err, HVD_ETIMEOUT, "no agent in time (%s)", h->stage);
+    } else {
+        hb_error_set(&err, HVD_ETIMEOUT, "%s (tried %d time%s%s%s)",
+                     h->last.text, h->tries, h->tries == 1 ? "" : "s",
+                     h->state == REMOTE_STARTING ? "; now " : "",
+                     h->state == REMOTE_STARTING ? h->stage : "");
+        hb_error_stage(&err, h->last.stage);
+    }
     remote_host_fail(h, &err);
 }
 

@@ -85,6 +85,17 @@ START_TEST(drops_end_at_the_deadline)
 }
 END_TEST
 
+START_TEST(silence_after_a_drop_ends_at_the_deadline)
+{
+    far_ssh("[ -e \"$HOME/dropped\" ] && exec sleep 1000\n"
+            ">\"$HOME/dropped\"\n"
+            "echo 'Connection closed by 10.0.0.1 port 22' >&2; exit 255");
+    far_options.start_timeout_ms = 2000;
+    far_fails(HVD_ETIMEOUT, "Connection closed by 10.0.0.1 port 22 "
+                            "(tried 1 time; now connecting)");
+}
+END_TEST
+
 START_TEST(silence_ends_at_the_deadline)
 {
     far_options.rsh = "sh -c 'exec sleep 1000'";
@@ -426,6 +437,7 @@ static Suite *suite(void)
     tcase_add_test(tc, ssh_runs_sh);
     tcase_add_test(tc, drops_are_tried_again);
     tcase_add_test(tc, drops_end_at_the_deadline);
+    tcase_add_test(tc, silence_after_a_drop_ends_at_the_deadline);
     tcase_add_test(tc, silence_ends_at_the_deadline);
     tcase_add_test(tc, final_errors_of_ssh);
     tcase_add_test(tc, no_such_program);
