@@ -55,8 +55,8 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
     }
     p->run.deliver = p->offset[p->n] <= (op->recvbuf ? op->recvcap : 0);
     card[HAS_ROOM] = (uint64_t)p->run.deliver;
-    card[NEEDS_PIECES] =
-        !p->run.deliver || op->count > mp_most() || p->offset[p->n] > mp_most();
+    card[NEEDS_PIECES] = !p->run.deliver || op->count > mp_max_elems() ||
+                         p->offset[p->n] > mp_max_elems();
     return mp_allreduce(p, op->err, card, card, CARD_WORDS, MPI_UINT64_T,
                         MPI_MAX);
 }
@@ -96,8 +96,8 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
                           .send = op->sendbuf,
                           .recv = op->recvbuf};
 
-    mp_cut(p, incoming(p), 1, i);
-    mp_cut(p, outgoing(p), 1, i + 2 * n);
+    mp_cut_round(p, incoming(p), 1, i);
+    mp_cut_round(p, outgoing(p), 1, i + 2 * n);
     if (p->run.windowed) {
         pack(p, op, &s, half);
         s.send = half;

@@ -20,7 +20,7 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
 
     op->algorithm = p->solo ? "mpi.bcast" : "mpi.ibcast";
     for (;;) {
-        int rc = mp_landed(p, op);
+        int rc = mp_collective_done(p, op);
 
         if (rc <= 0)
             return rc;
@@ -28,8 +28,8 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
         if (run->at == op->count)
             break;
         run->block = op->count - run->at;
-        if (run->block > mp_most())
-            run->block = mp_most();
+        if (run->block > mp_max_elems())
+            run->block = mp_max_elems();
         rc = mp_bcast(p, op, buf + run->at * op->elem_bytes, run->block);
         if (rc < 0)
             return rc;
@@ -92,7 +92,7 @@ static int plan(struct mp_plane *p, const struct hvd__op *op)
     for (int r = 0; r < p->n; r++)
         with_room += card_of(p, r)[1] >= total;
     run->deliver = card_of(p, p->me)[1] >= total;
-    run->windowed = with_room < (size_t)p->n || total > mp_most();
+    run->windowed = with_room < (size_t)p->n || total > mp_max_elems();
     mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
     place_own(p, op);
     return 0;
@@ -112,7 +112,7 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
     int *displs = p->ints + p->n;
     size_t bytes = op->elem_bytes;
 
-    mp_cut(p, p->words, 2, p->ints);
+    mp_cut_round(p, p->words, 2, p->ints);
     if (!run->windowed && is_even(p))
         return mp_allgather(p, op->err, op->recvbuf, op->count,
                             mp_plain_type(bytes));

@@ -16,12 +16,11 @@
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
-#include "lib/base/alloc.h"
-
-static int post(struct mp_plane *p, struct mp_round *r, struct hb_error *err)
+static int post(struct mp_plane *p, int k, struct hb_error *err)
 {
+    struct mp_round *r = &p->rounds[k];
     int rc = MPI_Irecv(r->in, MP_WORDS, MPI_UINT64_T, r->from, MP_TAG_HEADER,
-                       p->comm, &r->in_req);
+                       p->comm, &p->recvs[k]);
 
     r->arrived = 0;
     return rc == MPI_SUCCESS
@@ -29,42 +28,18 @@ static int post(struct mp_plane *p, struct mp_round *r, struct hb_error *err)
                : mp_error(err, p->ranks[r->from], rc, "MPI_Irecv");
 }
 
-int mp_header_init(struct mp_plane *p)
+int mp_headers_post(struct mp_plane *p, struct hb_error *err)
 {
-    while (1 << p->nrounds < p->n)
-        p->nrounds++;
-    p->rounds = hb_calloc((size_t)p->nrounds, sizeof(*p->rounds));
-    if (!p->rounds)
-        return -HVD_ENOMEM;
-    for (int k = 0; k < p->nrounds; k++) {
+    int rc = 0;
+
+    for (int k = 0; k < p->nrounds && rc == 0; k++) {
         struct mp_round *r = &p->rounds[k];
 
         r->to = (p->me + (1 << k)) % p->n;
         r->from = (p->me - (1 << k) + p->n) % p->n;
-        r->in_req = r->out_req[0] = r->out_req[1] = MPI_REQUEST_NULL;
+        rc = post(p, k, err);
     }
-    return 0;
-}
-
-int mp_header_open(struct mp_plane *p, struct hb_error *err)
-{
-    for (int k = 0; k < p->nrounds; k++)
-        if (post(p, &p->rounds[k], err) < 0)
-            return err->status;
-    return 0;
-}
-
-int mp_header_close(struct mp_plane *p)
-{
-    for (int k = 0; k < p->nrounds; k++) {
-        struct mp_round *r = &p->rounds[k];
-
-        if (mp_withdraw(&r->in_req) < 0)
-            return -HVD_ESYSTEM;
-        MPI_Wait(&r->out_req[0], MPI_STATUS_IGNORE);
-        MPI_Wait(&r->out_req[1], MPI_STATUS_IGNORE);
-    }
-    return 0;
+    return rc;
 }
 
 /* Returns 1 if the round was sent, 0 if the send before the last has not
@@ -73,16 +48,17 @@ static int send_round(struct mp_plane *p, struct hb_error *err)
 {
     struct mp_round *r = &p->rounds[p->round];
     int parity = (int)(p->seq & 1), flag = 1, rc = MPI_SUCCESS;
+    MPI_Request *req = &p->sends[2 * (p->n + p->round) + parity];
 
-    if (r->out_req[parity] != MPI_REQUEST_NULL)
-        rc = MPI_Test(&r->out_req[parity], &flag, MPI_STATUS_IGNORE);
+    if (*req != MPI_REQUEST_NULL)
+        rc = MPI_Test(req, &flag, MPI_STATUS_IGNORE);
     if (rc == MPI_SUCCESS && !flag)
         return 0;
     for (int i = 0; i < MP_WORDS; i++)
         r->out[parity][i] = p->head[i];
     if (rc == MPI_SUCCESS)
         rc = MPI_Isend(r->out[parity], MP_WORDS, MPI_UINT64_T, r->to,
-                       MP_TAG_HEADER, p->comm, &r->out_req[parity]);
+                       MP_TAG_HEADER, p->comm, req);
     if (rc != MPI_SUCCESS)
         return mp_error(err, p->ranks[r->to], rc, "MPI_Isend");
     p->sent = 1;
@@ -121,11 +97,12 @@ static void merge(struct mp_plane *p, const uint64_t in[MP_WORDS])
 }
 
 /* Tests for a round's message up to `times` times: 1, 0 or negative. */
-static int arrived(struct mp_plane *p, struct mp_round *r, int times,
-                   struct hb_error *err)
+static int arrived(struct mp_plane *p, int k, int times, struct hb_error *err)
 {
+    struct mp_round *r = &p->rounds[k];
+
     for (int i = 0; i < times && !r->arrived; i++) {
-        int rc = MPI_Test(&r->in_req, &r->arrived, MPI_STATUS_IGNORE);
+        int rc = MPI_Test(&p->recvs[k], &r->arrived, MPI_STATUS_IGNORE);
 
         if (rc != MPI_SUCCESS)
             return mp_error(err, p->ranks[r->from], rc, "MPI_Test");
@@ -140,14 +117,14 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
         int rc = p->sent ? 1 : send_round(p, op->err);
 
         if (rc == 1)
-            rc = arrived(p, r, p->wait.spins, op->err);
+            rc = arrived(p, p->round, p->wait.spins, op->err);
         /* In later rounds r->from may itself be waiting for another rank. */
         if (rc == 0 && p->round == 0)
             hvd__op_misses(op, r->from);
         if (rc <= 0)
             return rc;
         merge(p, r->in);
-        rc = post(p, r, op->err);
+        rc = post(p, p->round, op->err);
         if (rc < 0)
             return rc;
         p->round++;
@@ -158,50 +135,37 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
 
 int mp_header_arrived(struct mp_plane *p, struct hb_error *err)
 {
-    return arrived(p, &p->rounds[0], 1, err);
+    return arrived(p, 0, 1, err);
 }
 
 /* ---- Without a plane ------------------------------------------------- */
 
-/* One round of mp_least. */
-struct exchange {
-    uint64_t out, in;
-    MPI_Request reqs[2];
-};
-
-static int begin_exchange(struct exchange *x, int to, int from, int tag,
-                          struct hb_error *err)
-{
-    int rc;
-
-    x->reqs[0] = x->reqs[1] = MPI_REQUEST_NULL;
-    rc = MPI_Irecv(&x->in, 1, MPI_UINT64_T, from, tag, mp_world.comm,
-                   &x->reqs[0]);
-    if (rc != MPI_SUCCESS)
-        return mp_error(err, from, rc, "MPI_Irecv");
-    rc = MPI_Isend(&x->out, 1, MPI_UINT64_T, to, tag, mp_world.comm,
-                   &x->reqs[1]);
-    return rc == MPI_SUCCESS ? 0 : mp_error(err, to, rc, "MPI_Isend");
-}
-
 /* Finds the least *value of the members, by dissemination.  `rounds` is static
  * because unfinished requests keep using it after a failure; planes are made
  * one at a time, and none after a failure. */
-int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
-             struct hb_error *err)
+int mp_members_min(const struct hvd__mpi_plane_config *c, uint64_t *value,
+                   struct hb_error *err)
 {
-    static struct exchange rounds[31];
+    static struct {
+        uint64_t out, in;
+        MPI_Request reqs[2];
+    } rounds[31];
     int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc = 0;
 
     for (int k = 0; rc == 0 && 1 << k < c->n; k++) {
         int to = c->ranks[(c->me + (1 << k)) % c->n];
         int from = c->ranks[(c->me - (1 << k) + c->n) % c->n];
-        const struct mp_await a = {"MPI_Irecv", from, c->deadline_ns};
 
         rounds[k].out = *value;
-        rc = begin_exchange(&rounds[k], to, from, tag, err);
-        if (rc == 0)
-            rc = mp_await(&a, rounds[k].reqs, 2, err);
+        rc = MPI_Irecv(&rounds[k].in, 1, MPI_UINT64_T, from, tag, mp_world.comm,
+                       &rounds[k].reqs[0]);
+        if (rc != MPI_SUCCESS)
+            return mp_error(err, from, rc, "MPI_Irecv");
+        rc = MPI_Isend(&rounds[k].out, 1, MPI_UINT64_T, to, tag, mp_world.comm,
+                       &rounds[k].reqs[1]);
+        if (rc != MPI_SUCCESS)
+            return mp_error(err, to, rc, "MPI_Isend");
+        rc = mp_await("MPI_Irecv", from, rounds[k].reqs, 2, err);
         if (rc == 0 && rounds[k].in < *value)
             *value = rounds[k].in;
     }

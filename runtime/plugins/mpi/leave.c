@@ -4,23 +4,23 @@
  *
  * A leaving rank tells every other how many operations it has carried out,
  * including one whose data it is moving.  Later operations can no longer be
- * agreed on, or are given up.
+ * agreed on, or are given up.  It also tells if it leaves because a call of MPI
+ * has failed.
  *
- * A rank that must give up an operation it has begun does not know whether its
- * peers, which have its header, already move data.  So it says that it is
- * leaving and stays for a while.  Peers that have not agreed yet wait for its
- * last word.  If a peer has agreed, then all ranks have begun the operation
- * and their headers are on the way: this rank will receive them in that time,
- * say so, and take part.  If it does not receive them in time, peers that went
- * on learn that it is gone and give up too; but peers in a blocking call
- * cannot.  This rank must then not wait for those in MPI_Finalize: see
- * mp_settle_at_exit.
+ * hvd_shutdown must not wait for other ranks, so a rank may have to give up an
+ * operation that it has begun.  It does not know whether its peers, which have
+ * its header, already move data.  So it says that it is leaving and stays for a
+ * while.  Peers that have not agreed yet wait for its last word.  If a peer has
+ * agreed, then all ranks have begun the operation and their headers are on the
+ * way: this rank will receive them in that time, say so, and take part.  If it
+ * does not receive them in time, peers that went on learn that it is gone and
+ * give up too; but peers in a blocking call cannot.  This rank must then not
+ * wait for those in MPI_Finalize: see mp_wait_at_exit.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
-#include "lib/base/alloc.h"
-
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 /* Must exceed the time that a busy machine keeps a peer from running: a peer
@@ -34,143 +34,129 @@ enum {
 
 /* ---- Peers that leave -------------------------------------------------- */
 
-static int post(struct mp_plane *p, struct hb_error *err)
+int mp_farewell_post(struct mp_plane *p, struct hb_error *err)
 {
-    int rc = MPI_Irecv(&p->gone_in, (int)sizeof(p->gone_in), MPI_BYTE,
-                       MPI_ANY_SOURCE, MP_TAG_GONE, p->comm, &p->gone_req);
+    int rc = MPI_Irecv(&p->farewell_in, (int)sizeof(p->farewell_in), MPI_BYTE,
+                       MPI_ANY_SOURCE, MP_TAG_FAREWELL, p->comm,
+                       &p->recvs[p->nrounds]);
 
     return rc == MPI_SUCCESS ? 0 : mp_error(err, -1, rc, "MPI_Irecv");
 }
 
-int mp_leave_init(struct mp_plane *p)
-{
-    p->first_gone = -1;
-    p->gone = hb_calloc((size_t)p->n, sizeof(*p->gone));
-    p->gone_reqs = hb_calloc(2 * (size_t)p->n, sizeof(MPI_Request));
-    if (!p->gone || !p->gone_reqs)
-        return -HVD_ENOMEM;
-    p->gone_req = MPI_REQUEST_NULL;
-    for (int i = 0; i < 2 * p->n; i++)
-        p->gone_reqs[i] = MPI_REQUEST_NULL;
-    return 0;
-}
-
-int mp_leave_open(struct mp_plane *p, struct hb_error *err)
-{
-    return post(p, err);
-}
-
-int mp_leave_close(struct mp_plane *p)
-{
-    if (mp_withdraw(&p->gone_req) < 0)
-        return -HVD_ESYSTEM;
-    for (int i = 0; i < 2 * p->n; i++)
-        MPI_Wait(&p->gone_reqs[i], MPI_STATUS_IGNORE);
-    return 0;
-}
-
-int mp_farewells(struct mp_plane *p, struct hb_error *err)
+int mp_farewells_read(struct mp_plane *p, struct hb_error *err)
 {
     for (;;) {
+        struct mp_farewell *f = &p->farewell_in;
         MPI_Status status;
-        int flag, rc = MPI_Test(&p->gone_req, &flag, &status);
+        int flag, rc = MPI_Test(&p->recvs[p->nrounds], &flag, &status);
 
         if (rc != MPI_SUCCESS)
             return mp_error(err, -1, rc, "MPI_Test");
         if (!flag)
             return 0;
-        p->gone[status.MPI_SOURCE] = p->gone_in.words;
-        if (p->first_gone < 0) {
-            p->first_gone = (int)(p->gone_in.words.because % (uint64_t)p->n);
-            p->why = p->gone_in.why;
+        p->peers[status.MPI_SOURCE] = (struct mp_peer){f->how, f->carried_out};
+        if (p->first < 0) {
+            p->first = (int)(f->first % (uint64_t)p->n);
+            p->first_farewell = *f;
         }
-        rc = post(p, err);
+        rc = mp_farewell_post(p, err);
         if (rc < 0)
             return rc;
     }
 }
 
+/* Sets err: the rank that left first has shut down or failed. */
 static int has_left(struct mp_plane *p, struct hb_error *err)
 {
-    int rank = p->ranks[p->first_gone];
+    const struct mp_farewell *f = &p->first_farewell;
+    int rank = p->ranks[p->first];
 
-    if (p->why.status)
-        return mp_peer_failed(err, rank, &p->why);
     mp_name_rank(err, rank);
-    return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
-                        rank, mp_host(rank));
+    if (!f->failed)
+        return hb_error_set(err, HVD_ESHUTDOWN,
+                            "rank %d on host %s has shut down", rank,
+                            mp_host(rank));
+    mp_world.failed = 1; /* that rank does not finalise MPI */
+    return hb_error_set(err, HVD_EPEER, "rank %d on host %s has failed: %.*s",
+                        rank, mp_host(rank), (int)sizeof(f->text) - 1, f->text);
 }
 
-int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err)
+int mp_can_agree(struct mp_plane *p, uint64_t seq, struct hb_error *err)
 {
     int sure = 1;
 
-    if (p->first_gone < 0)
-        return 1;
-    for (int r = 0; r < p->n; r++) {
-        if (p->gone[r].how == MP_GONE && p->gone[r].over < seq)
+    for (int r = 0; p->first >= 0 && r < p->n; r++) {
+        if (p->peers[r].how == MP_STAYS || p->peers[r].carried_out >= seq)
+            continue;
+        if (p->peers[r].how == MP_GONE)
             return has_left(p, err);
-        if (p->gone[r].how == MP_LEAVING && p->gone[r].over < seq)
-            sure = 0;
+        sure = 0;
     }
     return sure;
 }
 
-int mp_deserted(struct mp_plane *p, struct hb_error *err)
+int mp_find_deserter(struct mp_plane *p, struct hb_error *err)
 {
-    int rc = mp_farewells(p, err);
+    int rc = mp_farewells_read(p, err);
 
-    for (int r = 0; rc == 0 && r < p->n; r++)
-        if (p->gone[r].how == MP_GONE && p->gone[r].over < p->seq)
-            rc = has_left(p, err);
-    return rc;
+    if (rc == 0)
+        rc = mp_can_agree(p, p->seq, err);
+    return rc < 0 ? rc : 0;
 }
 
-/* ---- This one --------------------------------------------------------- */
+/* ---- This rank --------------------------------------------------------- */
 
-/* Tests the sends until they have gone out: the first message to a peer on
- * another host sets up a connection, in which the peer takes part. */
-void mp_push_out(MPI_Request *reqs, int n)
+/* Tests the sends until they have gone out or PUSH_NS are over: the first
+ * message to a peer on another host sets up a connection, in which the peer
+ * takes part. */
+static void push_out(MPI_Request *reqs, int n)
 {
     uint64_t until = hb_now_ns() + PUSH_NS;
     int rc = MPI_SUCCESS, sent = 0;
 
-    for (int i = 0; i < n && rc == MPI_SUCCESS; i += sent) {
-        rc = MPI_Test(&reqs[i], &sent, MPI_STATUS_IGNORE);
-        if (hb_now_ns() > until)
-            break;
+    while (rc == MPI_SUCCESS && !sent && hb_now_ns() < until) {
+        rc = mp_test_all(reqs, n, &sent);
         if (!sent)
             sched_yield();
     }
 }
 
-/* Ignores failures of MPI_Isend: this rank ends anyway. */
-void mp_tell(struct mp_plane *p, enum mp_leaving how)
+static void fill_farewell(const struct mp_plane *p, struct mp_farewell *f)
 {
-    int which = how == MP_GONE;
-    struct mp_goodbye *out = &p->gone_out[which];
+    const struct hb_error *why =
+        p->broken.status ? &p->broken : &mp_world.broken;
+
+    if (p->first >= 0)
+        *f = p->first_farewell;
+    f->how = (uint64_t)p->left;
+    f->carried_out = p->stage == MP_DATA ? p->seq : p->over;
+    if (p->first >= 0)
+        return;
+    f->first = (uint64_t)p->me;
+    f->failed = why->status && why->status != -HVD_ESHUTDOWN;
+    snprintf(f->text, sizeof(f->text), "%.*s", MP_WHY_BYTES - 1, why->text);
+}
+
+/* Ignores failures of MPI_Isend: this rank ends anyway. */
+void mp_farewell_send(struct mp_plane *p, enum mp_leaving how)
+{
+    int last = how == MP_GONE;
+    MPI_Request *reqs = p->sends + last * p->n;
 
     p->left = how;
-    out->words = (struct mp_farewell){
-        .how = (uint64_t)how,
-        .over = p->stage == MP_DATA ? p->seq : p->over,
-        .because = (uint64_t)(p->first_gone < 0 ? p->me : p->first_gone)};
-    if (p->first_gone < 0)
-        mp_explain(&out->why, p->broken.status ? &p->broken : &mp_world.broken);
-    else
-        out->why = p->why;
+    fill_farewell(p, &p->farewell_out[last]);
     for (int i = 1; i < p->n; i++) {
         int r = (p->me + i) % p->n;
 
-        MPI_Isend(out, (int)sizeof(*out), MPI_BYTE, r, MP_TAG_GONE, p->comm,
-                  &p->gone_reqs[which * p->n + r]);
+        MPI_Isend(&p->farewell_out[last], (int)sizeof(struct mp_farewell),
+                  MPI_BYTE, r, MP_TAG_FAREWELL, p->comm, &reqs[r]);
     }
-    if (mp_world.failed)
-        mp_push_out(p->gone_reqs, 2 * p->n);
+    if (mp_world.failed) /* MPI may not be called again */
+        push_out(p->sends, 2 * p->n);
 }
 
 /* Gives other threads the lock for a moment. */
-static void give_way(void)
+static void yield_lock(void)
 {
     mp_unlock();
     sched_yield();
@@ -191,29 +177,23 @@ static void stay(struct mp_plane *p)
     while ((rc = mp_advance(p, op)) == 0) {
         if (p->stage != MP_DATA && hb_now_ns() > until)
             break;
-        give_way();
+        yield_lock();
     }
-    if (rc == 1 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) /* as in end */
-        p->over = p->seq;
     mp_world.unsure |= rc == 0;
+    mp_operation_over(p, rc);
     op->err = given;
-    p->op = NULL;
-    p->stage = MP_IDLE;
-    p->solo_seq = 0;
     hb_error_set(&p->broken, HVD_ESHUTDOWN, "an operation was given up");
 }
 
 static void abandon(struct mp_plane *p)
 {
-    int agreed = p->stage == MP_DATA;
-
     if (!p->op)
         return;
-    if (!agreed)
-        mp_tell(p, MP_LEAVING);
+    if (p->stage != MP_DATA)
+        mp_farewell_send(p, MP_LEAVING);
     stay(p);
     if (p->left == MP_LEAVING)
-        mp_tell(p, MP_GONE);
+        mp_farewell_send(p, MP_GONE);
 }
 
 void mp_abandon(struct hvd__plane *plane)
@@ -223,11 +203,12 @@ void mp_abandon(struct hvd__plane *plane)
     mp_unlock();
 }
 
-void mp_leave_now(struct mp_plane *p)
+void mp_leave_locked(struct mp_plane *p)
 {
     abandon(p);
     if (p->left != MP_GONE)
-        mp_tell(p, MP_GONE);
+        mp_farewell_send(p, MP_GONE);
+    hb_error_set(&p->broken, HVD_ESHUTDOWN, "this rank has left");
 }
 
 int mp_lock_at_exit(void)
@@ -243,12 +224,12 @@ int mp_lock_at_exit(void)
     return pthread_mutex_clocklock(&mp_world.lock, CLOCK_MONOTONIC, &until);
 }
 
-void mp_settle_at_exit(void)
+void mp_wait_at_exit(void)
 {
     const struct timespec step = {0, 1000 * 1000};
     uint64_t until = hb_now_ns() + mp_world.patience_ns;
 
-    while (mp_world.unsure && !mp_world.failed && mp_reap(MP_REAP_LEFT) > 0) {
+    while (mp_world.unsure && !mp_world.failed && mp_reap(0) > 0) {
         mp_world.failed |= hb_now_ns() > until;
         mp_unlock();
         nanosleep(&step, NULL);
@@ -264,6 +245,6 @@ void mp_leave(struct hvd__plane *plane)
         mp_world.failed = 1;
         return;
     }
-    mp_leave_now(p);
+    mp_leave_locked(p);
     mp_unlock();
 }

@@ -12,23 +12,13 @@ enum { LOOKS = 64 };
  * given. */
 static int failed(struct mp_plane *p, struct hb_error *err, int rc)
 {
-    int peers = mp_deserted(p, err);
+    int peers = mp_find_deserter(p, err);
 
     mp_world.failed = 1;
     if (peers < 0)
         return peers;
     return p->run.flying ? mp_error_test(err, -1, rc, "MPI_Test", p->run.call)
                          : mp_error(err, -1, rc, p->run.call);
-}
-
-static int issued(struct mp_plane *p, struct hb_error *err, int rc,
-                  const char *call)
-{
-    p->run.call = call;
-    if (rc != MPI_SUCCESS)
-        return failed(p, err, rc);
-    p->run.flying = !p->solo;
-    return 0;
 }
 
 /* Returns negative with err set if a peer has left, for GRACE_NS, that the
@@ -42,7 +32,7 @@ static int is_doomed(struct mp_plane *p, struct hb_error *err)
 
     if (++run->looks % LOOKS)
         return 0;
-    rc = mp_deserted(p, &why);
+    rc = mp_find_deserter(p, &why);
     if (rc == 0)
         return 0;
     if (!run->doomed_ns)
@@ -55,7 +45,7 @@ static int is_doomed(struct mp_plane *p, struct hb_error *err)
     return rc;
 }
 
-int mp_landed(struct mp_plane *p, struct hvd__op *op)
+int mp_collective_done(struct mp_plane *p, struct hvd__op *op)
 {
     int rc, flag = 0;
 
@@ -68,95 +58,80 @@ int mp_landed(struct mp_plane *p, struct hvd__op *op)
     return flag ? flag : is_doomed(p, op->err);
 }
 
-size_t mp_most(void)
+size_t mp_max_elems(void)
 {
     return (size_t)mp_world.chunk_elems;
 }
+
+static int begun(struct mp_plane *p, struct hb_error *err, int rc,
+                 const char *call)
+{
+    p->run.call = call;
+    if (rc != MPI_SUCCESS)
+        return failed(p, err, rc);
+    p->run.flying = !p->solo;
+    return 0;
+}
+
+/* Calls the collective in its blocking form if p->solo, else in its
+ * nonblocking form, with all arguments up to the communicator. */
+#define BEGIN(p, err, blocking, nonblocking, ...)                         \
+    begun(p, err,                                                         \
+          (p)->solo ? blocking(__VA_ARGS__, (p)->comm)                    \
+                    : nonblocking(__VA_ARGS__, (p)->comm, &(p)->run.req), \
+          (p)->solo ? #blocking : #nonblocking)
 
 int mp_allreduce(struct mp_plane *p, struct hb_error *err, void *buf,
                  const void *send, size_t count, MPI_Datatype type, MPI_Op op)
 {
     const void *from = send == buf ? MPI_IN_PLACE : send;
-    int n = (int)count;
-    int rc = p->solo
-                 ? MPI_Allreduce(from, buf, n, type, op, p->comm)
-                 : MPI_Iallreduce(from, buf, n, type, op, p->comm, &p->run.req);
 
-    return issued(p, err, rc, p->solo ? "MPI_Allreduce" : "MPI_Iallreduce");
+    return BEGIN(p, err, MPI_Allreduce, MPI_Iallreduce, from, buf, (int)count,
+                 type, op);
 }
 
 int mp_reduce_scatter(struct mp_plane *p, const struct hvd__op *op,
                       const void *send, void *recv, const int *counts)
 {
-    MPI_Datatype type = mp_type(op->dtype);
-    MPI_Op how = mp_op(op->dtype, op->op);
-    int rc = p->solo
-                 ? MPI_Reduce_scatter(send, recv, counts, type, how, p->comm)
-                 : MPI_Ireduce_scatter(send, recv, counts, type, how, p->comm,
-                                       &p->run.req);
-
-    return issued(p, op->err, rc,
-                  p->solo ? "MPI_Reduce_scatter" : "MPI_Ireduce_scatter");
+    return BEGIN(p, op->err, MPI_Reduce_scatter, MPI_Ireduce_scatter, send,
+                 recv, counts, mp_type(op->dtype), mp_op(op->dtype, op->op));
 }
 
 int mp_bcast(struct mp_plane *p, const struct hvd__op *op, void *buf,
              size_t count)
 {
-    MPI_Datatype type = mp_plain_type(op->elem_bytes);
-    int n = (int)count;
-    int rc = p->solo ? MPI_Bcast(buf, n, type, op->root, p->comm)
-                     : MPI_Ibcast(buf, n, type, op->root, p->comm, &p->run.req);
-
-    return issued(p, op->err, rc, p->solo ? "MPI_Bcast" : "MPI_Ibcast");
+    return BEGIN(p, op->err, MPI_Bcast, MPI_Ibcast, buf, (int)count,
+                 mp_plain_type(op->elem_bytes), op->root);
 }
 
 int mp_allgather(struct mp_plane *p, struct hb_error *err, void *buf,
                  size_t count, MPI_Datatype type)
 {
-    int n = (int)count;
-    int rc = p->solo ? MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf, n,
-                                     type, p->comm)
-                     : MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf,
-                                      n, type, p->comm, &p->run.req);
-
-    return issued(p, err, rc, p->solo ? "MPI_Allgather" : "MPI_Iallgather");
+    return BEGIN(p, err, MPI_Allgather, MPI_Iallgather, MPI_IN_PLACE, 0,
+                 MPI_DATATYPE_NULL, buf, (int)count, type);
 }
 
 int mp_allgatherv(struct mp_plane *p, const struct hvd__op *op, void *buf,
                   const int *counts, const int *displs)
 {
-    MPI_Datatype type = mp_plain_type(op->elem_bytes);
-    int rc = p->solo
-                 ? MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf,
-                                  counts, displs, type, p->comm)
-                 : MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf,
-                                   counts, displs, type, p->comm, &p->run.req);
-
-    return issued(p, op->err, rc,
-                  p->solo ? "MPI_Allgatherv" : "MPI_Iallgatherv");
+    return BEGIN(p, op->err, MPI_Allgatherv, MPI_Iallgatherv, MPI_IN_PLACE, 0,
+                 MPI_DATATYPE_NULL, buf, counts, displs,
+                 mp_plain_type(op->elem_bytes));
 }
 
 int mp_alltoall(struct mp_plane *p, struct hb_error *err, const uint64_t *send,
                 uint64_t *recv)
 {
-    int rc = p->solo ? MPI_Alltoall(send, 1, MPI_UINT64_T, recv, 1,
-                                    MPI_UINT64_T, p->comm)
-                     : MPI_Ialltoall(send, 1, MPI_UINT64_T, recv, 1,
-                                     MPI_UINT64_T, p->comm, &p->run.req);
-
-    return issued(p, err, rc, p->solo ? "MPI_Alltoall" : "MPI_Ialltoall");
+    return BEGIN(p, err, MPI_Alltoall, MPI_Ialltoall, send, 1, MPI_UINT64_T,
+                 recv, 1, MPI_UINT64_T);
 }
 
 int mp_alltoallv(struct mp_plane *p, const struct hvd__op *op,
                  const struct mp_splits *s)
 {
     MPI_Datatype type = mp_plain_type(op->elem_bytes);
-    int rc = p->solo ? MPI_Alltoallv(s->send, s->sendcounts, s->sdispls, type,
-                                     s->recv, s->recvcounts, s->rdispls, type,
-                                     p->comm)
-                     : MPI_Ialltoallv(s->send, s->sendcounts, s->sdispls, type,
-                                      s->recv, s->recvcounts, s->rdispls, type,
-                                      p->comm, &p->run.req);
 
-    return issued(p, op->err, rc, p->solo ? "MPI_Alltoallv" : "MPI_Ialltoallv");
+    return BEGIN(p, op->err, MPI_Alltoallv, MPI_Ialltoallv, s->send,
+                 s->sendcounts, s->sdispls, type, s->recv, s->recvcounts,
+                 s->rdispls, type);
 }

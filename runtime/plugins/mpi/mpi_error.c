@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { DEATH_MS = 50 };
 
@@ -20,20 +19,15 @@ const char *mp_host(int rank)
 {
     const struct hvd__mpi_world *w = &mp_world.view;
 
-    return w->hosts ? w->hosts[w->host_of[rank]] : "?";
-}
-
-static void name(struct hb_error *err, int rank, const char *host)
-{
-    if (!err || err->status)
-        return;
-    err->rank = rank;
-    snprintf(err->host, sizeof(err->host), "%s", host);
+    return w->hosts[w->host_of[rank]];
 }
 
 void mp_name_rank(struct hb_error *err, int rank)
 {
-    name(err, rank, mp_host(rank));
+    if (!err || err->status)
+        return;
+    err->rank = rank;
+    snprintf(err->host, sizeof(err->host), "%s", mp_host(rank));
 }
 
 /* Reads MPI's text as one line; MPICH's has several. */
@@ -102,32 +96,4 @@ int mp_error_own(struct hb_error *err, int mpi_rc, const char *call)
     mp_world.failed = 1;
     read_text(mpi_rc, text);
     return hb_error_set(err, HVD_ESYSTEM, "%s: %s", call, text);
-}
-
-/* ---- Between ranks ------------------------------------------------------ */
-
-void mp_explain(struct mp_why *why, const struct hb_error *err)
-{
-    memset(why, 0, sizeof(*why));
-    if (err->status == 0 || err->status == -HVD_ESHUTDOWN)
-        return;
-    why->status = -err->status;
-    gethostname(why->host, sizeof(why->host) - 1);
-    why->blamed = err->rank < 0 ? mp_world.view.rank : err->rank;
-    snprintf(why->text, sizeof(why->text), "%.*s", MP_WHY_BYTES - 1, err->text);
-}
-
-int mp_peer_failed(struct hb_error *err, int peer, const struct mp_why *why)
-{
-    const struct hvd__mpi_world *w = &mp_world.view;
-    const char *host = w->hosts ? mp_host(peer) : why->host;
-
-    mp_world.failed = 1; /* the peer does not finalise MPI */
-    if (why->blamed == peer || why->blamed < 0 || why->blamed >= w->size)
-        name(err, peer, host);
-    else
-        mp_name_rank(err, why->blamed);
-    return hb_error_set(err, HVD_EPEER, "rank %d on host %.*s has failed: %.*s",
-                        peer, (int)sizeof(why->host), host,
-                        (int)sizeof(why->text), why->text);
 }

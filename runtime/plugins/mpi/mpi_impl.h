@@ -7,18 +7,18 @@
  *
  * An operation begins with headers (header.c).  Once they are exchanged, every
  * rank knows that all have begun the operation and agree.  Its data then goes
- * through MPI's collectives (call.c).  The blocking form is faster, but holds
- * the lock.  With several planes this could deadlock: an operation on another
- * plane may wait for the lock on one rank while a second rank waits for that
- * operation.  So the blocking form is used only if each rank has said that it
- * has no other plane; otherwise the nonblocking form, which progress tests.
+ * through MPI's collectives (mpi_call.c).  The blocking form is faster, but
+ * holds the lock.  With several planes this could deadlock: an operation on
+ * another plane may wait for the lock on one rank while a second rank waits for
+ * that operation.  So the blocking form is used only if each rank has said that
+ * it has no other plane; otherwise the nonblocking form, which progress tests.
  * The nonblocking form is also used where ranks share cores and MPI
  * busy-waits.
  *
  * A rank that leaves tells all others (leave.c), with its error if it has one.
- * A rank that must give up an operation it has begun first says that it is
- * leaving, and for a while still takes part if the others go on, since a peer
- * in a blocking collective could not be interrupted.
+ * While the world or a plane is made there is nothing to tell it over: then the
+ * others wait until the time limit of hvd_init, or until the launcher ends
+ * them.
  *
  * After an error, MPI is called only to tell the others.  Nothing is freed
  * that a request may still write to, and MPI is not finalised, which would
@@ -36,10 +36,8 @@
 
 enum {
     MP_TAG_HEADER = 1,
-    MP_TAG_GONE = 2,
-    /* On the world's own communicator; MP_TAG_MAKE plus a plane's tag. */
-    MP_TAG_NOTICE = 3,
-    MP_TAG_MAKE = 16,
+    MP_TAG_FAREWELL = 2,
+    MP_TAG_MAKE = 16, /* plus a plane's tag, on the world's communicator */
     MP_TAGS = 16384,
     MP_SCRATCH_BYTES = 4 << 20,
     MP_WHY_BYTES = 256,
@@ -63,30 +61,23 @@ enum mp_flag {
 struct mp_round {
     int to, from;
     uint64_t in[MP_WORDS], out[2][MP_WORDS]; /* out: by parity of seq */
-    MPI_Request in_req, out_req[2];
     int arrived; /* `in` holds a message that is not merged yet */
 };
 
 enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
 
-/* Why a rank fails. */
-struct mp_why {
-    int32_t status; /* enum hvd_status; 0: no failure */
-    int32_t blamed; /* world rank */
-    char host[64];  /* host of the rank that leaves */
+/* What a leaving rank says. */
+struct mp_farewell {
+    uint64_t how;         /* enum mp_leaving; LEAVING: a GONE follows */
+    uint64_t carried_out; /* operations that it has carried out or will */
+    uint64_t first;       /* plane rank that left first */
+    uint64_t failed;      /* that rank left because of an error: text */
     char text[MP_WHY_BYTES];
 };
 
-/* What a leaving rank says about itself. */
-struct mp_farewell {
-    uint64_t how;     /* enum mp_leaving; LEAVING: a GONE follows */
-    uint64_t over;    /* operations that it has carried out or will */
-    uint64_t because; /* plane rank that left first */
-};
-
-struct mp_goodbye {
-    struct mp_farewell words;
-    struct mp_why why; /* why the rank that left first did */
+/* What is known of a peer. */
+struct mp_peer {
+    uint64_t how, carried_out;
 };
 
 enum mp_stage { MP_IDLE, MP_AGREE, MP_HELD, MP_DATA };
@@ -117,7 +108,6 @@ struct mp_run {
 struct mp_plane {
     struct hvd__plane plane;
     MPI_Comm comm;
-    MPI_Group group; /* while it is made */
     int n, me;
     int *ranks;         /* [n]: world ranks */
     uint64_t seq, over; /* operations begun, and carried out */
@@ -126,18 +116,19 @@ struct mp_plane {
     enum mp_stage stage;
     uint64_t head[MP_WORDS];
     int nrounds, round, sent;
-    struct mp_round *rounds;
-    int solo; /* this operation's collectives block */
+    struct mp_round *rounds; /* [nrounds] */
+    MPI_Request *recvs;      /* [nrounds + 1]: of each round; of farewells */
+    MPI_Request *sends;      /* [2 * n + 2 * nrounds]: farewells, LEAVING and
+                                then GONE; headers, two of each round */
+    int solo;                /* this operation's collectives block */
     struct mp_run run;
     struct mp_wait wait;
     _Atomic uint32_t wake; /* a futex */
-    /* Farewells: */
-    struct mp_farewell *gone; /* [n] */
-    struct mp_goodbye gone_in, gone_out[2];
-    MPI_Request gone_req, *gone_reqs; /* [2 * n] */
-    int first_gone;                   /* rank, -1: nobody left */
-    struct mp_why why;                /* why it left */
-    enum mp_leaving left;             /* what the others were told */
+    struct mp_peer *peers; /* [n] */
+    struct mp_farewell farewell_in, farewell_out[2];
+    int first;                         /* rank that left first, -1: none */
+    struct mp_farewell first_farewell; /* the first one that came */
+    enum mp_leaving left;              /* what the others were told */
     int freed;
     struct mp_plane *next;  /* list of all planes */
     struct hb_error broken; /* every later operation fails with it */
@@ -152,7 +143,7 @@ struct mp_world {
     int up, ours;
     int failed;             /* an MPI call has failed, here or on a peer */
     struct hb_error broken; /* failure outside of planes, kept */
-    uint64_t deadline_ns;   /* of hvd_init */
+    uint64_t deadline_ns;   /* of hvd_init, or for making a plane */
     uint64_t patience_ns;   /* time that hvd_init had */
     int unsure;             /* a peer may still wait in an operation that
                                this rank gave up */
@@ -161,11 +152,6 @@ struct mp_world {
     int keyval;             /* attribute whose deletion runs clean_up in
                                MPI_Finalize */
     MPI_Comm comm;
-    int can_tell;             /* failures can be notified over comm */
-    MPI_Request notice_req;   /* receives: a rank has failed outside of
-                                 planes */
-    MPI_Request *notice_reqs; /* [view.size]: sends: this rank has */
-    struct mp_why notice_in, notice_out;
     struct hvd__mpi_world view;
     int planes;           /* number of planes, those being made included */
     struct mp_plane *all; /* plane of the whole world */
@@ -185,7 +171,7 @@ static inline void mp_unlock(void)
     pthread_mutex_unlock(&mp_world.lock);
 }
 
-/* ---- error.c ---- */
+/* ---- mpi_error.c ---- */
 
 /* Sets err, HVD_EPEER, with MPI's text.  peer: the world rank that the call
  * involved; -1: several; then the local rank whose process has ended, if any,
@@ -199,38 +185,24 @@ int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
                   const char *call);
 /* Sets err's rank and host, unless err is set already. */
 void mp_name_rank(struct hb_error *err, int rank);
-const char *mp_host(int rank); /* "?" before hosts are known */
-/* Converts err to what this rank tells others; status 0 if err is not set or is
- * HVD_ESHUTDOWN. */
-void mp_explain(struct mp_why *why, const struct hb_error *err);
-/* Sets err: world rank `peer` has failed.  Returns -HVD_EPEER. */
-int mp_peer_failed(struct hb_error *err, int peer, const struct mp_why *why);
+const char *mp_host(int rank);
 
-/* ---- start.c: calls outside of planes ---- */
+/* ---- start.c: calls outside of planes; the caller holds the lock ---- */
 
-/* Calls MPI_Init_thread, which waits for all ranks; the caller holds the
- * lock. */
-int mp_init(uint64_t deadline_ns, struct hb_error *err);
-/* mp_await waits for n requests.  The caller holds the lock; it is released in
- * between. peer: as in mp_error.  Negative if MPI fails, a rank reports that
- * it has failed, or the deadline passes. */
-struct mp_await {
-    const char *call;
-    int peer;
-    uint64_t deadline_ns;
-};
-enum { MP_AWAIT_MOST = 2 }; /* requests */
-int mp_await(const struct mp_await *a, MPI_Request *reqs, int n,
+/* Calls MPI_Init_thread, which waits for all ranks. */
+int mp_init(struct hb_error *err);
+/* Sets *done to 1 if n requests are done, else to 0.  Returns an MPI code. */
+int mp_test_all(MPI_Request *reqs, int n, int *done);
+/* Waits for n requests, with the lock released in between.  peer: as in
+ * mp_error.  Negative if MPI fails or mp_world.deadline_ns passes. */
+int mp_await(const char *call, int peer, MPI_Request *reqs, int n,
              struct hb_error *err);
-/* Posts the receive for other ranks' failures, once there is a communicator. */
-int mp_notices_open(struct hb_error *err);
-/* Cancels a receive that no rank will match.  0, or negative if it stays
- * posted: its memory must then stay, too. */
-int mp_withdraw(MPI_Request *req);
-/* Filters the result of a function outside of planes: keeps an MPI error for
- * good and notifies the others, unless the error came from them or is a
- * time-out, which they will have, too. */
-int mp_over(int rc, const struct hb_error *err);
+/* Waits for the request that `call` has begun, if mpi_rc, its result, is a
+ * success. */
+int mp_finish(int mpi_rc, const char *call, MPI_Request *req,
+              struct hb_error *err);
+/* Keeps err for good if rc is negative because MPI has failed.  Returns rc. */
+int mp_keep_failure(int rc, const struct hb_error *err);
 
 /* ---- ranks.c: the caller holds the lock, except of mp_comm_ranks ---- */
 
@@ -239,12 +211,14 @@ int mp_find_ranks(struct hb_error *err);
 void mp_forget_ranks(void);
 /* Gathers len bytes from each rank, by rank. */
 int mp_gather(const void *mine, size_t len, void *all, struct hb_error *err);
+/* Sets *who to the lowest rank that passed `failed`, -1 if none did. */
+int mp_find_failed(int failed, int *who, struct hb_error *err);
 int mp_comm_ranks(const void *comm, int *ranks, struct hb_error *err);
 
 /* ---- header.c ---- */
-int mp_header_init(struct mp_plane *p);
-int mp_header_open(struct mp_plane *p, struct hb_error *err);
-int mp_header_close(struct mp_plane *p); /* as mp_withdraw */
+
+/* Posts the receives for the first headers. */
+int mp_headers_post(struct mp_plane *p, struct hb_error *err);
 int mp_header_send(struct mp_plane *p, const struct hvd__op *op);
 /* Returns 1 if all ranks have begun the operation, and p->head is merged from
  * all; 0: call again; or negative. */
@@ -254,8 +228,8 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op);
 int mp_header_arrived(struct mp_plane *p, struct hb_error *err);
 /* Sets *value to the least over the members; blocks.  The caller holds the
  * lock, which is released while waiting. */
-int mp_least(const struct hvd__mpi_plane_config *c, uint64_t *value,
-             struct hb_error *err);
+int mp_members_min(const struct hvd__mpi_plane_config *c, uint64_t *value,
+                   struct hb_error *err);
 
 /* ---- wait.c ---- */
 void mp_wait_init(struct mp_plane *p);
@@ -264,38 +238,35 @@ void mp_pause(struct hvd__plane *plane);
 void mp_interrupt(struct hvd__plane *plane);
 
 /* ---- leave.c ---- */
-int mp_leave_init(struct mp_plane *p);
-int mp_leave_open(struct mp_plane *p, struct hb_error *err);
-int mp_leave_close(struct mp_plane *p); /* as mp_withdraw */
+
+/* Posts the receive for the next farewell. */
+int mp_farewell_post(struct mp_plane *p, struct hb_error *err);
 /* Reads the farewells that have arrived: 0 or negative. */
-int mp_farewells(struct mp_plane *p, struct hb_error *err);
-/* Reads farewells as mp_farewells; also negative if a peer has left that will
- * not carry out the operation in progress. */
-int mp_deserted(struct mp_plane *p, struct hb_error *err);
+int mp_farewells_read(struct mp_plane *p, struct hb_error *err);
+/* Reads farewells as mp_farewells_read; also negative if a peer has left that
+ * will not carry out the operation in progress. */
+int mp_find_deserter(struct mp_plane *p, struct hb_error *err);
 /* Returns 1 if operation `seq`, in progress or next, can still be agreed on; 0
  * if a leaving peer is about to say; negative with err set if it cannot. */
-int mp_prospect(struct mp_plane *p, uint64_t seq, struct hb_error *err);
-void mp_tell(struct mp_plane *p, enum mp_leaving how);
-/* Tests the sends until they have gone out, or a time limit; for when MPI may
- * not be called again. */
-void mp_push_out(MPI_Request *reqs, int n);
+int mp_can_agree(struct mp_plane *p, uint64_t seq, struct hb_error *err);
+void mp_farewell_send(struct mp_plane *p, enum mp_leaving how);
 void mp_abandon(struct hvd__plane *plane);
 void mp_leave(struct hvd__plane *plane);
-void mp_leave_now(struct mp_plane *p); /* the caller holds the lock */
+void mp_leave_locked(struct mp_plane *p); /* the caller holds the lock */
 /* Takes the lock, with a time limit.  Not 0: another thread holds it in a
  * blocking call. */
 int mp_lock_at_exit(void);
 /* Waits until all peers have left, after giving up an operation that one of
  * them may still be in (`unsure`); on time-out sets `failed`, so that no MPI
  * call waits for them. */
-void mp_settle_at_exit(void);
+void mp_wait_at_exit(void);
 
-/* ---- plane.c ---- */
-/* Disconnects planes whose peers are all gone and whose sends are done: freed
- * ones, with LEFT also those that have left; with ALL, regardless of the
- * peers.  Returns how many such planes remain; the caller holds the lock. */
-enum mp_reap { MP_REAP_FREED, MP_REAP_LEFT, MP_REAP_ALL };
-int mp_reap(enum mp_reap how);
+/* ---- mpi_plane.c ---- */
+
+/* Disconnects planes that have left: those whose peers are all gone and whose
+ * sends are done, or all of them at once; and frees those that libhvd has
+ * freed.  Returns how many that have left remain; the caller holds the lock. */
+int mp_reap(int at_once);
 /* Leaves all planes that are not freed, because MPI is being finalised; the
  * caller holds the lock. */
 void mp_leave_all(void);
@@ -303,13 +274,15 @@ struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *config,
                                 struct hb_error *err);
 /* Progresses an operation, as a plane does; the caller holds the lock. */
 int mp_advance(struct mp_plane *p, struct hvd__op *op);
+/* Notes that progress of the operation in progress has returned rc, not 0. */
+void mp_operation_over(struct mp_plane *p, int rc);
 
-/* ---- call.c: begin one MPI collective; counts are at most mp_most ---- */
+/* ---- mpi_call.c: begin one MPI collective of at most mp_max_elems ---- */
 
 /* Returns 1 when the collective is over.  Those below return 0 or negative; on
- * 0, call mp_landed until it returns 1. */
-int mp_landed(struct mp_plane *p, struct hvd__op *op);
-size_t mp_most(void);
+ * 0, call mp_collective_done until it returns 1. */
+int mp_collective_done(struct mp_plane *p, struct hvd__op *op);
+size_t mp_max_elems(void);
 int mp_allreduce(struct mp_plane *p, struct hb_error *err, void *buf,
                  const void *send, size_t count, MPI_Datatype type, MPI_Op op);
 int mp_reduce_scatter(struct mp_plane *p, const struct hvd__op *op,
@@ -331,7 +304,7 @@ struct mp_splits {
 int mp_alltoallv(struct mp_plane *p, const struct hvd__op *op,
                  const struct mp_splits *s);
 
-/* ---- types.c ---- */
+/* ---- mpi_types.c ---- */
 /* Returns a type for elements that are moved, not reduced. */
 MPI_Datatype mp_plain_type(size_t elem_bytes);
 MPI_Datatype mp_type(enum hvd_dtype dtype);
@@ -341,7 +314,8 @@ MPI_Op mp_op(enum hvd_dtype dtype, enum hvd_op op);
 int mp_types_open(struct hb_error *err);
 void mp_types_close(void);
 
-/* ---- reduce.c, gather.c, alltoall.c: as progress, after the headers ---- */
+/* ---- mpi_reduce.c, gather.c, alltoall.c: as progress, after the headers ----
+ */
 int mp_allreduce_advance(struct mp_plane *p, struct hvd__op *op);
 int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op);
 int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op);
@@ -355,7 +329,7 @@ struct mp_moves {
     /* Sets run.deliver, windowed, piece and rounds from those results.  0, or
      * -HVD_EPROTO if they are impossible. */
     int (*plan)(struct mp_plane *p, const struct hvd__op *op);
-    /* Begins the collective of round run.at, after mp_cut of the incoming
+    /* Begins the collective of round run.at, after mp_cut_round of the incoming
      * elements into the first 2 * n of p->ints; it receives at the start of
      * scratch if run.windowed. */
     int (*issue)(struct mp_plane *p, struct hvd__op *op);
@@ -368,7 +342,7 @@ void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
 /* Sets counts[0 .. n - 1] and, from counts[n] on, the displacements of each
  * rank's part of this round, one after the other.  Rank r's total is elems[r *
  * step]. */
-void mp_cut(const struct mp_plane *p, const uint64_t *elems, int step,
-            int *counts);
+void mp_cut_round(const struct mp_plane *p, const uint64_t *elems, int step,
+                  int *counts);
 
 #endif

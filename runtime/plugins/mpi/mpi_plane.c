@@ -42,7 +42,7 @@ static int is_broken(const struct mp_plane *p, struct hb_error *err)
     return broken->status;
 }
 
-static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
+void mp_operation_over(struct mp_plane *p, int rc)
 {
     p->op = NULL;
     p->stage = MP_IDLE;
@@ -50,15 +50,21 @@ static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
     mp_wait_reset(p);
     /* After a mismatch, or if recvbuf was too small, the ranks are still in
      * step. */
-    if (rc > 0 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) {
+    if (rc > 0 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL)
         p->over = p->seq;
+}
+
+/* Ends an operation.  If it has failed, tells the others, who may be in the
+ * middle of it. */
+static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
+{
+    mp_operation_over(p, rc);
+    if (p->over == p->seq)
         return;
-    }
     if (!p->broken.status)
         p->broken = *op->err;
-    /* The others may be in the middle of the operation. */
     if (p->left != MP_GONE)
-        mp_tell(p, MP_GONE);
+        mp_farewell_send(p, MP_GONE);
 }
 
 static int start(struct hvd__plane *plane, struct hvd__op *op)
@@ -81,7 +87,7 @@ static int start(struct hvd__plane *plane, struct hvd__op *op)
         if (rc < 0)
             end(p, op, rc);
     } else if (p->left != MP_GONE) {
-        mp_tell(p, MP_GONE);
+        mp_farewell_send(p, MP_GONE);
     }
     mp_unlock();
     return rc;
@@ -112,9 +118,9 @@ static int agree(struct mp_plane *p, struct hvd__op *op)
     }
     if (rc == 1 && !(p->head[MP_FLAGS] & MP_SAME))
         return disagree(p, op);
-    prospect = mp_farewells(p, op->err);
+    prospect = mp_farewells_read(p, op->err);
     if (prospect == 0)
-        prospect = mp_prospect(p, p->seq, op->err);
+        prospect = mp_can_agree(p, p->seq, op->err);
     if (prospect < 0)
         return prospect;
     return rc == 1 && (prospect == 1 || p->left != MP_STAYS);
@@ -131,7 +137,7 @@ int mp_advance(struct mp_plane *p, struct hvd__op *op)
         p->stage = MP_DATA;
         if (p->left == MP_LEAVING) /* peers that wait for this rank's last
                                       word may go on */
-            mp_tell(p, MP_GONE);
+            mp_farewell_send(p, MP_GONE);
         p->solo = (p->head[MP_FLAGS] & MP_SOLO) != 0;
         memset(&p->run, 0, sizeof(p->run));
     }
@@ -163,8 +169,8 @@ static int began(struct hvd__plane *plane, struct hb_error *err)
     if (rc == 0)
         rc = mp_header_arrived(p, err);
     if (rc == 0)
-        rc = mp_farewells(p, err);
-    if (rc == 0 && mp_prospect(p, p->seq + 1, err) < 0) {
+        rc = mp_farewells_read(p, err);
+    if (rc == 0 && mp_can_agree(p, p->seq + 1, err) < 0) {
         /* Look again: a header sent before its rank left counts. */
         rc = mp_header_arrived(p, NULL);
         rc = rc ? rc : err->status;
@@ -181,27 +187,13 @@ static int began(struct hvd__plane *plane, struct hb_error *err)
  * and MPI might deliver them to a later communicator. */
 static struct mp_plane *planes;
 
-static int all_gone(const struct mp_plane *p)
-{
-    for (int r = 0; r < p->n; r++)
-        if (r != p->me && p->gone[r].how != MP_GONE)
-            return 0;
-    return 1;
-}
-
-static int disconnect(struct mp_plane *p)
-{
-    if (mp_header_close(p) < 0 || mp_leave_close(p) < 0)
-        return -HVD_ESYSTEM;
-    return MPI_Comm_free(&p->comm) == MPI_SUCCESS ? 0 : -HVD_ESYSTEM;
-}
-
 static void release(struct mp_plane *p)
 {
     hb_free(p->ranks);
     hb_free(p->rounds);
-    hb_free(p->gone);
-    hb_free(p->gone_reqs);
+    hb_free(p->peers);
+    hb_free(p->recvs);
+    hb_free(p->sends);
     hb_free(p->scratch);
     hb_free(p->words);
     hb_free(p->ints);
@@ -209,25 +201,37 @@ static void release(struct mp_plane *p)
     hb_free(p);
 }
 
-/* Tests whether all sends have completed.  They may need the peers' MPI to make
- * progress. */
-static int all_sent(struct mp_plane *p)
+static int count_sends(const struct mp_plane *p)
 {
-    int sent = 1;
-
-    for (int i = 0; i < 2 * p->n && sent; i++)
-        MPI_Test(&p->gone_reqs[i], &sent, MPI_STATUS_IGNORE);
-    for (int i = 0; i < 2 * p->nrounds && sent; i++)
-        MPI_Test(&p->rounds[i / 2].out_req[i % 2], &sent, MPI_STATUS_IGNORE);
-    return sent;
+    return 2 * (p->n + p->nrounds);
 }
 
-static int is_due(struct mp_plane *p, enum mp_reap how)
+/* Returns whether all peers are gone, and have got what this rank has sent, for
+ * which their MPI may have to make progress. */
+static int is_quiet(struct mp_plane *p)
 {
-    if (!p->freed && (how == MP_REAP_FREED || p->left != MP_GONE))
+    int sent = 0;
+
+    if (mp_farewells_read(p, NULL) < 0)
         return 0;
-    return how == MP_REAP_ALL ||
-           (mp_farewells(p, NULL) == 0 && all_gone(p) && all_sent(p));
+    for (int r = 0; r < p->n; r++)
+        if (r != p->me && p->peers[r].how != MP_GONE)
+            return 0;
+    return mp_test_all(p->sends, count_sends(p), &sent) == MPI_SUCCESS && sent;
+}
+
+/* Cancels the receives, which no rank will match, and frees the
+ * communicator. */
+static int disconnect(struct mp_plane *p)
+{
+    for (int i = 0; i <= p->nrounds; i++)
+        if (p->recvs[i] != MPI_REQUEST_NULL &&
+            (MPI_Cancel(&p->recvs[i]) != MPI_SUCCESS ||
+             MPI_Wait(&p->recvs[i], MPI_STATUS_IGNORE) != MPI_SUCCESS))
+            return -HVD_ESYSTEM;
+    for (int i = 0; i < count_sends(p); i++)
+        MPI_Wait(&p->sends[i], MPI_STATUS_IGNORE);
+    return MPI_Comm_free(&p->comm) == MPI_SUCCESS ? 0 : -HVD_ESYSTEM;
 }
 
 void mp_leave_all(void)
@@ -235,17 +239,17 @@ void mp_leave_all(void)
     for (struct mp_plane *p = planes; p; p = p->next) {
         if (p->freed)
             continue;
-        mp_leave_now(p);
+        mp_leave_locked(p);
         hb_error_clear(&p->broken);
         hb_error_set(&p->broken, HVD_ESHUTDOWN,
                      "MPI was finalised before hvd_shutdown");
     }
 }
 
-/* Disconnects and frees planes that are due.  A plane that is not freed keeps
- * its memory, as a thread may still use it. After an MPI error nothing is
- * freed: MPI may still write to it. */
-int mp_reap(enum mp_reap how)
+/* Disconnects planes that have left.  One that is not freed keeps its memory,
+ * as a thread may still use it.  After an MPI error nothing is freed: MPI may
+ * still write to it. */
+int mp_reap(int at_once)
 {
     struct mp_plane **at = &planes;
     int left = 0;
@@ -253,15 +257,14 @@ int mp_reap(enum mp_reap how)
     while (*at && !mp_world.failed) {
         struct mp_plane *p = *at;
 
-        if (!is_due(p, how)) {
-            left += p->freed || p->left == MP_GONE;
+        if (p->left != MP_GONE || (!at_once && !is_quiet(p))) {
+            left += p->left == MP_GONE;
             at = &p->next;
             continue;
         }
-        if (disconnect(p) < 0) {
-            mp_world.failed = 1;
+        mp_world.failed = disconnect(p) < 0;
+        if (mp_world.failed)
             break;
-        }
         *at = p->next;
         if (p->freed)
             release(p);
@@ -275,14 +278,14 @@ static void plane_free(struct hvd__plane *plane)
 
     mp_lock();
     if (p->left != MP_GONE)
-        mp_tell(p, MP_GONE);
+        mp_farewell_send(p, MP_GONE);
     mp_world.planes--;
     if (mp_world.all == p)
         mp_world.all = NULL;
     p->freed = 1;
     if (p->comm == MPI_COMM_NULL) /* no longer in the list */
         release(p);
-    mp_reap(MP_REAP_FREED);
+    mp_reap(0);
     mp_unlock();
 }
 
@@ -299,67 +302,74 @@ static const struct hvd__plane_ops ops = {
     .free = plane_free,
 };
 
-static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c)
+/* Returns an array of n requests that are null, or NULL. */
+static MPI_Request *null_requests(int n)
+{
+    MPI_Request *reqs = hb_calloc((size_t)n, sizeof(*reqs));
+
+    for (int i = 0; reqs && i < n; i++)
+        reqs[i] = MPI_REQUEST_NULL;
+    return reqs;
+}
+
+/* Returns a plane that is not connected, or NULL with err set. */
+static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c,
+                                 struct hb_error *err)
 {
     struct mp_plane *p = hb_calloc(1, sizeof(*p));
     size_t n = (size_t)c->n;
 
     if (!p)
-        return NULL;
+        goto no_memory;
     p->plane.ops = &ops;
     p->comm = MPI_COMM_NULL;
-    p->group = MPI_GROUP_NULL;
     p->n = c->n;
     p->me = c->me;
+    p->first = -1;
+    while (1 << p->nrounds < p->n)
+        p->nrounds++;
     p->ranks = hb_calloc(n, sizeof(*p->ranks));
+    p->rounds = hb_calloc((size_t)p->nrounds, sizeof(*p->rounds));
+    p->peers = hb_calloc(n, sizeof(*p->peers));
+    p->recvs = null_requests(p->nrounds + 1);
+    p->sends = null_requests(count_sends(p));
     p->scratch = hb_malloc(MP_SCRATCH_BYTES);
     p->words = hb_calloc(2 * n + 4, sizeof(*p->words));
     p->ints = hb_calloc(4 * n, sizeof(*p->ints));
     p->offset = hb_calloc(n + 1, sizeof(*p->offset));
-    if (!p->ranks || !p->scratch || !p->words || !p->ints || !p->offset ||
-        mp_header_init(p) < 0 || mp_leave_init(p) < 0) {
-        release(p);
-        return NULL;
+    if (p->ranks && p->rounds && p->peers && p->recvs && p->sends &&
+        p->scratch && p->words && p->ints && p->offset) {
+        memcpy(p->ranks, c->ranks, n * sizeof(*p->ranks));
+        mp_wait_init(p);
+        mp_wait_reset(p);
+        return p;
     }
-    memcpy(p->ranks, c->ranks, n * sizeof(*p->ranks));
-    return p;
-}
-
-static int make_group(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
-                      struct hb_error *err)
-{
-    MPI_Group all;
-    int rc = MPI_Comm_group(mp_world.comm, &all);
-
-    if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Comm_group");
-    rc = MPI_Group_incl(all, c->n, c->ranks, &p->group);
-    MPI_Group_free(&all);
-    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Group_incl");
+    release(p);
+no_memory:
+    hb_error_set(err, HVD_ENOMEM, "no memory for a plane on this rank");
+    return NULL;
 }
 
 /* Waits until this rank is in no blocking collective (the caller holds
  * the lock, which is released in between).  From when the new plane is
  * counted, this rank begins no blocking operation.  One that it began
  * before either ends, or some member already counts the plane and has
- * not begun it, so it will not block either.  A member without memory
- * contributes 0, and all fail. */
-static int settle(const struct hvd__mpi_plane_config *c, int has_memory,
-                  struct hb_error *err)
+ * not begun it, so it will not block either.  A member that cannot make the
+ * plane contributes 0, and all fail. */
+static int wait_unblocked(const struct hvd__mpi_plane_config *c, int ready,
+                          struct hb_error *err)
 {
-    uint64_t least;
-    int rc, busy = 1;
+    uint64_t least = 0;
+    int rc;
 
-    least = has_memory ? 1 + (mp_world.all ? mp_world.all->seq : 0) : 0;
-    rc = mp_least(c, &least, err);
+    if (ready)
+        least = 1 + (mp_world.all ? mp_world.all->seq : 0);
+    rc = mp_members_min(c, &least, err);
     if (rc == 0 && least == 0)
-        rc = hb_error_set(err, HVD_ENOMEM, "no memory for a plane on %s rank",
-                          has_memory ? "another" : "this");
-    while (rc == 0 && busy) {
-        busy = mp_world.all && mp_world.all->solo_seq &&
-               mp_world.all->solo_seq < least;
-        if (!busy)
-            break;
+        rc = hb_error_set(err, HVD_ENOMEM,
+                          "no memory for a plane on another rank");
+    while (rc == 0 && mp_world.all && mp_world.all->solo_seq &&
+           mp_world.all->solo_seq < least) {
         mp_unlock();
         sched_yield();
         mp_lock();
@@ -367,100 +377,104 @@ static int settle(const struct hvd__mpi_plane_config *c, int has_memory,
     return rc;
 }
 
-/* Copies the world's communicator with a nonblocking call: a rank that fails
- * does not leave the others stuck. */
-static int copy_world(struct mp_plane *p, const struct hvd__mpi_plane_config *c,
+/* Makes the group of the members, unless they are all ranks. */
+static int make_group(const struct hvd__mpi_plane_config *c, MPI_Group *some,
                       struct hb_error *err)
 {
-    const struct mp_await a = {"MPI_Comm_idup", -1, c->deadline_ns};
-    MPI_Request req;
-    int rc = MPI_Comm_idup(mp_world.comm, &p->comm, &req);
+    MPI_Group all;
+    int rc;
 
+    if (c->n == mp_world.view.size)
+        return 0;
+    rc = MPI_Comm_group(mp_world.comm, &all);
     if (rc != MPI_SUCCESS)
-        return mp_error(err, -1, rc, "MPI_Comm_idup");
-    return mp_await(&a, &req, 1, err);
+        return mp_error_own(err, rc, "MPI_Comm_group");
+    rc = MPI_Group_incl(all, c->n, c->ranks, some);
+    MPI_Group_free(&all);
+    return rc == MPI_SUCCESS ? 0 : mp_error_own(err, rc, "MPI_Group_incl");
 }
 
-/* Makes the communicator.  MPI has this call only in blocking form: a rank that
- * fails in it leaves the others stuck until its process ends. */
-static int create_comm(struct mp_plane *p,
-                       const struct hvd__mpi_plane_config *c,
-                       struct hb_error *err)
+/* Copies the world's communicator, or makes that of a group.  MPI has the
+ * latter only in blocking form: a rank that fails in it leaves the others stuck
+ * until its process ends. */
+static int make_comm(const struct hvd__mpi_plane_config *c, MPI_Group some,
+                     MPI_Comm *comm, struct hb_error *err)
 {
-    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS);
-    int rc = MPI_Comm_create_group(mp_world.comm, p->group, tag, &p->comm);
+    int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc;
+    MPI_Request req;
 
+    if (some == MPI_GROUP_NULL)
+        return mp_finish(MPI_Comm_idup(mp_world.comm, comm, &req),
+                         "MPI_Comm_idup", &req, err);
+    rc = MPI_Comm_create_group(mp_world.comm, some, tag, comm);
     return rc == MPI_SUCCESS ? 0
                              : mp_error(err, -1, rc, "MPI_Comm_create_group");
 }
 
-static int connect_members(struct mp_plane *p,
-                           const struct hvd__mpi_plane_config *c,
-                           struct hb_error *err)
+static int connect_members(struct mp_plane *p, struct hb_error *err)
 {
-    int rc = c->n == mp_world.view.size ? copy_world(p, c, err)
-                                        : create_comm(p, c, err);
+    int rc = MPI_Comm_set_errhandler(p->comm, MPI_ERRORS_RETURN);
 
-    if (rc < 0)
-        return rc;
-    rc = MPI_Comm_set_errhandler(p->comm, MPI_ERRORS_RETURN);
-    return rc == MPI_SUCCESS ? 0
-                             : mp_error_own(err, rc, "MPI_Comm_set_errhandler");
+    if (rc != MPI_SUCCESS)
+        return mp_error_own(err, rc, "MPI_Comm_set_errhandler");
+    rc = mp_headers_post(p, err);
+    return rc < 0 ? rc : mp_farewell_post(p, err);
 }
 
-static void keep(struct mp_plane *p, int freed)
+/* Lists a plane.  One that is not complete is freed, unless MPI may still use
+ * its memory. */
+static void keep(struct mp_plane *p, int complete)
 {
     if (!p)
         return;
-    p->freed = freed;
+    if (!complete && !mp_world.failed) {
+        release(p);
+        return;
+    }
+    p->freed = !complete;
     p->next = planes;
     planes = p;
+    if (complete && p->n == mp_world.view.size && !mp_world.all)
+        mp_world.all = p;
+}
+
+/* Makes the plane; the caller holds the lock. */
+static struct mp_plane *make(const struct hvd__mpi_plane_config *c,
+                             struct hb_error *err)
+{
+    struct mp_plane *p = allocate(c, err);
+    MPI_Group some = MPI_GROUP_NULL;
+    int ready = p && make_group(c, &some, err) == 0, rc;
+
+    mp_world.planes++;
+    mp_world.deadline_ns = c->deadline_ns;
+    rc = wait_unblocked(c, ready, err);
+    mp_reap(0);
+    if (rc == 0)
+        rc = make_comm(c, some, &p->comm, err);
+    if (some != MPI_GROUP_NULL)
+        MPI_Group_free(&some);
+    if (rc == 0)
+        rc = connect_members(p, err);
+    if (rc < 0)
+        mp_world.planes--;
+    mp_keep_failure(rc, err);
+    keep(p, rc == 0);
+    return rc == 0 ? p : NULL;
 }
 
 struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *c,
                                 struct hb_error *err)
 {
-    struct mp_plane *p;
-    int rc;
+    struct mp_plane *p = NULL;
 
     if (c->n == 1)
         return hvd__self_plane();
-    p = allocate(c);
     mp_lock();
-    if (mp_world.broken.status) {
-        mp_unlock();
-        if (p)
-            release(p);
+    if (mp_world.broken.status)
         *err = mp_world.broken;
-        return NULL;
-    }
-    mp_world.planes++;
-    if (p && make_group(p, c, err) < 0)
-        rc = err->status;
     else
-        rc = settle(c, p != NULL, err);
-    mp_reap(MP_REAP_FREED);
-    if (rc == 0)
-        rc = connect_members(p, c, err);
-    if (p && p->group != MPI_GROUP_NULL)
-        MPI_Group_free(&p->group);
-    if (rc == 0)
-        rc = mp_header_open(p, err);
-    if (rc == 0)
-        rc = mp_leave_open(p, err);
-    if (rc == 0) {
-        mp_wait_init(p);
-        mp_wait_reset(p);
-        if (c->n == mp_world.view.size && !mp_world.all)
-            mp_world.all = p;
-    } else {
-        mp_world.planes--;
-    }
-    mp_over(rc, err);
-    if (rc == 0 || mp_world.failed) /* MPI may still use its memory */
-        keep(p, rc < 0);
-    else if (p)
-        release(p);
+        p = make(c, err);
     mp_unlock();
-    return rc == 0 ? &p->plane : NULL;
+    return p ? &p->plane : NULL;
 }

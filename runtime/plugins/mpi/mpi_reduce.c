@@ -55,7 +55,7 @@ static void after(const struct hvd__op *op, void *buf, size_t count)
 static int issue_block(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
-    size_t most = mp_most();
+    size_t most = mp_max_elems();
     void *buf = p->scratch;
     const void *send = buf;
 
@@ -99,7 +99,7 @@ int mp_allreduce_advance(struct mp_plane *p, struct hvd__op *op)
 
     op->algorithm = p->solo ? "mpi.allreduce" : "mpi.iallreduce";
     for (;;) {
-        int rc = mp_landed(p, op);
+        int rc = mp_collective_done(p, op);
 
         if (rc <= 0)
             return rc;
@@ -142,10 +142,10 @@ static int issue_shares(struct mp_plane *p, struct hvd__op *op)
 static void plan_shares(struct mp_plane *p, const struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
-    size_t most = least(mp_most(), MP_SCRATCH_BYTES / op->elem_bytes);
+    size_t most = least(mp_max_elems(), MP_SCRATCH_BYTES / op->elem_bytes);
 
     run->rounds = hvd__op_share(op, 0, p->n).count; /* the longest share */
-    run->windowed = op->args.pre != 1.0 || op->count > mp_most();
+    run->windowed = op->args.pre != 1.0 || op->count > mp_max_elems();
     run->piece = run->windowed ? most / (size_t)p->n : run->rounds;
     if (run->piece == 0)
         run->piece = 1;
@@ -160,7 +160,7 @@ int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op)
     if (run->step == 0)
         plan_shares(p, op);
     for (;;) {
-        int rc = mp_landed(p, op);
+        int rc = mp_collective_done(p, op);
 
         if (rc <= 0)
             return rc;

@@ -15,32 +15,17 @@ static int open;
 
 MPI_Datatype mp_plain_type(size_t elem_bytes)
 {
-    switch (elem_bytes) {
-    case 1:
-        return MPI_UINT8_T;
-    case 2:
-        return MPI_UINT16_T;
-    case 4:
-        return MPI_UINT32_T;
-    default:
-        return MPI_UINT64_T;
-    }
+    return elem_bytes == 1   ? MPI_UINT8_T
+           : elem_bytes == 2 ? MPI_UINT16_T
+           : elem_bytes == 4 ? MPI_UINT32_T
+                             : MPI_UINT64_T;
 }
 
 MPI_Datatype mp_type(enum hvd_dtype dtype)
 {
     switch (dtype) {
-    case HVD_UINT8:
-    case HVD_BOOL:
-    case HVD_FLOAT8_E4M3: /* only moved */
-    case HVD_FLOAT8_E5M2:
-        return MPI_UINT8_T;
     case HVD_INT8:
         return MPI_INT8_T;
-    case HVD_UINT16:
-    case HVD_FLOAT16:
-    case HVD_BFLOAT16:
-        return MPI_UINT16_T;
     case HVD_INT16:
         return MPI_INT16_T;
     case HVD_INT32:
@@ -51,8 +36,9 @@ MPI_Datatype mp_type(enum hvd_dtype dtype)
         return MPI_FLOAT;
     case HVD_FLOAT64:
         return MPI_DOUBLE;
+    default: /* MPI only moves it, or it is unsigned */
+        return mp_plain_type(hvd_dtype_size(dtype));
     }
-    return MPI_DATATYPE_NULL;
 }
 
 /* Computes inout[i] = in[i] op inout[i]; `in` comes from lower ranks. */
@@ -65,6 +51,24 @@ static void fold(enum hvd_dtype dtype, enum hvd_op op, void *in, void *inout,
     hvd__reduce_get(dtype, op)(inout, srcs, 2, (size_t)*len, &plain);
 }
 
+/* What our kernels reduce. */
+#define OURS(do)                                                                                           \
+    do                                                                                                     \
+    (UINT8, MIN) do(UINT8, MAX) do(UINT16, MIN) do(UINT16, MAX) do(FLOAT16, SUM) do(FLOAT16, PRODUCT) do(  \
+        FLOAT16,                                                                                           \
+        MIN) do(FLOAT16,                                                                                   \
+                MAX) do(BFLOAT16,                                                                          \
+                        SUM) do(BFLOAT16,                                                                  \
+                                PRODUCT) do(BFLOAT16,                                                      \
+                                            MIN) do(BFLOAT16,                                              \
+                                                    MAX) do(FLOAT32,                                       \
+                                                            MIN) do(FLOAT32,                               \
+                                                                    MAX) do(FLOAT64,                       \
+                                                                            MIN) do(FLOAT64,               \
+                                                                                    MAX) do(BOOL,          \
+                                                                                            BAND) do(BOOL, \
+                                                                                                     BOR)
+
 /* One function for each, as MPI passes no context to it. */
 #define FOLD(dtype, op)                                              \
     static void fold_##dtype##_##op(void *in, void *inout, int *len, \
@@ -73,44 +77,16 @@ static void fold(enum hvd_dtype dtype, enum hvd_op op, void *in, void *inout,
         (void)type;                                                  \
         fold(HVD_##dtype, HVD_##op, in, inout, len);                 \
     }
-#define MADE(dtype, op)                            \
-    {                                              \
-        HVD_##dtype, HVD_##op, fold_##dtype##_##op \
-    }
+OURS(FOLD)
 
-FOLD(UINT8, MIN)
-FOLD(UINT8, MAX)
-FOLD(UINT16, MIN)
-FOLD(UINT16, MAX)
-FOLD(FLOAT16, SUM)
-FOLD(FLOAT16, PRODUCT)
-FOLD(FLOAT16, MIN)
-FOLD(FLOAT16, MAX)
-FOLD(BFLOAT16, SUM)
-FOLD(BFLOAT16, PRODUCT)
-FOLD(BFLOAT16, MIN)
-FOLD(BFLOAT16, MAX)
-FOLD(FLOAT32, MIN)
-FOLD(FLOAT32, MAX)
-FOLD(FLOAT64, MIN)
-FOLD(FLOAT64, MAX)
-FOLD(BOOL, BAND)
-FOLD(BOOL, BOR)
-
+#define ROW(dtype, op) {HVD_##dtype, HVD_##op, fold_##dtype##_##op},
 static const struct {
     enum hvd_dtype dtype;
     enum hvd_op op;
     MPI_User_function *fold;
-} ours[] = {
-    MADE(UINT8, MIN),        MADE(UINT8, MAX),    MADE(UINT16, MIN),
-    MADE(UINT16, MAX),       MADE(FLOAT16, SUM),  MADE(FLOAT16, PRODUCT),
-    MADE(FLOAT16, MIN),      MADE(FLOAT16, MAX),  MADE(BFLOAT16, SUM),
-    MADE(BFLOAT16, PRODUCT), MADE(BFLOAT16, MIN), MADE(BFLOAT16, MAX),
-    MADE(FLOAT32, MIN),      MADE(FLOAT32, MAX),  MADE(FLOAT64, MIN),
-    MADE(FLOAT64, MAX),      MADE(BOOL, BAND),    MADE(BOOL, BOR),
-};
+} ours[] = {OURS(ROW)};
 
-enum { OURS = sizeof(ours) / sizeof(ours[0]) };
+enum { OURS_COUNT = sizeof(ours) / sizeof(ours[0]) };
 
 /* Returns the operation that does the same, so that fewer are needed. */
 static enum hvd_op same_op(enum hvd_dtype dtype, enum hvd_op op)
@@ -157,7 +133,7 @@ int mp_types_open(struct hb_error *err)
         for (int o = 0; o < OPS; o++)
             made[d][o] = MPI_OP_NULL;
     open = 1;
-    for (int i = 0; i < OURS; i++) {
+    for (int i = 0; i < OURS_COUNT; i++) {
         int rc =
             MPI_Op_create(ours[i].fold, 1, &made[ours[i].dtype][ours[i].op]);
 
@@ -169,7 +145,7 @@ int mp_types_open(struct hb_error *err)
 
 void mp_types_close(void)
 {
-    for (int i = 0; open && i < OURS; i++)
+    for (int i = 0; open && i < OURS_COUNT; i++)
         if (made[ours[i].dtype][ours[i].op] != MPI_OP_NULL)
             MPI_Op_free(&made[ours[i].dtype][ours[i].op]);
     open = 0;

@@ -34,7 +34,6 @@ const char hvd_mpi_library[] = LIBRARY;
 struct mp_world mp_world = {.lock = PTHREAD_MUTEX_INITIALIZER,
                             .comm = MPI_COMM_NULL,
                             .broken = HB_ERROR_INIT,
-                            .notice_req = MPI_REQUEST_NULL,
                             .chunk_elems = INT_MAX};
 
 /* ---- Beginning MPI ------------------------------------------------------ */
@@ -86,7 +85,7 @@ static int begin(struct hb_error *err)
                             "hvd_shutdown");
     MPI_Initialized(&flag);
     if (!flag) {
-        rc = mp_init(mp_world.deadline_ns, err);
+        rc = mp_init(err);
         mp_world.ours = rc == 0;
     }
     return rc;
@@ -125,32 +124,22 @@ static int read_world(struct hb_error *err)
 
 static int make_comm(struct hb_error *err)
 {
-    const struct mp_await a = {"MPI_Comm_idup", -1, mp_world.deadline_ns};
     MPI_Request req;
-    int rc = MPI_Comm_idup(MPI_COMM_WORLD, &mp_world.comm, &req);
+    int rc = mp_finish(MPI_Comm_idup(MPI_COMM_WORLD, &mp_world.comm, &req),
+                       "MPI_Comm_idup", &req, err);
 
-    mp_world.notice_reqs =
-        hb_calloc((size_t)mp_world.view.size, sizeof(MPI_Request));
-    if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Comm_idup");
-    rc = mp_await(&a, &req, 1, err);
     if (rc < 0)
         return rc;
-    mp_world.can_tell = mp_world.notice_reqs != NULL;
     rc = MPI_Comm_set_errhandler(mp_world.comm, MPI_ERRORS_RETURN);
-    if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Comm_set_errhandler");
-    return mp_notices_open(err);
+    return rc == MPI_SUCCESS ? 0
+                             : mp_error_own(err, rc, "MPI_Comm_set_errhandler");
 }
 
 /* Frees the communicator; not after an error, as requests may still use it. */
 static void free_comm(void)
 {
-    if (mp_world.failed || mp_world.comm == MPI_COMM_NULL ||
-        mp_withdraw(&mp_world.notice_req) < 0)
-        return;
-    MPI_Comm_free(&mp_world.comm);
-    mp_world.can_tell = 0;
+    if (!mp_world.failed && mp_world.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&mp_world.comm);
 }
 
 /* Runs inside MPI_Finalize, whoever calls it.  Waits for the peers' farewells,
@@ -167,7 +156,7 @@ static int clean_up(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)extra;
     mp_lock();
     mp_leave_all();
-    while (mp_reap(hb_now_ns() > until ? MP_REAP_ALL : MP_REAP_LEFT) > 0)
+    while (mp_reap(hb_now_ns() > until) > 0)
         nanosleep(&step, NULL);
     mp_types_close();
     free_comm();
@@ -216,13 +205,13 @@ static int make_world(struct hb_error *err)
         rc = mp_find_ranks(err);
     if (rc == 0)
         rc = watch_finalize(err);
-    return mp_over(rc, err);
+    return mp_keep_failure(rc, err);
 }
 
 static int open_world(struct hb_error *err)
 {
     struct handlers held;
-    int rc = mp_over(begin(err), err);
+    int rc = mp_keep_failure(begin(err), err);
 
     if (rc < 0 || mp_world.up)
         return rc;
@@ -264,7 +253,7 @@ static int mp_open(struct hvd__mpi_world *world, uint64_t deadline_ns,
 static void mp_close(void)
 {
     mp_lock();
-    mp_reap(MP_REAP_FREED);
+    mp_reap(0);
     mp_unlock();
 }
 
@@ -275,7 +264,7 @@ static void mp_finalize(void)
     if (mp_lock_at_exit() != 0)
         return;
     if (mp_world.ours)
-        mp_settle_at_exit();
+        mp_wait_at_exit();
     if (mp_world.ours && !mp_world.failed)
         MPI_Finalized(&finalized);
     mp_unlock();
@@ -285,52 +274,38 @@ static void mp_finalize(void)
 
 /* ---- Before there is a plane ------------------------------------------- */
 
-static int mp_allgather_bytes(const void *mine, size_t len, void *all,
-                              struct hb_error *err)
+/* Ends a call that all ranks make: keeps its failure, and copies it to err. */
+static int end_call(int rc, const struct hb_error *why, struct hb_error *err)
 {
-    struct hb_error why = HB_ERROR_INIT;
-    int rc;
-
-    mp_lock();
-    rc = mp_over(mp_gather(mine, len, all, &why), &why);
+    mp_keep_failure(rc, why);
     mp_unlock();
     if (rc < 0 && err)
-        *err = why;
+        *err = *why;
     return rc;
 }
 
-static int find_failed(int failed, int *who, struct hb_error *err)
+static int mp_allgather_bytes(const void *mine, size_t len, void *all,
+                              struct hb_error *err)
 {
-    const struct mp_await a = {"MPI_Iallreduce", -1, mp_world.deadline_ns};
-    static int least;
-    MPI_Request req;
+    struct hb_error why;
     int rc;
 
-    if (mp_world.broken.status) {
-        *err = mp_world.broken;
-        return err->status;
-    }
-    least = failed ? mp_world.view.rank : mp_world.view.size;
-    rc = MPI_Iallreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN,
-                        mp_world.comm, &req);
-    rc = rc == MPI_SUCCESS ? mp_await(&a, &req, 1, err)
-                           : mp_error_own(err, rc, "MPI_Iallreduce");
-    *who = least < mp_world.view.size ? least : -1;
-    return rc;
+    mp_lock();
+    why = mp_world.broken;
+    rc = why.status ? why.status : mp_gather(mine, len, all, &why);
+    return end_call(rc, &why, err);
 }
 
 static int mp_agree(int failed, int *who, struct hb_error *err)
 {
-    struct hb_error why = HB_ERROR_INIT;
+    struct hb_error why;
     int rc;
 
     *who = -1;
     mp_lock();
-    rc = mp_over(find_failed(failed, who, &why), &why);
-    mp_unlock();
-    if (rc < 0 && err)
-        *err = why;
-    return rc;
+    why = mp_world.broken;
+    rc = why.status ? why.status : mp_find_failed(failed, who, &why);
+    return end_call(rc, &why, err);
 }
 
 /* ---- The table -------------------------------------------------------------

@@ -20,18 +20,19 @@
 
 /* What ranks tell each other.  Ranks of one kernel and one host name share
  * memory; MPI could tell, too, but not with a time limit. */
-struct place {
+struct rank_info {
     char host[HVD__MPI_HOST_BYTES];
     char boot[64]; /* the kernel's boot id */
     char pids[64]; /* the pid namespace */
     int32_t pid;
+    int32_t chunk;  /* HVD_MPI_CHUNK; 0: one of its settings makes no sense */
     cpu_set_t cpus; /* the cores it may use */
 };
 
 static int *host_of;
 static int *local_ranks;
 static int *pidfds;
-static struct place *places;
+static struct rank_info *infos;
 static char (*hosts)[HVD__MPI_HOST_BYTES];
 
 void mp_forget_ranks(void)
@@ -42,12 +43,10 @@ void mp_forget_ranks(void)
     hb_free(host_of);
     hb_free(local_ranks);
     hb_free(pidfds);
-    hb_free(places);
+    hb_free(infos);
     hb_free(hosts);
-    hb_free(mp_world.notice_reqs);
-    mp_world.notice_reqs = NULL;
     host_of = local_ranks = pidfds = NULL;
-    places = NULL;
+    infos = NULL;
     hosts = NULL;
     memset(&mp_world.view, 0, sizeof(mp_world.view));
 }
@@ -62,7 +61,7 @@ static void read_boot(char *to, size_t size)
         close(fd);
 }
 
-static void find_place(struct place *own)
+static void fill_info(struct rank_info *own)
 {
     char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
     ssize_t n;
@@ -83,7 +82,7 @@ static void find_place(struct place *own)
 static void end_texts(int size)
 {
     for (int r = 0; r < size; r++) {
-        struct place *p = &places[r];
+        struct rank_info *p = &infos[r];
 
         p->host[sizeof(p->host) - 1] = '\0';
         p->boot[sizeof(p->boot) - 1] = '\0';
@@ -97,12 +96,12 @@ static void number_hosts(struct hvd__mpi_world *w)
     int *lowest = local_ranks; /* of each host, for now */
 
     for (int r = 0; r < w->size; r++) {
-        const struct place *p = &places[r];
+        const struct rank_info *p = &infos[r];
         int h = 0;
 
         while (h < w->cross_size &&
-               (strcmp(places[lowest[h]].host, p->host) != 0 ||
-                strcmp(places[lowest[h]].boot, p->boot) != 0))
+               (strcmp(infos[lowest[h]].host, p->host) != 0 ||
+                strcmp(infos[lowest[h]].boot, p->boot) != 0))
             h++;
         if (h == w->cross_size) {
             memcpy(hosts[h], p->host, sizeof(hosts[0]));
@@ -125,18 +124,18 @@ static void number_hosts(struct hvd__mpi_world *w)
 
 /* Opens the pidfds of this host's ranks and counts the cores that they
  * share. */
-static void look_around(struct hvd__mpi_world *w)
+static void open_pidfds(struct hvd__mpi_world *w)
 {
     cpu_set_t cpus;
 
     CPU_ZERO(&cpus);
     for (int i = 0; i < w->local_size; i++) {
-        const struct place *p = &places[local_ranks[i]];
+        const struct rank_info *p = &infos[local_ranks[i]];
 
         CPU_OR(&cpus, &cpus, &p->cpus);
         pidfds[i] = -1;
         if (i != w->local_rank && p->pids[0] &&
-            strcmp(p->pids, places[w->rank].pids) == 0)
+            strcmp(p->pids, infos[w->rank].pids) == 0)
             pidfds[i] = (int)syscall(SYS_pidfd_open, (pid_t)p->pid, 0);
     }
     w->pidfds = pidfds;
@@ -144,107 +143,110 @@ static void look_around(struct hvd__mpi_world *w)
     mp_world.crowded = w->local_size > w->cpus;
 }
 
-/* What all ranks must agree on before they go on.  A rank without memory or
- * with a bad setting reports it here, which needs no memory. */
-enum { CHUNK, NONSENSE, NO_MEMORY, NEEDS };
-
-static int agree_on_needs(int has_memory, struct hb_error *err)
+/* Reads the settings.  Returns HVD_MPI_CHUNK, or 0 with err set. */
+static int32_t read_settings(struct hb_error *err)
 {
-    const struct mp_await a = {"MPI_Iallreduce", -1, mp_world.deadline_ns};
-    const struct hvd__mpi_world *w = &mp_world.view;
-    static int64_t least[NEEDS];
     int64_t chunk = INT_MAX;
-    int given = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &chunk, err), rc;
-    MPI_Request req;
+    int rc = hb_knob_i64("MPI_CHUNK", 1, INT_MAX, &chunk, err);
 
-    /* All ranks must use the same chunk: the least that any was given. */
-    least[CHUNK] = chunk;
     mp_world.may_block = 1;
-    if (given >= 0)
-        given = hb_knob_bool("MPI_BLOCKING", &mp_world.may_block, err);
-    least[NONSENSE] = given < 0 ? w->rank : w->size;
-    least[NO_MEMORY] = has_memory ? w->size : w->rank;
-    rc = MPI_Iallreduce(MPI_IN_PLACE, least, NEEDS, MPI_INT64_T, MPI_MIN,
-                        mp_world.comm, &req);
-    if (rc != MPI_SUCCESS)
-        return mp_error_own(err, rc, "MPI_Iallreduce");
-    rc = mp_await(&a, &req, 1, err);
-    if (rc < 0 || given < 0)
-        return rc < 0 ? rc : given;
-    if (!has_memory)
-        return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", w->size);
-    if (least[NO_MEMORY] < w->size)
-        return hb_error_set(err, HVD_ENOMEM,
-                            "rank %d has no memory for "
-                            "%d ranks",
-                            (int)least[NO_MEMORY], w->size);
-    if (least[NONSENSE] < w->size)
-        return hb_error_set(err, HVD_EINVAL,
-                            "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
-                            "makes no sense",
-                            (int)least[NONSENSE]);
-    mp_world.chunk_elems = least[CHUNK] > 0 ? least[CHUNK] : 1;
+    if (rc >= 0)
+        rc = hb_knob_bool("MPI_BLOCKING", &mp_world.may_block, err);
+    return rc < 0 ? 0 : (int32_t)chunk;
+}
+
+/* Checks all ranks' settings.  All use the least chunk that any was given. */
+static int take_settings(const struct hb_error *own, struct hb_error *err)
+{
+    const struct hvd__mpi_world *w = &mp_world.view;
+
+    if (own->status) {
+        *err = *own;
+        return err->status;
+    }
+    mp_world.chunk_elems = INT_MAX;
+    for (int r = 0; r < w->size; r++) {
+        if (infos[r].chunk < 1)
+            return hb_error_set(err, HVD_EINVAL,
+                                "HVD_MPI_CHUNK or HVD_MPI_BLOCKING of rank %d "
+                                "makes no sense",
+                                r);
+        if (infos[r].chunk < mp_world.chunk_elems)
+            mp_world.chunk_elems = infos[r].chunk;
+    }
     return 0;
 }
 
 int mp_gather(const void *mine, size_t len, void *all, struct hb_error *err)
 {
-    const struct mp_await a = {"MPI_Iallgather", -1, mp_world.deadline_ns};
     MPI_Request req;
     int rc;
 
-    if (mp_world.broken.status) {
-        *err = mp_world.broken;
-        return err->status;
-    }
     if (len > INT_MAX)
         return hb_error_set(err, HVD_EINVAL, "%zu bytes are too many", len);
     rc = MPI_Iallgather(mine, (int)len, MPI_BYTE, all, (int)len, MPI_BYTE,
                         mp_world.comm, &req);
-    return rc == MPI_SUCCESS ? mp_await(&a, &req, 1, err)
-                             : mp_error_own(err, rc, "MPI_Iallgather");
+    return mp_finish(rc, "MPI_Iallgather", &req, err);
+}
+
+int mp_find_failed(int failed, int *who, struct hb_error *err)
+{
+    static int least; /* MPI may use it after a failure */
+    MPI_Request req;
+    int rc;
+
+    least = failed ? mp_world.view.rank : mp_world.view.size;
+    rc = MPI_Iallreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN,
+                        mp_world.comm, &req);
+    rc = mp_finish(rc, "MPI_Iallreduce", &req, err);
+    *who = rc == 0 && least < mp_world.view.size ? least : -1;
+    return rc;
 }
 
 int mp_find_ranks(struct hb_error *err)
 {
-    static struct place own;
+    static struct rank_info own;
     struct hvd__mpi_world *w = &mp_world.view;
+    struct hb_error bad = HB_ERROR_INIT;
     size_t n = (size_t)w->size;
-    int rc;
+    int rc, who;
 
-    places = hb_calloc(n, sizeof(*places));
+    infos = hb_calloc(n, sizeof(*infos));
     host_of = hb_calloc(n, sizeof(*host_of));
     local_ranks = hb_calloc(n, sizeof(*local_ranks));
     pidfds = hb_calloc(n, sizeof(*pidfds));
     hosts = hb_calloc(n, sizeof(*hosts));
-    rc = agree_on_needs(places && host_of && local_ranks && pidfds && hosts &&
-                            mp_world.notice_reqs,
-                        err);
-    find_place(&own);
-    if (rc == 0)
-        rc = mp_gather(&own, sizeof(own), places, err);
-    if (rc == 0) {
-        end_texts(w->size);
-        number_hosts(w);
-        look_around(w);
-    }
-    return rc;
+    rc = mp_find_failed(!infos || !host_of || !local_ranks || !pidfds || !hosts,
+                        &who, err);
+    if (rc == 0 && who >= 0)
+        rc = hb_error_set(err, HVD_ENOMEM, "rank %d has no memory for %d ranks",
+                          who, w->size);
+    if (rc < 0)
+        return rc;
+    fill_info(&own);
+    own.chunk = read_settings(&bad);
+    rc = mp_gather(&own, sizeof(own), infos, err);
+    if (rc < 0)
+        return rc;
+    end_texts(w->size);
+    number_hosts(w);
+    open_pidfds(w);
+    return take_settings(&bad, err);
 }
 
 /* ---- Communicators ------------------------------------------------------- */
 
 /* Sets ranks[i] to the world rank of comm's rank i; MPI_UNDEFINED if it has
  * none.  Returns an MPI code. */
-static int translate(MPI_Comm comm, int *ranks, int *order)
+static int translate(MPI_Comm comm, int *ranks, int n, int *order)
 {
     MPI_Group theirs, ours;
-    int n, rc = MPI_Comm_group(comm, &theirs);
+    int rc = MPI_Comm_group(comm, &theirs);
 
     if (rc != MPI_SUCCESS)
         return rc;
     rc = MPI_Comm_group(mp_world.comm, &ours);
     if (rc == MPI_SUCCESS) {
-        MPI_Group_size(theirs, &n);
         for (int i = 0; i < n; i++)
             order[i] = i;
         rc = MPI_Group_translate_ranks(theirs, n, order, ours, ranks);
@@ -267,7 +269,7 @@ static int ranks_of(MPI_Comm comm, int *ranks, struct hb_error *err)
     order = hb_calloc((size_t)n, sizeof(*order));
     if (!order)
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", n);
-    rc = translate(comm, ranks, order);
+    rc = translate(comm, ranks, n, order);
     hb_free(order);
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Group_translate_ranks");

@@ -19,13 +19,13 @@ void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
     struct mp_run *run = &p->run;
     size_t most = bytes / op->elem_bytes;
 
-    most = (most < mp_most() ? most : mp_most()) / (size_t)p->n;
+    most = (most < mp_max_elems() ? most : mp_max_elems()) / (size_t)p->n;
     run->piece = run->windowed ? (most ? most : 1) : longest;
     run->rounds = has_room && longest ? (longest - 1) / run->piece + 1 : 0;
 }
 
-void mp_cut(const struct mp_plane *p, const uint64_t *elems, int step,
-            int *counts)
+void mp_cut_round(const struct mp_plane *p, const uint64_t *elems, int step,
+                  int *counts)
 {
     size_t skip = p->run.at * p->run.piece, displ = 0;
 
@@ -59,7 +59,7 @@ int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m)
     struct mp_run *run = &p->run;
 
     for (;;) {
-        int rc = mp_landed(p, op);
+        int rc = mp_collective_done(p, op);
 
         if (rc <= 0)
             return rc;

@@ -113,8 +113,6 @@ CALL(ANY, Op_free, (MPI_Op * op), (op))
 CALL(ANY, Cancel, (REQ), (req))
 CALL(ANY, Wait, (REQ, MPI_Status *s), (req, s))
 CALL(ANY, Test, (REQ, int *flag, MPI_Status *s), (req, flag, s))
-CALL(ANY, Testall, (int n, MPI_Request r[], int *flag, MPI_Status s[]),
-     (n, r, flag, s))
 CALL(c, Irecv,
      (void *b, int n, MPI_Datatype t, int p, int tag, MPI_Comm c, REQ),
      (b, n, t, p, tag, c, req))
