@@ -27,13 +27,9 @@ enum choice { CHOICE_AUTO, CHOICE_NATIVE, CHOICE_MPI, CHOICE_NONE };
 
 static const char *const choice_names[] = {"auto", "native", "mpi"};
 
-/* What each rank tells all others first. */
+/* What each rank tells all others. */
 struct card {
     uint32_t choice;
-};
-
-/* What each rank then tells of memory to share with the ranks of its host. */
-struct offer {
     int32_t pid, fd; /* of a host's leader; fd -1: no segment */
     uint64_t arena_bytes;
     unsigned char nonce[SEGMENT_NONCE_BYTES];
@@ -47,8 +43,7 @@ static struct {
     struct card *cards;    /* [world.size] */
     unsigned char *shares; /* [world.size]: ranks of its host share memory */
     struct segment_head *head;
-    struct offer *offers; /* [world.size] */
-    int failed;           /* MPI has failed */
+    int failed; /* MPI has failed */
 } mpi;
 
 /* Notes a failure in a status returned by the plug-in. */
@@ -137,29 +132,6 @@ static int compare_choices(struct hb_error *err)
                 choice_names[mpi.cards[0].choice],
                 choice_names[mpi.cards[r].choice], r);
     return 0;
-}
-
-static int exchange_cards(struct hb_error *err)
-{
-    static struct card own;
-    size_t n = (size_t)mpi.world.size;
-    int chosen, rc = 0;
-
-    mpi.cards = hb_calloc(n, sizeof(*mpi.cards));
-    mpi.shares = hb_calloc(n, 1);
-    mpi.offers = hb_calloc(n, sizeof(*mpi.offers));
-    if (!mpi.cards || !mpi.shares || !mpi.offers)
-        rc = hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
-    rc = hvd__mpi_all(rc, err);
-    if (rc < 0)
-        return rc;
-    chosen = read_choice(&mpi.choice, err);
-    own.choice = chosen < 0 ? CHOICE_NONE : mpi.choice;
-    rc = note_failure(mpi.mpi->allgather(&own, sizeof(own), mpi.cards,
-                                         chosen < 0 ? NULL : err));
-    if (chosen < 0)
-        return chosen;
-    return rc < 0 ? rc : compare_choices(err);
 }
 
 int hvd__mpi_all(int rc, struct hb_error *err)
@@ -266,6 +238,7 @@ static int open_ranks(uint64_t deadline_ns, struct hb_error *err)
 {
     const struct hvd__launcher *l = &mpi.launcher;
     int rc = note_failure(mpi.mpi->open(&mpi.world, deadline_ns, err));
+    size_t n = (size_t)mpi.world.size;
 
     if (rc < 0)
         return rc;
@@ -276,7 +249,11 @@ static int open_ranks(uint64_t deadline_ns, struct hb_error *err)
                             "HVD_SIZE=1 makes worlds of one",
                             l->variable, (long long)l->value,
                             mpi.world.library);
-    return exchange_cards(err);
+    mpi.cards = hb_calloc(n, sizeof(*mpi.cards));
+    mpi.shares = hb_calloc(n, 1);
+    if (!mpi.cards || !mpi.shares)
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
+    return hvd__mpi_all(rc, err);
 }
 
 static void close_mpi(void)
@@ -287,11 +264,9 @@ static void close_mpi(void)
     if (!mpi.failed) { /* else MPI may still write to them */
         hb_free(mpi.cards);
         hb_free(mpi.shares);
-        hb_free(mpi.offers);
     }
     mpi.cards = NULL;
     mpi.shares = NULL;
-    mpi.offers = NULL;
     mpi.mpi->close();
     mpi.mpi = NULL;
 }
@@ -357,7 +332,7 @@ static int make(uint32_t epoch, uint64_t bytes, unsigned char *nonce,
 }
 
 /* Opens the leader's segment; only a process of the same user can. */
-static int open_offer(const struct offer *o, struct hb_error *err)
+static int open_offer(const struct card *o, struct hb_error *err)
 {
     char path[64];
     int fd;
@@ -393,37 +368,45 @@ static int compare_arenas(struct hb_error *err)
 
         while (m->host_of[first] != m->host_of[r])
             first++;
-        if (mpi.offers[r].arena_bytes != mpi.offers[first].arena_bytes)
+        if (mpi.cards[r].arena_bytes != mpi.cards[first].arena_bytes)
             return hb_error_set(
                 err, HVD_EMISMATCH,
                 "HVD_ALLOC_BYTES, or the address space, makes %llu bytes on "
                 "rank %d and %llu on rank %d of host %s",
-                (unsigned long long)mpi.offers[first].arena_bytes, first,
-                (unsigned long long)mpi.offers[r].arena_bytes, r,
+                (unsigned long long)mpi.cards[first].arena_bytes, first,
+                (unsigned long long)mpi.cards[r].arena_bytes, r,
                 m->hosts[m->host_of[r]]);
     }
     return 0;
 }
 
-/* Makes this host's segment (on its leader) or opens it.  *fd -1: its ranks
- * share no memory; `why` may tell the reason.  Returns negative with err set
- * when the exchange fails or ranks differ. */
+/* Exchanges cards, and makes this host's segment (on its leader) or opens it.
+ * *fd -1: its ranks share no memory; `why` may tell the reason.  Returns
+ * negative with err set when the exchange fails or ranks differ. */
 static int share(const struct hvd__mpi_memory *memory, int *fd,
                  struct hb_error *why, struct hb_error *err)
 {
-    static struct offer own;
-    int n = mpi.world.local_size, leads = mpi.world.local_rank == 0, rc;
-    int shares = n > 1 && n <= HVD__SHM_LOCAL_MAX;
+    static struct card own;
+    struct hb_error bad = HB_ERROR_INIT;
+    int chosen = read_choice(&mpi.choice, &bad), n = mpi.world.local_size, rc;
+    int leads = mpi.world.local_rank == 0;
+    int shares = mpi.choice != CHOICE_MPI && n > 1 && n <= HVD__SHM_LOCAL_MAX;
 
-    own = (struct offer){
-        .pid = (int32_t)getpid(), .fd = -1, .arena_bytes = memory->arena_bytes};
+    own = (struct card){.choice = chosen < 0 ? CHOICE_NONE : mpi.choice,
+                        .pid = (int32_t)getpid(),
+                        .fd = -1,
+                        .arena_bytes = memory->arena_bytes};
     if (leads && shares)
         own.fd = *fd = make(memory->epoch, memory->bytes, own.nonce, why);
-    rc = note_failure(mpi.mpi->allgather(&own, sizeof(own), mpi.offers, err));
+    rc = note_failure(mpi.mpi->allgather(&own, sizeof(own), mpi.cards, err));
+    if (rc == 0 && chosen < 0)
+        *err = bad;
     if (rc == 0)
+        rc = chosen < 0 ? chosen : compare_choices(err);
+    if (rc == 0 && mpi.choice != CHOICE_MPI)
         rc = compare_arenas(err);
     if (rc == 0 && !leads && shares)
-        *fd = open_offer(&mpi.offers[mpi.world.local_ranks[0]], why);
+        *fd = open_offer(&mpi.cards[mpi.world.local_ranks[0]], why);
     return rc;
 }
 
@@ -437,7 +420,7 @@ static void map(const struct hvd__mpi_memory *memory, int fd,
     if (hvd__segment_map(fd, memory->epoch, (uint32_t)mpi.world.local_size,
                          memory->bytes, head, why) < 0)
         return;
-    if (memcmp((*head)->nonce, mpi.offers[first].nonce, SEGMENT_NONCE_BYTES) ==
+    if (memcmp((*head)->nonce, mpi.cards[first].nonce, SEGMENT_NONCE_BYTES) ==
         0)
         return;
     munmap(*head, memory->bytes);
@@ -489,11 +472,9 @@ int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
                      struct segment_head **head, struct hb_error *err)
 {
     struct hb_error why = HB_ERROR_INIT;
-    int fd = -1, rc = 0;
+    int fd = -1, rc = share(memory, &fd, &why, err);
 
     *head = NULL;
-    if (mpi.choice != CHOICE_MPI)
-        rc = share(memory, &fd, &why, err);
     if (rc == 0 && fd >= 0)
         map(memory, fd, head, &why);
     if (rc == 0)
