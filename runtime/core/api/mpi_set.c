@@ -9,99 +9,82 @@
 #include "runtime/core/api/words.h"
 #include "runtime/core/world/mpi_context.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-enum { NOT_A_RANK = -1, REFUSED = -2 };
+/* What each rank tells: whether it was given a communicator of ranks of the
+ * world, and for each rank of the world, whether it is in it. */
+enum given { GIVEN_NULL, GIVEN_COMM, GIVEN_NONSENSE };
 
-/* Rows of one number per rank of the world. */
 struct rows {
-    int size;
-    int *own; /* ranks in this rank's communicator, ascending, then NOT_A_RANK;
-                 REFUSED first: not found */
-    int *all;
+    int size;           /* of the world */
+    int *ranks;         /* [size] */
+    unsigned char *own; /* [size + 1]: the members, then enum given */
+    unsigned char *all; /* [size * (size + 1)] */
 };
 
-static int by_value(const void *pa, const void *pb)
+static const unsigned char *row(const struct rows *rows, int rank)
 {
-    int a = *(const int *)pa, b = *(const int *)pb;
+    return rows->all + (size_t)rank * (size_t)(rows->size + 1);
+}
 
-    return (a > b) - (a < b);
+static enum given given(const struct rows *rows, int rank)
+{
+    return (enum given)row(rows, rank)[rows->size];
 }
 
 static void fill_own(struct rows *rows, const void *comm, struct hb_error *err)
 {
-    int n = comm ? hvd__mpi_comm_ranks(comm, rows->own, err)
+    int n = comm ? hvd__mpi_comm_ranks(comm, rows->ranks, err)
                  : hb_error_set(err, HVD_EINVAL, "comm is NULL");
 
-    for (int i = n < 0 ? 0 : n; i < rows->size; i++)
-        rows->own[i] = NOT_A_RANK;
-    if (n < 0)
-        rows->own[0] = REFUSED;
-    else
-        qsort(rows->own, (size_t)n, sizeof(int), by_value);
-}
-
-static const int *row(const struct rows *rows, int rank)
-{
-    return rows->all + (size_t)rank * (size_t)rows->size;
-}
-
-static int same(const struct rows *rows, int a, int b)
-{
-    for (int i = 0; i < rows->size; i++)
-        if (row(rows, a)[i] != row(rows, b)[i])
-            return 0;
-    return 1;
-}
-
-static int has(const struct rows *rows, int rank, int member)
-{
-    for (int i = 0; i < rows->size; i++)
-        if (row(rows, rank)[i] == member)
-            return 1;
-    return 0;
+    for (int i = 0; i < n; i++)
+        rows->own[rows->ranks[i]] = 1;
+    rows->own[rows->size] = n < 0   ? GIVEN_NONSENSE
+                            : n > 0 ? GIVEN_COMM
+                                    : GIVEN_NULL;
 }
 
 /* Returns the lowest rank that was given a communicator, or negative with err
  * set if the communicators do not fit.  The same on all ranks. */
 static int choose(const struct rows *rows, struct hb_error *err)
 {
-    int first = 0;
+    int first = 0, size = rows->size;
 
-    for (int r = 0; r < rows->size; r++)
-        if (row(rows, r)[0] == REFUSED)
+    for (int r = 0; r < size; r++)
+        if (given(rows, r) == GIVEN_NONSENSE)
             return hb_error_set(err, HVD_EINVAL,
                                 "the communicator of rank %d is NULL, or not "
                                 "one of ranks of the world",
                                 r);
-    while (first < rows->size && row(rows, first)[0] == NOT_A_RANK)
+    while (first < size && given(rows, first) == GIVEN_NULL)
         first++;
-    if (first == rows->size)
+    if (first == size)
         return hb_error_set(err, HVD_EINVAL,
                             "MPI_COMM_NULL was given on every rank");
-    for (int r = 0; r < rows->size; r++) {
-        int given = row(rows, r)[0] != NOT_A_RANK;
-
-        if (given && !same(rows, r, first))
-            return hb_error_set(err, HVD_EMISMATCH,
-                                "the communicators of rank %d and rank %d have "
-                                "different ranks",
-                                first, r);
-        if (!given && has(rows, first, r))
+    for (int r = 0; r < size; r++) {
+        if (given(rows, r) == GIVEN_NULL && row(rows, first)[r])
             return hb_error_set(err, HVD_EMISMATCH,
                                 "rank %d is in the communicator of rank %d and "
                                 "was given MPI_COMM_NULL",
                                 r, first);
+        if (given(rows, r) == GIVEN_COMM &&
+            memcmp(row(rows, r), row(rows, first), (size_t)size) != 0)
+            return hb_error_set(err, HVD_EMISMATCH,
+                                "the communicators of rank %d and rank %d have "
+                                "different ranks",
+                                first, r);
     }
     return first;
 }
 
+/* Returns the number of members, with their ranks in rows->ranks; or negative
+ * with err set. */
 static int find_members(struct rows *rows, const void *comm,
                         struct hb_error *err)
 {
-    size_t bytes = (size_t)rows->size * sizeof(int);
+    size_t bytes = (size_t)rows->size + 1;
     struct hb_error why = HB_ERROR_INIT;
-    int rc;
+    int rc, n = 0;
 
     fill_own(rows, comm, &why);
     rc = hvd__words_allgather(rows->own, bytes, rows->all,
@@ -112,13 +95,17 @@ static int find_members(struct rows *rows, const void *comm,
         *err = why;
         return why.status;
     }
-    return choose(rows, err);
+    rc = choose(rows, err);
+    for (int r = 0; rc >= 0 && r < rows->size; r++)
+        if (row(rows, rc)[r])
+            rows->ranks[n++] = r;
+    return rc < 0 ? rc : n;
 }
 
 /* Returns 0 if all ranks have memory, else fails on all. */
 static int agree_on_memory(const struct rows *rows, struct hb_error *err)
 {
-    int32_t mine = rows->own && rows->all, least = 0;
+    int32_t mine = rows->ranks && rows->own && rows->all, least = 0;
     int rc = hvd__words_allreduce(&mine, &least, 1, HVD_INT32, HVD_MIN, err);
 
     if (rc < 0)
@@ -132,18 +119,18 @@ static int agree_on_memory(const struct rows *rows, struct hb_error *err)
 static int add(const void *comm, int *set, struct hb_error *err)
 {
     struct rows rows = {.size = hvd__context.topology.size};
-    size_t size = (size_t)rows.size, count = 0;
-    int first;
+    size_t size = (size_t)rows.size;
+    int n;
 
-    rows.own = hb_calloc(size, sizeof(int));
-    rows.all = hb_calloc(size * size, sizeof(int));
-    first = agree_on_memory(&rows, err);
-    if (first == 0)
-        first = find_members(&rows, comm, err);
-    while (first >= 0 && count < size && row(&rows, first)[count] >= 0)
-        count++;
-    if (first >= 0)
-        hvd__set_add(row(&rows, first), count, set, err);
+    rows.ranks = hb_calloc(size, sizeof(int));
+    rows.own = hb_calloc(size + 1, 1);
+    rows.all = hb_calloc(size, size + 1);
+    n = agree_on_memory(&rows, err);
+    if (n == 0)
+        n = find_members(&rows, comm, err);
+    if (n >= 0)
+        hvd__set_add(rows.ranks, (size_t)n, set, err);
+    hb_free(rows.ranks);
     hb_free(rows.own);
     hb_free(rows.all);
     return err->status;
