@@ -16,8 +16,27 @@ struct hvd__plane;
  * different numbers of requests, see op.h. */
 enum { HVD__CUT = 2 };
 
+/* Of a plane that may only launch an operation: progress then returns 1 with
+ * op->launch, its number, set, and it ends later.  The first three are for any
+ * threads, at once. */
+struct hvd__launch_ops {
+    /* Waits until the operation has ended: 0, or negative with err set. */
+    int (*wait)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
+    /* Returns 1 if it has ended, 0 if not, or negative with err set. */
+    int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
+    /* Makes the later work of a stream wait for it; never blocks. */
+    int (*order)(struct hvd__plane *p, uint64_t launch, void *stream,
+                 struct hb_error *err);
+    /* For a plane that no thread drives any more.  Returns how many operations
+     * it has launched. */
+    uint64_t (*count)(struct hvd__plane *p);
+    /* The same.  Fails what has not ended, as not all members launched it. */
+    void (*cancel)(struct hvd__plane *p, const struct hb_error *why);
+};
+
 struct hvd__plane_ops {
     const char *name;
+    const struct hvd__launch_ops *launches; /* NULL: progress ends operations */
     /* Returns whether this plane can carry out the operation. */
     int (*supports)(const struct hvd__plane *p, const struct hvd__op *op);
     /* Begins an operation: 0, or a negative status with op->err set. */

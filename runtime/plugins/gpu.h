@@ -93,21 +93,6 @@ struct hvd__gpu {
     /* Makes a plane for a set; NULL with err set on failure. */
     struct hvd__plane *(*plane)(const struct hvd__gpu_plane_config *config,
                                 struct hb_error *err);
-
-    /* For launched operations; any threads, at once.
-     * wait: until it is done on the device; 0, or negative with err set.
-     * test: 1 done; 0 not yet; negative with err set.
-     * order: makes the stream's later work wait for it; never blocks. */
-    int (*wait)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
-    int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
-    int (*order)(struct hvd__plane *p, uint64_t launch, void *stream,
-                 struct hb_error *err);
-
-    /* For a plane that no thread drives any more.
-     * launched: returns how many operations it has launched.
-     * cancel: fails what has not ended, as not all members launched it. */
-    uint64_t (*launched)(struct hvd__plane *p);
-    void (*cancel)(struct hvd__plane *p, const struct hb_error *why);
 };
 
 #endif

@@ -82,8 +82,14 @@ static void plane_free(struct hvd__plane *p)
     scene.freed = scene.left + 1;
 }
 
+static int device_wait(struct hvd__plane *p, uint64_t launch,
+                       struct hb_error *err);
+
+static const struct hvd__launch_ops launches = {.wait = device_wait};
+
 static const struct hvd__plane_ops plane_ops = {
     .name = "launches",
+    .launches = &launches,
     .supports = plane_supports,
     .start = plane_start,
     .progress = plane_progress,
@@ -149,7 +155,6 @@ static const struct hvd__gpu device = {
     .place = device_place,
     .issue = device_issue,
     .done = device_done,
-    .wait = device_wait,
 };
 
 /* ---- An engine ---------------------------------------------------------- */

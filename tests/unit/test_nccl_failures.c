@@ -72,7 +72,7 @@ static void work_until_failure(void *arg)
         usleep(1000);
 }
 
-/* Runs sums until one fails; *waited: whether it failed in gpu->wait. */
+/* Runs sums until one fails; *waited: whether it failed in wait. */
 static int until_failure(int ordered, int *waited)
 {
     struct hvd__op o;
@@ -87,7 +87,8 @@ static int until_failure(int ordered, int *waited)
         o.ordered = ordered;
         rc = nccl_carry_out(&o, 0);
         if (rc == 1 && ordered) {
-            rc = nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err);
+            rc = nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
+                                                      &nccl_self.err);
             *waited = rc < 0;
             rc = rc < 0 ? rc : 1;
         }
@@ -285,8 +286,9 @@ static int run_told_twice(struct shm_group *g, int me)
     while (atomic_load(&nccl_self.hold) == 1)
         usleep(1000);
     must(nccl_carry_out(&next, 0) == 1);
-    must(nccl_self.gpu->order(nccl_self.plane, next.launch, nccl_self.stream,
-                              &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->order(nccl_self.plane, next.launch,
+                                               nccl_self.stream,
+                                               &nccl_self.err) == 0);
     GPU(StreamSynchronize, nccl_self.stream);
     atomic_store(&nccl_self.hold, 3);
     while (atomic_load(&nccl_self.hold))
@@ -336,7 +338,8 @@ static int run_endless(struct shm_group *g, int me)
     o.ordered = is_ordered;
     gpu_delay(nccl_self.stream, 3600 * 1000);
     if (nccl_carry_out(&o, 0) == 1)
-        nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err);
+        nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
+                                             &nccl_self.err);
     must(strstr(nccl_self.err.text, "has not come to it"));
     began_ns = hb_now_ns();
     nccl_self.plane->ops->leave(nccl_self.plane);
@@ -416,8 +419,8 @@ static int run_over(struct shm_group *g, int me)
     o = ordered_sum(at);
     must(nccl_carry_out(&o, 0) == 1);
     atomic_store(&nccl_self.over, 1);
-    must(nccl_self.gpu->wait(nccl_self.plane, o.launch, &nccl_self.err) ==
-         -HVD_EPEER);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
+                                              &nccl_self.err) == -HVD_EPEER);
     must(strcmp(nccl_self.err.text, "it is over") == 0);
     gpu_free(at);
     return failed_for_good(-HVD_EPEER);

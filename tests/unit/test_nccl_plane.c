@@ -109,8 +109,8 @@ static int gather(int skip, size_t room, int ordered)
     o.ordered = ordered;
     rc = nccl_carry_out(&o, 0);
     if (rc == 1 && ordered)
-        must(o.launch && nccl_self.gpu->wait(nccl_self.plane, o.launch,
-                                             &nccl_self.err) == 0);
+        must(o.launch && nccl_self.plane->ops->launches->wait(
+                             nccl_self.plane, o.launch, &nccl_self.err) == 0);
     if (rc == -HVD_EINVAL)
         must(o.launch == 0);
     for (int r = 0; r < nccl_self.n; r++)
@@ -322,13 +322,17 @@ static int run_many(struct shm_group *g, int me)
         o.ordered = 1;
         must(nccl_carry_out(&o, 0) == 1 && o.launch == (uint64_t)i);
     }
-    must(nccl_self.gpu->order(nccl_self.plane, MANY, other, &nccl_self.err) ==
-         0);
+    must(nccl_self.plane->ops->launches->order(nccl_self.plane, MANY, other,
+                                               &nccl_self.err) == 0);
     GPU(StreamSynchronize, other);
-    must(nccl_self.gpu->wait(nccl_self.plane, 1, &nccl_self.err) == 0);
-    must(nccl_self.gpu->wait(nccl_self.plane, MANY / 2, &nccl_self.err) == 0);
-    must(nccl_self.gpu->wait(nccl_self.plane, MANY, &nccl_self.err) == 0);
-    must(nccl_self.gpu->test(nccl_self.plane, MANY, &nccl_self.err) == 1);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, 1,
+                                              &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY / 2,
+                                              &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY,
+                                              &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->test(nccl_self.plane, MANY,
+                                              &nccl_self.err) == 1);
     gpu_read(&got, at, sizeof(got));
     must(got == 1.0f);
     GPU(StreamDestroy, other);

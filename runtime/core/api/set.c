@@ -7,7 +7,6 @@
 #include "runtime/core/api/message.h"
 #include "runtime/core/api/words.h"
 #include "runtime/core/world/blame.h"
-#include "runtime/core/world/device.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -413,18 +412,18 @@ int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
 
 /* ---- Removing ------------------------------------------------------------ */
 
-/* Cancels what some members have launched on the device while others, which had
- * halted before, have not: it would never end.  Ranks without device memory,
- * and those that are no members, do not matter. */
+/* Cancels what some members have launched while others, which had halted
+ * before, have not: it would never end.  Ranks whose plane does not launch, and
+ * those that are no members, do not matter. */
 static void cancel_launched(struct hvd__set *s, const struct hb_error *why)
 {
-    const struct hvd__gpu *gpu = s->me >= 0 ? hvd__gpu : NULL;
-    int64_t own = gpu ? (int64_t)gpu->launched(s->plane) : INT64_MAX;
+    const struct hvd__launch_ops *l = s->plane ? s->plane->ops->launches : NULL;
+    int64_t own = l ? (int64_t)l->count(s->plane) : INT64_MAX;
     int64_t least = own;
 
     if (hvd__words_allreduce(&own, &least, 1, HVD_INT64, HVD_MIN, NULL) == 0 &&
-        gpu && own > least)
-        gpu->cancel(s->plane, why);
+        l && own > least)
+        l->cancel(s->plane, why);
 }
 
 static int remove_set(int set, struct hb_error *err)

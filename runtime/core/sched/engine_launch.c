@@ -4,7 +4,6 @@
  * with them: waiting for them and testing them.
  */
 #include "runtime/core/sched/engine_impl.h"
-#include "runtime/core/world/device.h"
 
 #include <sched.h>
 
@@ -16,6 +15,12 @@ void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
         reqs[i]->op.launch = launch;
         reqs[i]->opened = atomic_load(&e->opened);
     }
+}
+
+/* Returns the functions for what the plane has launched. */
+static const struct hvd__launch_ops *launches(const struct hvd__engine *e)
+{
+    return e->plane->ops->launches;
 }
 
 /* Keeps the plane until let_plane_go.  Returns 0, and holds nothing, if it is
@@ -57,7 +62,7 @@ static void wait_until_drained(struct hvd__engine *e, struct hvd_request *req)
 static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
 {
     if (hold_plane(e, req)) {
-        hvd__gpu_wait(e, req);
+        launches(e)->wait(e->plane, req->op.launch, &req->err);
         let_plane_go(e);
     } else {
         wait_until_drained(e, req);
@@ -70,7 +75,7 @@ int engine_test_launch(struct hvd__engine *e, struct hvd_request *req)
 
     if (!hold_plane(e, req))
         return is_drained(e, req);
-    rc = hvd__gpu_test(e, req);
+    rc = launches(e)->test(e->plane, req->op.launch, &req->err);
     let_plane_go(e);
     return rc != 0;
 }
@@ -79,7 +84,7 @@ void hvd__engine_drain(struct hvd__engine *e)
 {
     hb_error_clear(&e->launch_err);
     if (e->launched)
-        hvd__gpu->wait(e->plane, e->launched, &e->launch_err);
+        launches(e)->wait(e->plane, e->launched, &e->launch_err);
     e->launched = 0;
     atomic_store(&e->drained, 1);
 }
@@ -113,7 +118,7 @@ void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
     if (!req->op.launch)
         return;
     if (hold_plane(e, req)) {
-        hvd__gpu_order(e, req, stream);
+        launches(e)->order(e->plane, req->op.launch, stream, &req->err);
         let_plane_go(e);
     } else {
         wait_until_drained(e, req);

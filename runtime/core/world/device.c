@@ -378,20 +378,3 @@ void hvd__gpu_give_back(void *ready)
     gpu->done(ready);
     leave();
 }
-
-/* ---- Waiting ----------------------------------------------------------- */
-
-int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req)
-{
-    return hvd__gpu->wait(e->plane, req->op.launch, &req->err);
-}
-
-int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req)
-{
-    return hvd__gpu->test(e->plane, req->op.launch, &req->err);
-}
-
-int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req, void *stream)
-{
-    return hvd__gpu->order(e->plane, req->op.launch, stream, &req->err);
-}

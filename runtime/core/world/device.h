@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory: loads the NCCL plug-in (plugins/gpu.h), finds out whether a
- * call's buffers are in device memory, and waits for operations that were only
- * launched when the engine was done with them.
+ * Device memory: loads the NCCL plug-in (plugins/gpu.h), and finds out whether a
+ * call's buffers are in device memory.
  *
  * On a host without a CUDA driver a call costs one load more.
  */
@@ -45,14 +44,5 @@ static inline void hvd__gpu_done(struct hvd__op *op)
         hvd__gpu_give_back(op->ready);
     op->ready = NULL;
 }
-
-/* Waits for the device, or tests it, after the engine has finished req with
- * status 0 and op.launch is not 0.  Called while the plane exists. */
-int hvd__gpu_wait(struct hvd__engine *e, struct hvd_request *req);
-int hvd__gpu_test(struct hvd__engine *e, struct hvd_request *req);
-
-/* Makes later work on `stream` wait for the launched req. */
-int hvd__gpu_order(struct hvd__engine *e, struct hvd_request *req,
-                   void *stream);
 
 #endif

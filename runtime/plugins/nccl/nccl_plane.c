@@ -540,8 +540,17 @@ static void free_plane(struct hvd__plane *plane)
         strand(p);
 }
 
+static const struct hvd__launch_ops nc_launches = {
+    .wait = nc_wait,
+    .test = nc_test,
+    .order = nc_order,
+    .count = nc_launched,
+    .cancel = nc_cancel,
+};
+
 static const struct hvd__plane_ops nc_ops = {
     .name = "nccl",
+    .launches = &nc_launches,
     .supports = supports,
     .start = start,
     .progress = progress,

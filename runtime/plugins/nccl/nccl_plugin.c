@@ -401,11 +401,6 @@ const void *hvd_plugin(const char *abi, struct hb_error *err)
         .issue = nc_issue,
         .done = nc_done,
         .plane = nc_plane_new,
-        .wait = nc_wait,
-        .test = nc_test,
-        .order = nc_order,
-        .launched = nc_launched,
-        .cancel = nc_cancel,
     };
 
     return hvd__plugin_table(&table, "libhvd-nccl.so", abi, err);
