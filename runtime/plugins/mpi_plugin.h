@@ -4,7 +4,7 @@
  * between their hosts.  libhvd.so opens it when there is no agent and such a
  * launcher started the program:
  *
- *     const struct hvd__mpi *mpi = hvd__plugin_load(HVD__PLUGIN_MPI, err);
+ *     const struct hvd__mpi *mpi = hvd__plugin_load(&plugin, err);
  *     mpi->open(&world, deadline_ns, err);
  *     ... mpi->plane(...), planes' ops->free ...
  *     mpi->close();

@@ -10,8 +10,11 @@
 #include "runtime/trace/stall.h"
 #include "runtime/trace/timeline.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
+
+static struct hvd__plugin plugin = {"libhvd-nccl.so", "CUDA", RTLD_LOCAL, NULL};
 
 const struct hvd__gpu *_Atomic hvd__gpu, *_Atomic hvd__gpu_places;
 static struct hb_error why; /* why hvd__gpu is NULL */
@@ -47,7 +50,7 @@ static int open_plugin(int wanted, struct hb_error *err)
 
     if (!wanted && !has_driver())
         return hb_error_set(err, HVD_EUNSUPPORTED, "no CUDA driver");
-    gpu = hvd__plugin_load(HVD__PLUGIN_NCCL, err);
+    gpu = hvd__plugin_load(&plugin, err);
     if (!gpu)
         return err->status;
     hvd__gpu_places = gpu;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory: loads the NCCL plug-in (plugins/gpu.h), and finds out whether a
- * call's buffers are in device memory.
+ * Device memory: loads the NCCL plug-in (plugins/gpu.h), and finds out whether
+ * a call's buffers are in device memory.
  *
  * On a host without a CUDA driver a call costs one load more.
  */

@@ -13,7 +13,6 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
-#include "runtime/core/world/plugin_load.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,11 +98,9 @@ int hvd__launcher_read(struct hvd__launcher *l, struct hb_error *err)
     /* HVD_SIZE=1 makes a world of one, whatever started the process. */
     if (hb_knob("SIZE"))
         return 0;
-    /* PMIx tells rank 0 its rank but no size: only MPI knows, if there is
-     * one. */
+    /* PMIx tells rank 0 its rank but no size. */
     if (!hvd__launcher_several(l))
-        return l->size == 0 && hb_variable("PMIX_NAMESPACE") &&
-               hvd__plugin_load(HVD__PLUGIN_MPI, NULL) != NULL;
+        return l->size == 0 && hb_variable("PMIX_NAMESPACE") ? 2 : 0;
     if (strncmp(l->variable, "SLURM_", strlen("SLURM_")) != 0 || has_pmi())
         return 1;
     if (l->size)

@@ -21,8 +21,8 @@ struct hvd__launcher {
 };
 
 /* Reads the environment into *l.  Returns 1 if a launcher started this process
- * as one of several, or may have; 0 if not; -HVD_EINVAL with err set if srun
- * started several without MPI. */
+ * as one of several, or may have; 2 if only MPI knows, if there is one; 0 if
+ * not; -HVD_EINVAL with err set if srun started several without MPI. */
 int hvd__launcher_read(struct hvd__launcher *l, struct hb_error *err);
 
 /* Returns whether the launcher says that it started other processes too. */

@@ -12,6 +12,7 @@
 #include "runtime/core/world/segment_map.h"
 #include "runtime/plane/shm/shm.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,6 +23,10 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+/* Global, as MPI's own plug-ins look for MPI's symbols. */
+static struct hvd__plugin plugin = {"libhvd-mpi.so", "an MPI", RTLD_GLOBAL,
+                                    NULL};
 
 enum choice { CHOICE_AUTO, CHOICE_NATIVE, CHOICE_MPI, CHOICE_NONE };
 
@@ -278,7 +283,7 @@ int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
     int rc;
 
     mpi.failed = 0;
-    mpi.mpi = hvd__plugin_load(HVD__PLUGIN_MPI, err);
+    mpi.mpi = hvd__plugin_load(&plugin, err);
     if (!mpi.mpi)
         return hb_error_context(err, "started by MPI (%s is %lld)",
                                 mpi.launcher.variable,
@@ -299,7 +304,9 @@ int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
 
 int hvd__mpi_started(struct hb_error *err)
 {
-    return hvd__launcher_read(&mpi.launcher, err);
+    int rc = hvd__launcher_read(&mpi.launcher, err);
+
+    return rc == 2 ? hvd__plugin_load(&plugin, NULL) != NULL : rc;
 }
 
 int hvd__mpi_is_open(void)

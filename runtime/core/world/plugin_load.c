@@ -11,17 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The plug-ins, by enum hvd__plugin. */
-static struct plugin {
-    const char *file, *needs;
-    int flags;         /* of dlopen */
-    const void *table; /* NULL: not loaded; protected by hvd_init's lock */
-} plugins[HVD__PLUGINS] = {
-    /* Global, as MPI's own plug-ins look for MPI's symbols. */
-    [HVD__PLUGIN_MPI] = {"libhvd-mpi.so", "an MPI", RTLD_GLOBAL, NULL},
-    [HVD__PLUGIN_NCCL] = {"libhvd-nccl.so", "CUDA", RTLD_LOCAL, NULL},
-};
-
 static const char none; /* gives an address in this library */
 
 /* Writes the folder of a path, or "." if it has none. */
@@ -33,7 +22,7 @@ static void folder_of(const char *path, char out[PATH_MAX])
              slash ? path : ".");
 }
 
-static int find(const struct plugin *p, char path[PATH_MAX],
+static int find(const struct hvd__plugin *p, char path[PATH_MAX],
                 struct hb_error *err)
 {
     const char *given = hb_knob("PLUGIN_DIR");
@@ -83,7 +72,7 @@ static int check(char path[PATH_MAX], struct hb_error *err)
 }
 
 /* Loads a plug-in and returns its table; NULL with err set. */
-static const void *load(const struct plugin *p, struct hb_error *err)
+static const void *load(const struct hvd__plugin *p, struct hb_error *err)
 {
     char path[PATH_MAX];
     hvd__plugin_fn *get;
@@ -103,10 +92,8 @@ static const void *load(const struct plugin *p, struct hb_error *err)
     return get(HVD__PLUGIN_ABI, err);
 }
 
-const void *hvd__plugin_load(enum hvd__plugin which, struct hb_error *err)
+const void *hvd__plugin_load(struct hvd__plugin *p, struct hb_error *err)
 {
-    struct plugin *p = &plugins[which];
-
     if (!p->table)
         p->table = load(p, err);
     return p->table;

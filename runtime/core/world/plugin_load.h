@@ -8,13 +8,19 @@
 
 #include "runtime/plugins/plugin.h"
 
-enum hvd__plugin { HVD__PLUGIN_MPI, HVD__PLUGIN_NCCL, HVD__PLUGINS };
+/* A plug-in, as the module that uses it knows it. */
+struct hvd__plugin {
+    const char *file;  /* libhvd-X.so */
+    const char *needs; /* what it is built with, for the message */
+    int flags;         /* of dlopen */
+    const void *table; /* NULL: not loaded; protected by hvd_init's lock */
+};
 
 /* Returns the table of a plug-in: the same at every call, never unloaded.  NULL
  * with err set:
  *   HVD_EUNSUPPORTED  there is none
  *   HVD_ESYSTEM       it cannot be loaded; the message has the loader's text
  *   HVD_EPROTO        it is of another release */
-const void *hvd__plugin_load(enum hvd__plugin which, struct hb_error *err);
+const void *hvd__plugin_load(struct hvd__plugin *p, struct hb_error *err);
 
 #endif
