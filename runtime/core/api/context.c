@@ -18,7 +18,6 @@
 #include "runtime/core/world/connect.h"
 #include "runtime/core/world/hosts.h"
 #include "runtime/core/world/memory.h"
-#include "runtime/core/world/mpi_context.h"
 #include "runtime/core/world/provider.h"
 #include "runtime/core/world/segment_map.h"
 #include "runtime/plane/shm/shm.h"
@@ -44,7 +43,7 @@ struct world {
     uint64_t segment_bytes;
     void *late;                    /* page kept by unmap_segment, or NULL */
     uint64_t arena_bytes;          /* of each local rank */
-    uint32_t groups;               /* sets connected so far; tags MPI planes */
+    uint32_t groups;               /* sets connected so far; tags planes */
     struct worker_welcome welcome; /* without the secret */
     struct hvd__tuner tuner;
 };
@@ -181,12 +180,13 @@ static int make_world_plane(int n, int me, uint64_t deadline_ns,
                             struct hb_error *err)
 {
     struct hvd__host host = this_host(deadline_ns);
+    const struct hvd__world_ops *launched = hvd__providers_world();
     int *ranks = all_ranks(n, err);
     int rc = ranks ? 0 : err->status;
 
-    /* All ranks or none make a plane over MPI. */
-    if (hvd__mpi_is_open())
-        rc = hvd__mpi_all(rc, err);
+    /* All ranks or none make a plane. */
+    if (launched)
+        rc = launched->agree(rc, err);
     if (rc == 0)
         rc = hvd__connect(&host, world_set(), ranks, n, me, err);
     hb_free(ranks);
@@ -199,7 +199,7 @@ static int connect_world(uint64_t deadline_ns, struct hb_error *err)
     struct hvd__set *s = world_set();
     int forced = hvd__hosts_forced(err), rc = 0;
 
-    if (forced >= 0 && hvd__mpi_refuse(err) < 0)
+    if (forced >= 0 && hvd__providers_refuse(err) < 0)
         return err->status;
     if (forced < 0)
         return forced;
@@ -310,26 +310,28 @@ static int check_alone(const struct worker_welcome *w, struct hb_error *err)
                : hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
 }
 
-/* Joins a world that an MPI launcher started, without an agent. */
-static int join_mpi(struct hb_error *err)
+/* Joins a world that another launcher than hvdrun has started, without an
+ * agent. */
+static int join_launched(const struct hvd__world_ops *launched,
+                         struct hb_error *err)
 {
     struct worker_welcome *w = &world.welcome;
-    struct hvd__mpi_memory memory;
+    struct hvd__world_memory memory;
     uint64_t deadline_ns = 0;
     int rc = deadline(&deadline_ns, err);
 
     if (rc == 0)
-        rc = hvd__mpi_open(w, deadline_ns, err);
+        rc = launched->open(w, deadline_ns, err);
     if (rc == 0)
-        rc = hvd__mpi_all(check_alone(w, err), err);
+        rc = launched->agree(check_alone(w, err), err);
     if (rc < 0)
         return rc;
-    memory = (struct hvd__mpi_memory){
+    memory = (struct hvd__world_memory){
         .epoch = ++world.epoch,
         .arena_bytes = world.arena_bytes,
         .bytes = hvd__shm_segment_bytes((int)w->local_size) +
                  w->local_size * world.arena_bytes};
-    rc = hvd__mpi_segment(&memory, &world.segment, err);
+    rc = launched->segment(&memory, &world.segment, err);
     world.segment_bytes = memory.bytes;
     if (!world.segment)
         world.arena_bytes = 0;
@@ -337,7 +339,7 @@ static int join_mpi(struct hb_error *err)
         rc = make_world_plane((int)w->size, (int)w->rank, deadline_ns, err);
     if (rc == 0)
         take_topology(w);
-    return hvd__mpi_all(rc, err);
+    return launched->agree(rc, err);
 }
 
 static int world_of_one(struct hb_error *err)
@@ -501,18 +503,19 @@ static int open_trace(struct hb_error *err)
 static int bring_up(struct hb_error *err)
 {
     const char *address = hb_knob("RENDEZVOUS");
+    const struct hvd__world_ops *launched = NULL;
     uint64_t begun_ns = hb_now_ns();
     int rc = make_page(err), joined;
 
+    if (rc == 0 && !address)
+        rc = hvd__providers_started(&launched, err);
     if (rc == 0)
-        rc = address ? 0 : hvd__mpi_started(err);
-    if (rc >= 0)
-        rc = address ? join_world(address, err)
-             : rc    ? join_mpi(err)
-                     : world_of_one(err);
+        rc = address    ? join_world(address, err)
+             : launched ? join_launched(launched, err)
+                        : world_of_one(err);
     if (rc == -HVD_ETIMEOUT)
         rc = hvd__agent_late(&world.agent, begun_ns, err);
-    joined = rc == 0 && hvd__mpi_is_open();
+    joined = rc == 0 && launched;
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
                              hvd__context.topology.local_rank, err);
@@ -524,13 +527,13 @@ static int bring_up(struct hb_error *err)
         rc = open_world(err);
     if (rc == 0)
         rc = open_trace(err);
-    /* Under MPI no agent tells the others of a failure. */
+    /* No agent tells the others of a failure. */
     if (joined)
-        rc = hvd__mpi_all(rc, err);
+        rc = launched->agree(rc, err);
     if (rc < 0) {
         hvd__blame(err);
         /* Ranks that have come this far must not wait for this one. */
-        if (world.segment || hvd__mpi_is_open())
+        if (world.segment || hvd__providers_world())
             say_goodbye(HVD_PROCESS_SETS_MAX);
         take_down();
         return hb_error_context(err, "hvd_init");

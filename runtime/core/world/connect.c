@@ -2,7 +2,7 @@
 /* The plane of a process set; see connect.h. */
 #include "runtime/core/world/connect.h"
 
-#include "runtime/core/world/mpi_context.h"
+#include "runtime/core/world/provider.h"
 #include "runtime/plane/hier/hier.h"
 #include "runtime/plane/shm/shm.h"
 
@@ -46,10 +46,10 @@ static void find_local(const struct hvd__host *h, const struct hvd__set *s,
 static void set_watch(const struct hvd__host *h, struct hvd__set *s,
                       struct hvd__shm_config *config)
 {
-    config->agent_lost = agent_lost;
+    const struct hvd__world_ops *world = hvd__providers_world();
+
+    config->agent_lost = world ? world->lost : agent_lost;
     config->agent_arg = h->agent;
-    if (hvd__mpi_is_open())
-        config->agent_lost = hvd__mpi_lost;
     if (!s->has_hosts)
         return;
     config->agent_lost = hvd__hosts_lost;

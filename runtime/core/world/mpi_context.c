@@ -5,12 +5,14 @@
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/protocol/segment_fd.h"
+#include "lib/protocol/worker.h"
 #include "runtime/core/api/context.h"
 #include "runtime/core/world/connect.h"
 #include "runtime/core/world/launcher.h"
 #include "runtime/core/world/plugin_load.h"
 #include "runtime/core/world/segment_map.h"
 #include "runtime/plane/shm/shm.h"
+#include "runtime/plugins/mpi_plugin.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -85,7 +87,7 @@ static int read_choice(enum choice *choice, struct hb_error *err)
                         text);
 }
 
-int hvd__mpi_refuse(struct hb_error *err)
+static int refuse(struct hb_error *err)
 {
     enum choice choice;
     int rc = read_choice(&choice, err);
@@ -107,12 +109,12 @@ static int is_native(const int *ranks, int n)
     return mpi.shares[ranks[0]];
 }
 
-int hvd__mpi_host(int rank)
+static int host_index(int rank)
 {
     return mpi.world.host_of[rank];
 }
 
-const char *hvd__mpi_host_name(int rank)
+static const char *host_name(int rank)
 {
     return mpi.world.hosts[mpi.world.host_of[rank]];
 }
@@ -139,7 +141,7 @@ static int compare_choices(struct hb_error *err)
     return 0;
 }
 
-int hvd__mpi_all(int rc, struct hb_error *err)
+static int agree_on_status(int rc, struct hb_error *err)
 {
     const struct hvd__mpi_world *m = &mpi.world;
     int who,
@@ -258,7 +260,7 @@ static int open_ranks(uint64_t deadline_ns, struct hb_error *err)
     mpi.shares = hb_calloc(n, 1);
     if (!mpi.cards || !mpi.shares)
         rc = hb_error_set(err, HVD_ENOMEM, "no memory for %zu ranks", n);
-    return hvd__mpi_all(rc, err);
+    return agree_on_status(rc, err);
 }
 
 static void close_mpi(void)
@@ -276,8 +278,8 @@ static void close_mpi(void)
     mpi.mpi = NULL;
 }
 
-int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
-                  struct hb_error *err)
+static int open_world(struct worker_welcome *w, uint64_t deadline_ns,
+                      struct hb_error *err)
 {
     struct hvd__roll roll;
     int rc;
@@ -302,7 +304,7 @@ int hvd__mpi_open(struct worker_welcome *w, uint64_t deadline_ns,
     return rc;
 }
 
-int hvd__mpi_started(struct hb_error *err)
+static int started(struct hb_error *err)
 {
     int rc = hvd__launcher_read(&mpi.launcher, err);
 
@@ -390,7 +392,7 @@ static int compare_arenas(struct hb_error *err)
 /* Exchanges cards, and makes this host's segment (on its leader) or opens it.
  * *fd -1: its ranks share no memory; `why` may tell the reason.  Returns
  * negative with err set when the exchange fails or ranks differ. */
-static int share(const struct hvd__mpi_memory *memory, int *fd,
+static int share(const struct hvd__world_memory *memory, int *fd,
                  struct hb_error *why, struct hb_error *err)
 {
     static struct card own;
@@ -419,7 +421,7 @@ static int share(const struct hvd__mpi_memory *memory, int *fd,
 
 /* Maps the segment.  The nonce tells that it is the leader's, not another
  * process's with the same number. */
-static void map(const struct hvd__mpi_memory *memory, int fd,
+static void map(const struct hvd__world_memory *memory, int fd,
                 struct segment_head **head, struct hb_error *why)
 {
     int first = mpi.world.local_ranks[0];
@@ -438,7 +440,7 @@ static void map(const struct hvd__mpi_memory *memory, int fd,
 
 /* Agrees on which hosts share memory: those all of whose ranks have mapped
  * it. */
-static int agree(int mapped, struct hb_error *err)
+static int agree_on_shares(int mapped, struct hb_error *err)
 {
     const struct hvd__mpi_world *m = &mpi.world;
     static unsigned char own;
@@ -475,8 +477,8 @@ static int check_native(const struct hb_error *why, struct hb_error *err)
     return 0;
 }
 
-int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
-                     struct segment_head **head, struct hb_error *err)
+static int make_segment(const struct hvd__world_memory *memory,
+                        struct segment_head **head, struct hb_error *err)
 {
     struct hb_error why = HB_ERROR_INIT;
     int fd = -1, rc = share(memory, &fd, &why, err);
@@ -485,7 +487,7 @@ int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
     if (rc == 0 && fd >= 0)
         map(memory, fd, head, &why);
     if (rc == 0)
-        rc = agree(*head != NULL || mpi.world.local_size == 1, err);
+        rc = agree_on_shares(*head != NULL || mpi.world.local_size == 1, err);
     if (fd >= 0) /* all ranks have opened it */
         close(fd);
     if (rc == 0)
@@ -498,7 +500,7 @@ int hvd__mpi_segment(const struct hvd__mpi_memory *memory,
     return rc;
 }
 
-int hvd__mpi_lost(void *arg, struct hb_error *err)
+static int find_lost(void *arg, struct hb_error *err)
 {
     (void)arg;
     for (int i = 0; mpi.head && i < mpi.world.local_size; i++) {
@@ -536,7 +538,20 @@ static int make_plane(const struct hvd__host *h, struct hvd__set *s,
     return s->plane ? 1 : err->status;
 }
 
+static const struct hvd__world_ops world_ops = {
+    .started = started,
+    .refuse = refuse,
+    .open = open_world,
+    .is_open = hvd__mpi_is_open,
+    .agree = agree_on_status,
+    .segment = make_segment,
+    .host = host_index,
+    .host_name = host_name,
+    .lost = find_lost,
+};
+
 const struct hvd__provider hvd__mpi_provider = {
+    .world = &world_ops,
     .plane = make_plane,
     .leave = say_left,
     .close = close_mpi,

@@ -42,6 +42,38 @@ int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
     return rc;
 }
 
+int hvd__providers_started(const struct hvd__world_ops **world,
+                           struct hb_error *err)
+{
+    int rc = 0;
+
+    *world = NULL;
+    for (int i = 0; i < PROVIDERS && rc == 0; i++) {
+        rc = providers[i]->world ? providers[i]->world->started(err) : 0;
+        if (rc > 0)
+            *world = providers[i]->world;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+const struct hvd__world_ops *hvd__providers_world(void)
+{
+    for (int i = 0; i < PROVIDERS; i++)
+        if (providers[i]->world && providers[i]->world->is_open())
+            return providers[i]->world;
+    return NULL;
+}
+
+int hvd__providers_refuse(struct hb_error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < PROVIDERS && rc == 0; i++)
+        if (providers[i]->world)
+            rc = providers[i]->world->refuse(err);
+    return rc;
+}
+
 void hvd__providers_stats(struct hvd_stats *stats)
 {
     for (int i = 0; i < PROVIDERS; i++)

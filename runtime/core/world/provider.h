@@ -11,10 +11,59 @@
 #include "lib/base/log.h"
 #include "runtime/hvd.h"
 
+#include <stdint.h>
+
 struct hvd__host;
 struct hvd__set;
+struct segment_head;
+struct worker_welcome;
+
+struct hvd__world_memory {
+    uint32_t epoch;
+    uint64_t arena_bytes, bytes; /* of one rank's arena; of the whole segment */
+};
+
+/* What a provider does that knows the ranks of a world which another launcher
+ * than hvdrun has started, so that there is no agent. */
+struct hvd__world_ops {
+    /* Finds out whether such a launcher has started this process: 1, 0, or
+     * negative with err set. */
+    int (*started)(struct hb_error *err);
+
+    /* Checks, in a world made by an agent, that no setting asks for this
+     * provider: 0, or negative with err set. */
+    int (*refuse)(struct hb_error *err);
+
+    /* Fills in *w as an agent would, after `started`.  Returns 0, or negative
+     * with err set and nothing held. */
+    int (*open)(struct worker_welcome *w, uint64_t deadline_ns,
+                struct hb_error *err);
+    int (*is_open)(void);
+
+    /* Agrees on whether all ranks succeeded; all ranks call it, each with its
+     * own status rc.  Returns 0 if all are 0; rc if that is negative; else
+     * -HVD_ESHUTDOWN with err naming a rank that failed. */
+    int (*agree)(int rc, struct hb_error *err);
+
+    /* Makes and maps the segment of this host's ranks, which the caller unmaps.
+     * *head NULL and 0: these ranks do not share memory.  All ranks call it and
+     * reach the same result.  -HVD_EMISMATCH: the ranks of a host differ in
+     * arena_bytes. */
+    int (*segment)(const struct hvd__world_memory *memory,
+                   struct segment_head **head, struct hb_error *err);
+
+    /* Returns the index, or the name, of a world rank's host. */
+    int (*host)(int rank);
+    const char *(*host_name)(int rank);
+
+    /* Returns 0, or negative with err set when a process of this host is gone;
+     * for the shared-memory plane. */
+    int (*lost)(void *arg, struct hb_error *err);
+};
 
 struct hvd__provider {
+    const struct hvd__world_ops *world; /* NULL: it knows no ranks */
+
     /* Opens the plug-in in hvd_init, when this rank knows the others and has
      * read the knobs; does nothing if the plug-in is not wanted.  Returns 0 or
      * negative with err set. */
@@ -52,5 +101,14 @@ int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
 void hvd__providers_stats(struct hvd_stats *stats);
 void hvd__providers_leave(void);
 void hvd__providers_close(void);
+
+/* Sets *world to the functions of the first provider whose launcher has started
+ * this process, NULL if none has.  Returns 0, or negative with err set. */
+int hvd__providers_started(const struct hvd__world_ops **world,
+                           struct hb_error *err);
+/* Returns the functions of the provider that has opened the world, or NULL. */
+const struct hvd__world_ops *hvd__providers_world(void);
+/* Calls refuse of all. */
+int hvd__providers_refuse(struct hb_error *err);
 
 #endif
