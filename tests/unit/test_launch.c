@@ -6,6 +6,7 @@
  * closed; a plane that cannot be made.
  */
 #include "lib/base/alloc.h"
+#include "runtime/core/api/call.h"
 #include "runtime/core/sched/engine.h"
 #include "runtime/core/world/connect.h"
 #include "runtime/core/world/device.h"
@@ -169,6 +170,7 @@ static void open_engine(void)
     memset(&scene, 0, sizeof(scene));
     atomic_store(&scene.was_open, -1);
     hvd__gpu = hvd__gpu_places = &device;
+    hvd__buffer_provider = &hvd__gpu_provider;
     ck_assert_int_eq(hvd__engine_open(&engine, &plane, &rank, 1, 0), 0);
 }
 
@@ -180,6 +182,7 @@ static void close_engine(void)
     hvd__engine_close(&engine, &why);
     hvd__engine_drain(&engine);
     hvd__gpu = hvd__gpu_places = NULL;
+    hvd__buffer_provider = NULL;
 }
 
 static void make(struct hvd_request *req, int ordered)
@@ -249,15 +252,15 @@ START_TEST(test_late_call)
     make(&c.req, 0);
     make(&late.req, 0);
     c.req.op.recvbuf = late.req.op.recvbuf = &scene;
-    ck_assert_int_eq(hvd__gpu_issue(&c), 0);
+    ck_assert_int_eq(hvd__providers_issue(&c), 0);
     ck_assert_int_eq(atomic_load(&scene.events), 1);
     ck_assert_int_eq(pthread_create(&thread, NULL, close_device, NULL), 0);
     /* Fails once the device is being closed; earlier events are given back. */
-    while (hvd__gpu_issue(&late) == 0)
-        hvd__gpu_done(&late.req.op);
+    while (hvd__providers_issue(&late) == 0)
+        hvd__op_release(&late.req.op);
     ck_assert_int_eq(late.req.err.status, -HVD_ENOTINIT);
     ck_assert_int_eq(atomic_load(&scene.was_open), -1);
-    hvd__gpu_done(&c.req.op);
+    hvd__op_release(&c.req.op);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(atomic_load(&scene.was_open), 0);
     ck_assert_ptr_null(hvd__gpu);

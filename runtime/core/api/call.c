@@ -7,7 +7,7 @@
 #include "runtime/core/api/context.h"
 #include "runtime/core/api/message.h"
 #include "runtime/core/api/site.h"
-#include "runtime/core/world/device.h"
+#include "runtime/core/world/provider.h"
 
 #include <math.h>
 #include <string.h>
@@ -133,14 +133,14 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
 /* Looks for device memory if the buffers may, or must, be in it. */
 static int place(struct hvd__call *c, int rc)
 {
-    if (rc < 0 || (!hvd__gpu_places && !c->o.stream && !c->needs_device))
+    if (rc < 0 || (!hvd__buffer_provider && !c->o.stream && !c->needs_device))
         return rc;
-    return hvd__gpu_issue(c);
+    return hvd__providers_issue(c);
 }
 
 static void end(struct hvd__call *c)
 {
-    hvd__gpu_done(&c->req.op);
+    hvd__op_release(&c->req.op);
     hb_free(c->more);
     hb_free(c->parts);
     hb_free(c->members);

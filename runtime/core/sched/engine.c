@@ -5,7 +5,7 @@
 #include "runtime/core/sched/engine_impl.h"
 
 #include "runtime/core/api/record.h"
-#include "runtime/core/world/device.h"
+#include "runtime/core/world/provider.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -64,7 +64,7 @@ static int somebody_waits(struct hvd__engine *e)
 /* Completes a request; its owner may free it as soon as `done` is set. */
 void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
 {
-    hvd__gpu_done(&req->op);
+    hvd__op_release(&req->op);
     if (rc < 0)
         hvd__stats_count(&e->controller.stats.errors, 1);
     if (rc < 0 && !req->err.status)

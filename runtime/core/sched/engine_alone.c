@@ -5,7 +5,7 @@
  */
 #include "runtime/core/api/record.h"
 #include "runtime/core/sched/engine_impl.h"
-#include "runtime/core/world/device.h"
+#include "runtime/core/world/provider.h"
 
 #include <string.h>
 
@@ -106,14 +106,14 @@ static void copy(struct hvd_request *to, size_t *even,
     to->op.sendcounts = even;
 }
 
-/* Caches a blocking call that was made twice in succession.  Not where there
- * may be device memory: its buffers are looked at in each call. */
+/* Caches a blocking call that was made twice in succession.  Not where a
+ * provider must look at the buffers of each call. */
 static void remember(struct hvd__engine *e, const struct hvd_request *req)
 {
     struct hvd__again *a = &e->again;
     size_t n = (size_t)e->controller.n;
 
-    if (!req->given || hvd__gpu_places || n > HVD__EVEN_MAX)
+    if (!req->given || hvd__buffer_provider || n > HVD__EVEN_MAX)
         return;
     if (!hvd__given_same(&a->given, req->given)) {
         a->given = *req->given;

@@ -19,7 +19,7 @@ struct hvd__host {
     struct hvd__agent *agent;
     struct segment_head *segment; /* NULL: no shared memory */
     uint64_t arena_bytes;         /* of each rank */
-    uint32_t group;               /* tag of this set's plane over MPI */
+    uint32_t group;               /* tag of this set, for its plane */
     uint64_t deadline_ns;         /* limit on connecting that plane */
 };
 

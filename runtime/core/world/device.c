@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
+#include "runtime/core/api/call.h"
 #include "runtime/core/api/context.h"
 #include "runtime/core/world/plugin_load.h"
 #include "runtime/trace/stall.h"
@@ -53,6 +54,7 @@ static int open_plugin(int wanted, struct hb_error *err)
     if (!gpu)
         return err->status;
     hvd__gpu_places = gpu;
+    hvd__buffer_provider = &hvd__gpu_provider;
     rc = gpu->open(err);
     if (rc == 0)
         hvd__gpu = gpu;
@@ -85,6 +87,7 @@ void hvd__gpu_close(void)
 {
     const struct hvd__gpu *gpu = hvd__gpu;
 
+    hvd__buffer_provider = NULL;
     hvd__gpu_places = NULL;
     if (!gpu)
         return;
@@ -224,13 +227,6 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
     return s->plane ? 0 : err->status;
 }
 
-const struct hvd__provider hvd__gpu_provider = {
-    .open = open_device,
-    .wrap = hvd__gpu_wrap,
-    .stats = add_stats,
-    .close = hvd__gpu_close,
-};
-
 /* ---- Calls ------------------------------------------------------------- */
 
 /* What has been seen of a call's buffers. */
@@ -318,7 +314,7 @@ static void hand_over(struct hvd__call *c, void *ready)
         c->members[0].ready = ready;
 }
 
-static int issue(struct hvd__call *c)
+static int look_and_issue(struct hvd__call *c)
 {
     struct hvd__op *op = &c->req.op;
     struct hb_error *err = &c->req.err;
@@ -363,23 +359,32 @@ static int enter(void)
     return 0;
 }
 
-int hvd__gpu_issue(struct hvd__call *c)
+static int issue(struct hvd__call *c)
 {
     int rc;
 
     if (!enter())
         return hb_error_set(&c->req.err, HVD_ENOTINIT,
                             "hvd_init has not been called");
-    rc = issue(c);
+    rc = look_and_issue(c);
     if (!c->req.op.ready)
         leave();
     return rc;
 }
 
-void hvd__gpu_give_back(void *ready)
+static void release(void *ready)
 {
     const struct hvd__gpu *gpu = hvd__gpu;
 
     gpu->done(ready);
     leave();
 }
+
+const struct hvd__provider hvd__gpu_provider = {
+    .open = open_device,
+    .wrap = hvd__gpu_wrap,
+    .issue = issue,
+    .release = release,
+    .stats = add_stats,
+    .close = hvd__gpu_close,
+};

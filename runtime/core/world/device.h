@@ -8,7 +8,6 @@
 #ifndef HVD_CORE_GPU_H
 #define HVD_CORE_GPU_H
 
-#include "runtime/core/api/call.h"
 #include "runtime/core/world/provider.h"
 #include "runtime/plugins/gpu.h"
 
@@ -31,18 +30,5 @@ void hvd__gpu_close(void);
  * with err set and s->plane NULL. */
 int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
                   struct hb_error *err);
-
-/* Finds out where the call's buffers are, refuses what cannot be carried out
- * there, and records an event for what the device has to wait for.  Returns 0
- * or negative with the request's err set. */
-int hvd__gpu_issue(struct hvd__call *c);
-void hvd__gpu_give_back(void *ready);
-/* Gives back the event of an operation that is over or never began. */
-static inline void hvd__gpu_done(struct hvd__op *op)
-{
-    if (op->ready)
-        hvd__gpu_give_back(op->ready);
-    op->ready = NULL;
-}
 
 #endif

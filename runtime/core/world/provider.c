@@ -8,6 +8,8 @@
 static const struct hvd__provider *const providers[] = {&hvd__gpu_provider,
                                                         &hvd__mpi_provider};
 
+const struct hvd__provider *_Atomic hvd__buffer_provider;
+
 enum { PROVIDERS = sizeof(providers) / sizeof(providers[0]) };
 
 int hvd__providers_open(const struct hb_log *log, struct hb_error *err)
@@ -40,6 +42,24 @@ int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         if (providers[i]->wrap)
             rc = providers[i]->wrap(s, ranks, n, me, err);
     return rc;
+}
+
+int hvd__providers_issue(struct hvd__call *c)
+{
+    int i = 0;
+
+    while (!providers[i]->issue)
+        i++;
+    return providers[i]->issue(c);
+}
+
+void hvd__providers_release(void *ready)
+{
+    int i = 0;
+
+    while (!providers[i]->release)
+        i++;
+    providers[i]->release(ready);
 }
 
 int hvd__providers_started(const struct hvd__world_ops **world,
