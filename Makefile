@@ -339,19 +339,19 @@ MPI_PLUGIN_OWN := runtime/core/api/types.c $(filter runtime/plane/op.c \
 	$(RUNTIME_SRC))
 # Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
 NCCL_PLUGIN_SRC := \
-	runtime/plugins/nccl/bring.c \
-	runtime/plugins/nccl/collect.c \
+	runtime/plugins/nccl/base_op.c \
 	runtime/plugins/nccl/comm.c \
-	runtime/plugins/nccl/fail.c \
 	runtime/plugins/nccl/fuse.c \
 	runtime/plugins/nccl/nccl.c \
+	runtime/plugins/nccl/nccl_buffers.c \
+	runtime/plugins/nccl/nccl_collectives.c \
 	runtime/plugins/nccl/nccl_cuda.c \
+	runtime/plugins/nccl/nccl_failure.c \
 	runtime/plugins/nccl/nccl_launch.c \
 	runtime/plugins/nccl/nccl_plane.c \
 	runtime/plugins/nccl/nccl_plugin.c \
 	runtime/plugins/nccl/nccl_reduce.c \
 	runtime/plugins/nccl/staged.c \
-	runtime/plugins/nccl/sub.c \
 	runtime/plugins/nccl/timing.c \
 	runtime/plugins/nccl/watch.c
 NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)

@@ -195,10 +195,10 @@ static int check_members(const struct nc_plane *p, struct hb_error *err)
 
         if (h->status >= 0)
             continue;
-        nc_name(p, i, err);
+        nc_name_member(p, i, err);
         return hb_error_set(err, hb_status_told(h->status),
                             "rank %d%s cannot use NCCL: %.*s", p->ranks[i],
-                            nc_on_host(p, i, host, sizeof(host)),
+                            nc_host_text(p, i, host, sizeof(host)),
                             (int)sizeof(h->text) - 1, h->text);
     }
     return 0;
@@ -215,9 +215,9 @@ static int check_versions(const struct nc_plane *p, struct hb_error *err)
                 err, HVD_EUNSUPPORTED,
                 "rank %d%s has NCCL %s and rank %d%s has %s; NCCL needs the "
                 "same everywhere",
-                p->ranks[0], nc_on_host(p, 0, a, sizeof(a)),
+                p->ranks[0], nc_host_text(p, 0, a, sizeof(a)),
                 hvd__nccl_version_text((int)first->nccl).text, p->ranks[i],
-                nc_on_host(p, i, b, sizeof(b)),
+                nc_host_text(p, i, b, sizeof(b)),
                 hvd__nccl_version_text((int)p->hello[i].nccl).text);
     return 0;
 }
@@ -244,7 +244,7 @@ static int check_devices(const struct nc_plane *p, struct hb_error *err)
                     "start no more ranks than GPUs, or see "
                     "NCCL_MULTI_RANK_GPU_ENABLE of NCCL 2.30",
                     p->ranks[i], p->ranks[j],
-                    nc_on_host(p, i, host, sizeof(host)));
+                    nc_host_text(p, i, host, sizeof(host)));
     return 0;
 }
 
@@ -312,16 +312,16 @@ static int check(const struct nc_plane *p, ncclResult_t result, ncclComm_t comm,
     return rc;
 }
 
-void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
-               const char *call)
+void nc_note_call(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
+                  const char *call)
 {
     struct hb_error err = HB_ERROR_INIT;
 
     p->comms.call = call;
     p->run.called = result == ncclSuccess ? -1 : (int)i;
     if (check(p, result, p->comms.comm[i], &err) < 0) {
-        p->run.is_stuck = 1;
-        nc_suspect(p, &err);
+        p->run.awaits_reason = 1;
+        nc_note_error(p, &err);
     }
 }
 

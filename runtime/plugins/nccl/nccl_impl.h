@@ -6,12 +6,12 @@
  * Each plane has its own stream on it, and non-blocking communicators, which
  * the first operation on device memory makes.
  *
- * An operation on device memory goes through these stages (plane.c):
+ * An operation on device memory goes through these stages (nccl_plane.c):
  *   AGREE    a barrier, or an allgather of counts, on the base plane
  *   HELLO    first time only: ranks exchange what they have, on the base plane
  *   CONNECT  first time only: makes communicators (comm.c)
- *   LAUNCH   puts NCCL calls and kernels on the stream (collect.c and others);
- *            after each NCCL call, waits until NCCL has accepted it
+ *   LAUNCH   puts NCCL calls and kernels on the stream (nccl_collectives.c and
+ *            others); after each NCCL call, waits until NCCL has accepted it
  *   FLIGHT   waits until the device is done; not if the operation is ordered
  *   STAGED   replaces LAUNCH for what NCCL cannot do (staged.c)
  *
@@ -41,7 +41,8 @@ enum {
     NC_STAGE_BYTES = 4 << 20, /* pinned host memory of a plane */
 };
 
-/* ---- The process: plugin.c ----------------------------------------------- */
+/* ---- The process: nccl_plugin.c
+ * ----------------------------------------------- */
 
 enum nc_layers { NC_FLAT, NC_HIERARCHICAL, NC_TORUS };
 
@@ -156,10 +157,10 @@ int nc_lock(struct nc_plane *p, struct hb_error *err);
 void nc_unlock(void);
 /* Records the result of an NCCL call made by run.collective.  The caller of
  * this and of nc_comm_poll holds nc_world.nccl. */
-void nc_called(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
-               const char *call);
+void nc_note_call(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
+                  const char *call);
 #define NC_CALL(p, i, name, ...) \
-    nc_called(p, i, hvd__nccl.name(__VA_ARGS__), "nccl" #name)
+    nc_note_call(p, i, hvd__nccl.name(__VA_ARGS__), "nccl" #name)
 /* Returns 1 if NCCL has accepted the last call of a communicator, 0 if not yet,
  * or negative: it failed. */
 int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
@@ -203,14 +204,14 @@ struct nc_run {
     struct hvd__op view; /* the same, with all buffers in device memory */
     enum nc_stage stage;
     uint64_t since_ns, looked_ns, paused_ns;
-    struct hvd__op sub; /* operation of the base */
-    unsigned subs;      /* number of subs so far */
-    int sub_runs;       /* sub is in progress */
-    int is_alike;       /* it fails on all ranks alike, so nothing is broken */
-    int is_stuck;       /* NCCL has failed: only wait for the reason */
-    int is_timed;       /* timed by events */
-    int is_begun;       /* LAUNCH: has begun to use the stream */
-    int called;         /* communicator of the last NCCL call, -1: accepted */
+    struct hvd__op base_op; /* operation of the base */
+    unsigned base_ops;      /* number of base_ops so far */
+    int base_op_runs;       /* base_op is in progress */
+    int fails_alike;   /* it fails on all ranks alike, so nothing is broken */
+    int awaits_reason; /* NCCL has failed: only wait for the reason */
+    int is_timed;      /* timed by events */
+    int is_begun;      /* LAUNCH: has begun to use the stream */
+    int called;        /* communicator of the last NCCL call, -1: accepted */
     int (*collective)(struct nc_plane *p, struct hb_error *err);
     int step;
     size_t at, block; /* elements done; elements in progress */
@@ -298,7 +299,7 @@ struct nc_plane {
     uint64_t suspect_ns, left_ns;
     struct nc_launch ring[NC_RING];
     uint64_t launched, finished; /* launch numbers */
-    uint64_t told;               /* launches that timing.c has looked at */
+    uint64_t reported;           /* launches that timing.c has looked at */
     CUevent clock;               /* event recorded when the host's clock was
                                     clock_ns */
     uint64_t clock_ns;
@@ -306,63 +307,63 @@ struct nc_plane {
     uint64_t own_ns;   /* when the device was last seen not to have reached
                           it */
 
-    _Atomic int busy;      /* the driver is in an operation */
-    _Atomic int has_told;  /* config.waits was told of a wait */
-    _Atomic int is_failed; /* failed is set */
-    _Atomic uint32_t wake; /* a futex */
+    _Atomic int busy;              /* the driver is in an operation */
+    _Atomic int has_reported_wait; /* config.waits was told of a wait */
+    _Atomic int is_failed;         /* failed is set */
+    _Atomic uint32_t wake;         /* a futex */
 
     struct nc_plane *watched_next; /* list of watch.c */
 };
 
-/* ---- plane.c ---- */
+/* ---- nccl_plane.c ---- */
 struct hvd__plane *nc_plane_new(const struct hvd__gpu_plane_config *config,
                                 struct hb_error *err);
 
-/* ---- sub.c ---- */
+/* ---- base_op.c ---- */
 /* Prepares an operation of the base inside the one in progress.  The caller
- * sets elements, kind and buffers; nc_sub_start starts it; nc_sub_progress
- * returns like progress. */
-struct hvd__op *nc_sub(struct nc_plane *p, enum hvd__kind kind,
-                       enum hvd_dtype dtype);
-int nc_sub_start(struct nc_plane *p);
-int nc_sub_progress(struct nc_plane *p);
+ * sets elements, kind and buffers; nc_base_op_start starts it;
+ * nc_base_op_progress returns like progress. */
+struct hvd__op *nc_base_op(struct nc_plane *p, enum hvd__kind kind,
+                           enum hvd_dtype dtype);
+int nc_base_op_start(struct nc_plane *p);
+int nc_base_op_progress(struct nc_plane *p);
 /* Returns negative with err set if the plane has failed in an earlier launch,
- * as the peer that the sub waits for may never come; else 0.  Called while a
- * sub runs. */
-int nc_sub_broken(struct nc_plane *p, struct hb_error *err);
+ * as the peer that the base's operation waits for may never come; else 0.
+ * Called while one is in progress. */
+int nc_base_op_check(struct nc_plane *p, struct hb_error *err);
 
-/* ---- fail.c: when it cannot go on ---- */
+/* ---- nccl_failure.c: when it cannot go on ---- */
 /* Returns why the plane failed: negative with err set; or 0.  Any thread. */
-int nc_failed(struct nc_plane *p, struct hb_error *err);
+int nc_failure(struct nc_plane *p, struct hb_error *err);
 /* Fails the plane for good with err: aborts its communicators and wakes all
  * waiters.  If it had failed before, sets err to that reason.  Negative.  Any
  * thread that holds no lock of the plug-in. */
-int nc_break(struct nc_plane *p, struct hb_error *err);
+int nc_fail(struct nc_plane *p, struct hb_error *err);
 /* Returns whether the failure rc leaves the plane usable, because all ranks
  * failed alike, or only this one after its NCCL part was launched, so that no
  * peer waits. */
 int nc_is_harmless(const struct nc_run *run, int rc);
 /* Notes that NCCL has failed with err, and clears err.  The base may soon know
- * the cause; until then nc_look returns 0. */
-void nc_suspect(struct nc_plane *p, struct hb_error *err);
+ * the cause; until then nc_check returns 0. */
+void nc_note_error(struct nc_plane *p, struct hb_error *err);
 /* Checks whether pending work can still end: 0; or negative with err set: the
  * plane has failed. ask: asks whether the job is over (NULL: do not).
  * since_ns: since when the caller has waited for its operation; 0: only
  * launches count.  Any thread. */
 typedef int nc_ask_fn(struct nc_plane *p, struct hb_error *err);
-int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
-            struct hb_error *err);
+int nc_check(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
+             struct hb_error *err);
 /* Tells config.waits that the wait is over. */
-void nc_wait_over(struct nc_plane *p);
+void nc_wait_ended(struct nc_plane *p);
 int nc_ask_base(struct nc_plane *p, struct hb_error *err); /* for the driver */
 int nc_ask_job(struct nc_plane *p, struct hb_error *err);  /* for any thread */
 /* Sets err's rank and host to a member's; err has no status yet. */
-void nc_name(const struct nc_plane *p, int member, struct hb_error *err);
+void nc_name_member(const struct nc_plane *p, int member, struct hb_error *err);
 /* Writes " on host n3", or "", to `out`, and returns it. */
-const char *nc_on_host(const struct nc_plane *p, int member, char *out,
-                       size_t size);
+const char *nc_host_text(const struct nc_plane *p, int member, char *out,
+                         size_t size);
 
-/* ---- launch.c: numbers of what was launched ---- */
+/* ---- nccl_launch.c: numbers of what was launched ---- */
 int nc_launch_init(struct nc_plane *p, struct hb_error *err);
 void nc_launch_fini(struct nc_plane *p);
 /* Begins, and ends, putting an operation on the stream. begin: 0 or negative;
@@ -377,7 +378,7 @@ int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err);
 /* Returns the oldest launch not known to be over; 0: none. */
 uint64_t nc_launch_pending(struct nc_plane *p);
 /* Waits until the stream is empty, the plane has failed, or the deadline; ask:
- * as of nc_look. */
+ * as of nc_check. */
 void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
 /* Implements an entry of the plug-in's table. */
 int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
@@ -386,8 +387,7 @@ int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
              struct hb_error *err);
 /* Waits for a launch before this rank aborts its communicators: all ranks have
  * launched it, and it ends on none of them if one aborts. */
-void nc_launch_settle(struct nc_plane *p, uint64_t launch,
-                      uint64_t deadline_ns);
+void nc_launch_await(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns);
 uint64_t nc_launched(struct hvd__plane *p);
 void nc_cancel(struct hvd__plane *p, const struct hb_error *why);
 /* Waits a step for the device; *since_ns: begin of the wait, 0 at first. */
@@ -400,12 +400,12 @@ int nc_timing_begin(struct nc_plane *p, struct hb_error *err);
 int nc_timing_end(struct nc_plane *p, struct nc_launch *l,
                   struct hb_error *err);
 /* Reports timed operations that are over.  Any thread, holding no lock. */
-void nc_timing_tell(struct nc_plane *p);
+void nc_timing_report(struct nc_plane *p);
 void nc_timing_fini(struct nc_plane *p);
 
-/* ---- bring.c: what an operation needs before it is launched ---- */
+/* ---- nccl_buffers.c: what an operation needs before it is launched ---- */
 /* Makes the stream wait for the callers' streams, and sets run.view. */
-int nc_bring(struct nc_plane *p, struct hb_error *err);
+int nc_prepare_buffers(struct nc_plane *p, struct hb_error *err);
 /* Allocates device memory for the operation in progress; NULL with err set. */
 void *nc_scratch_get(struct nc_plane *p, size_t bytes, struct hb_error *err);
 /* Marks the operation's memory as free once `launch` has ended. */
@@ -413,9 +413,9 @@ void nc_scratch_launched(struct nc_plane *p, uint64_t launch);
 /* Frees memory whose launch has ended, or with `all` any. */
 void nc_scratch_free(struct nc_plane *p, int all);
 
-/* ---- collect.c: one step each.  1: all is on the stream; 0: NCCL was called,
- * call again when it has accepted the call; or negative ---- */
-int nc_choose(struct nc_plane *p, struct hb_error *err); /* sets
+/* ---- nccl_collectives.c: one step each.  1: all is on the stream; 0: NCCL was
+ * called, call again when it has accepted the call; or negative ---- */
+int nc_choose_collective(struct nc_plane *p, struct hb_error *err); /* sets
                                                             run.collective */
 /* Plans an allgather or alltoall, when counts are known. */
 int nc_plan_gather(struct nc_plane *p);
@@ -424,16 +424,16 @@ int nc_broadcast(struct nc_plane *p, struct hb_error *err);
 int nc_allgather(struct nc_plane *p, struct hb_error *err);
 int nc_alltoall(struct nc_plane *p, struct hb_error *err);
 
-/* ---- reduce.c: as in collect.c ---- */
+/* ---- nccl_reduce.c: as in nccl_collectives.c ---- */
 /* Sets run.how: 0, or -HVD_EUNSUPPORTED on all ranks. */
 int nc_reduce_plan(struct nc_plane *p, struct hb_error *err);
 int nc_allreduce(struct nc_plane *p, struct hb_error *err);
 int nc_reducescatter(struct nc_plane *p, struct hb_error *err);
 
 /* ---- staged.c ---- */
-int nc_staged_needed(const struct hvd__op *op);
+int nc_needs_staging(const struct hvd__op *op);
 /* Returns like progress; 1: all is on the stream. */
-int nc_staged(struct nc_plane *p, struct hb_error *err);
+int nc_staged_progress(struct nc_plane *p, struct hb_error *err);
 
 /* ---- watch.c ---- */
 int nc_watch_add(struct nc_plane *p, struct hb_error *err);

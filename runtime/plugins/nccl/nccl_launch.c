@@ -162,8 +162,8 @@ static int finish(struct nc_plane *p, uint64_t number)
         p->began_ns = hb_now_ns();
     }
     pthread_mutex_unlock(&p->lock);
-    nc_wait_over(p);
-    nc_timing_tell(p);
+    nc_wait_ended(p);
+    nc_timing_report(p);
     return rc;
 }
 
@@ -182,9 +182,9 @@ int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err)
     if (r == CUDA_ERROR_NOT_READY)
         return 0;
     hvd__cuda_check(r, "cuEventQuery", err);
-    nc_name(p, p->me, err);
+    nc_name_member(p, p->me, err);
     hb_error_context(err, "CUDA device %d", nc_world.device);
-    return nc_break(p, err);
+    return nc_fail(p, err);
 }
 
 uint64_t nc_launch_pending(struct nc_plane *p)
@@ -219,7 +219,7 @@ void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
            hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY &&
            hb_now_ns() < deadline_ns) {
         nc_pause(&paused_ns, &p->wake);
-        rc = nc_look(p, ask, 0, &err);
+        rc = nc_check(p, ask, 0, &err);
     }
     /* After an abort the stream soon becomes empty, unless work of the
      * caller's that does not end comes first. */
@@ -280,7 +280,7 @@ int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
     return rc;
 }
 
-void nc_launch_settle(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns)
+void nc_launch_await(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns)
 {
     struct hb_error err = HB_ERROR_INIT;
     uint64_t paused_ns = 0;
@@ -300,6 +300,6 @@ void nc_cancel(struct hvd__plane *plane, const struct hb_error *why)
 
     if (nc_enter(NULL) < 0)
         return;
-    nc_break((struct nc_plane *)plane, &err);
+    nc_fail((struct nc_plane *)plane, &err);
     nc_leave();
 }

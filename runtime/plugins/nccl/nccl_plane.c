@@ -4,7 +4,7 @@
  *
  * Until all ranks have agreed, an operation fails as on the base: on all ranks
  * alike.  After that, a failure on one rank breaks the plane for good, and the
- * others notice when they look (fail.c).
+ * others notice when they look (nccl_failure.c).
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -55,28 +55,28 @@ static int room_for_words(struct nc_plane *p, size_t each, struct hb_error *err)
 /* Starts the agreement; own words lie behind those of all ranks. */
 static int agree_start(struct nc_plane *p)
 {
-    struct hvd__op *op = p->run.op, *sub;
+    struct hvd__op *op = p->run.op, *base_op;
     size_t each = agree_words(p, op), last;
     int rc = room_for_words(p, each, op->err);
 
     if (rc < 0)
         return rc;
     if (each == 0) {
-        nc_sub(p, HVD__BARRIER, HVD_UINT8);
-        return nc_sub_start(p);
+        nc_base_op(p, HVD__BARRIER, HVD_UINT8);
+        return nc_base_op_start(p);
     }
     last = each - 1;
-    sub = nc_sub(p, HVD__ALLGATHER, HVD_INT64);
-    sub->flags |= HVD__OP_WORDS;
-    sub->sendbuf = p->words + each * (size_t)p->n;
-    sub->recvbuf = p->words;
-    sub->count = each;
-    sub->recvcap = each * (size_t)p->n;
+    base_op = nc_base_op(p, HVD__ALLGATHER, HVD_INT64);
+    base_op->flags |= HVD__OP_WORDS;
+    base_op->sendbuf = p->words + each * (size_t)p->n;
+    base_op->recvbuf = p->words;
+    base_op->count = each;
+    base_op->recvcap = each * (size_t)p->n;
     for (size_t i = 0; i < last; i++)
         p->words[each * (size_t)p->n + i] =
             op->kind == HVD__ALLTOALL ? op->sendcounts[i] : op->count;
     p->words[each * (size_t)p->n + last] = op->recvbuf ? op->recvcap : 0;
-    return nc_sub_start(p);
+    return nc_base_op_start(p);
 }
 
 /* ---- Becoming connected -------------------------------------------------- */
@@ -90,33 +90,33 @@ static void enter_stage(struct nc_plane *p, enum nc_stage stage)
 
 static int hello_start(struct nc_plane *p, struct hb_error *err)
 {
-    struct hvd__op *sub;
+    struct hvd__op *base_op;
 
     if (!p->hello)
         p->hello = hb_calloc((size_t)p->n + 1, sizeof(*p->hello));
     if (!p->hello)
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", p->n);
     nc_hello_fill(p, &p->hello[p->n]);
-    sub = nc_sub(p, HVD__ALLGATHER, HVD_UINT8);
-    sub->flags |= HVD__OP_WORDS;
-    sub->sendbuf = &p->hello[p->n];
-    sub->recvbuf = p->hello;
-    sub->count = sizeof(*p->hello);
-    sub->recvcap = sub->count * (size_t)p->n;
+    base_op = nc_base_op(p, HVD__ALLGATHER, HVD_UINT8);
+    base_op->flags |= HVD__OP_WORDS;
+    base_op->sendbuf = &p->hello[p->n];
+    base_op->recvbuf = p->hello;
+    base_op->count = sizeof(*p->hello);
+    base_op->recvcap = base_op->count * (size_t)p->n;
     enter_stage(p, NC_HELLO);
-    return nc_sub_start(p);
+    return nc_base_op_start(p);
 }
 
 static int hello(struct nc_plane *p, struct hb_error *err)
 {
-    int rc = nc_sub_progress(p);
+    int rc = nc_base_op_progress(p);
 
     if (rc != 1)
         return rc;
     rc = nc_hello_read(p, err);
     if (rc < 0) {
         p->refused = *err;
-        p->run.is_alike = 1;
+        p->run.fails_alike = 1;
         return rc;
     }
     enter_stage(p, NC_CONNECT);
@@ -135,24 +135,24 @@ static int check_progress(struct nc_plane *p, struct hb_error *err)
     if (now_ns - p->run.looked_ns < LOOK_NS)
         return 0;
     p->run.looked_ns = now_ns;
-    return nc_look(p, nc_ask_base, since_ns, err);
+    return nc_check(p, nc_ask_base, since_ns, err);
 }
 
 /* Notes that NCCL has failed with err. */
 static int note_stuck(struct nc_plane *p, struct hb_error *err)
 {
-    p->run.is_stuck = 1;
-    nc_suspect(p, err);
+    p->run.awaits_reason = 1;
+    nc_note_error(p, err);
     return 0;
 }
 
 static int agree(struct nc_plane *p)
 {
     struct hvd__op *op = p->run.op;
-    int rc = nc_sub_progress(p);
+    int rc = nc_base_op_progress(p);
 
     if (rc == HVD__CUT)
-        op->agreed_entries = p->run.sub.agreed_entries;
+        op->agreed_entries = p->run.base_op.agreed_entries;
     if (rc != 1)
         return rc;
     if (op->kind == HVD__ALLGATHER)
@@ -204,15 +204,15 @@ static int launched(struct nc_plane *p, struct hb_error *err)
 static int begin_launch(struct nc_plane *p, struct hb_error *err)
 {
     struct nc_run *run = &p->run;
-    int rc = nc_choose(p, err);
+    int rc = nc_choose_collective(p, err);
 
     if (rc < 0) {
-        run->is_alike = 1;
+        run->fails_alike = 1;
         return rc;
     }
     run->is_begun = 1;
     nc_scratch_free(p, 0);
-    rc = nc_bring(p, err);
+    rc = nc_prepare_buffers(p, err);
     if (rc == 0)
         rc = nc_timing_begin(p, err);
     if (rc == 0 && !run->collective)
@@ -244,7 +244,7 @@ static int launch(struct nc_plane *p, struct hb_error *err)
 
     if (!run->is_begun)
         rc = begin_launch(p, err);
-    while (rc == 0 && run->stage == NC_LAUNCH && !run->is_stuck) {
+    while (rc == 0 && run->stage == NC_LAUNCH && !run->awaits_reason) {
         rc = taken(p, err);
         if (rc < 0)
             return note_stuck(p, err);
@@ -257,9 +257,9 @@ static int launch(struct nc_plane *p, struct hb_error *err)
 
 static int stage(struct nc_plane *p, struct hb_error *err)
 {
-    int rc = nc_staged(p, err);
+    int rc = nc_staged_progress(p, err);
 
-    if (rc == 0 && !p->run.sub_runs)
+    if (rc == 0 && !p->run.base_op_runs)
         return check_progress(p, err);
     return rc == 1 ? launched(p, err) : rc;
 }
@@ -291,8 +291,8 @@ static int on_device(struct nc_plane *p, struct hb_error *err)
 
     if (rc < 0)
         return rc;
-    rc =
-        p->run.is_stuck ? check_progress(p, err) : stages[p->run.stage](p, err);
+    rc = p->run.awaits_reason ? check_progress(p, err)
+                              : stages[p->run.stage](p, err);
     nc_leave();
     return rc;
 }
@@ -312,7 +312,7 @@ static int advance(struct nc_plane *p, struct hb_error *err)
         else
             rc = on_device(p, err);
     } while (rc == 0 && p->run.stage != before);
-    return rc == 0 ? nc_sub_broken(p, err) : rc;
+    return rc == 0 ? nc_base_op_check(p, err) : rc;
 }
 
 /* ---- Operations -----------------------------------------------------------
@@ -331,7 +331,7 @@ static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
  * this rank. */
 static int has_failed(struct nc_plane *p, struct hb_error *err)
 {
-    int rc = nc_failed(p, err);
+    int rc = nc_failure(p, err);
 
     if (rc < 0 && !p->has_left) {
         p->has_left = 1;
@@ -345,11 +345,11 @@ static void end(struct nc_plane *p, int rc)
     struct nc_run *run = &p->run;
 
     if (rc < 0 && !nc_is_harmless(run, rc)) {
-        nc_break(p, run->op->err);
+        nc_fail(p, run->op->err);
         has_failed(p, NULL);
     }
     /* Other pending launches will be reported again. */
-    nc_wait_over(p);
+    nc_wait_ended(p);
     run->stage = NC_IDLE;
     run->op = NULL;
     atomic_store(&p->busy, 0);
@@ -359,14 +359,14 @@ static int start_device(struct nc_plane *p, struct hvd__op *op)
 {
     struct nc_run *run = &p->run;
 
-    run->is_alike = p->refused.status != 0;
-    if (run->is_alike) {
+    run->fails_alike = p->refused.status != 0;
+    if (run->fails_alike) {
         *op->err = p->refused;
         return op->err->status;
     }
     run->is_timed = op->agreed_ns == HVD__OP_TIMED && p->config.ran;
-    run->subs = 0;
-    run->sub_runs = run->is_stuck = run->is_begun = 0;
+    run->base_ops = 0;
+    run->base_op_runs = run->awaits_reason = run->is_begun = 0;
     run->called = -1;
     run->collective = NULL;
     run->step = 0;
@@ -411,7 +411,7 @@ static int progress(struct hvd__plane *plane, struct hvd__op *op)
 
 static int waits_for_base(const struct nc_run *run)
 {
-    return run->stage == NC_IDLE || run->stage == NC_HOST || run->sub_runs;
+    return run->stage == NC_IDLE || run->stage == NC_HOST || run->base_op_runs;
 }
 
 static void pause_step(struct hvd__plane *plane)
@@ -452,9 +452,9 @@ static void abandon(struct hvd__plane *plane)
     if (run->stage <= NC_AGREE || !p->is_connected || nc_enter(NULL) < 0)
         return;
     hb_error_set(&err, HVD_ESHUTDOWN, "this rank has left");
-    nc_launch_settle(p, p->launched - (run->stage == NC_FLIGHT),
-                     hb_now_ns() + CLOSE_NS);
-    nc_break(p, &err);
+    nc_launch_await(p, p->launched - (run->stage == NC_FLIGHT),
+                    hb_now_ns() + CLOSE_NS);
+    nc_fail(p, &err);
     nc_drain(p, NULL, hb_now_ns() + CLOSE_NS);
     nc_leave();
 }
@@ -533,7 +533,7 @@ static void free_plane(struct hvd__plane *plane)
         is_closed = close_device(p);
         nc_leave();
     }
-    nc_wait_over(p);
+    nc_wait_ended(p);
     if (is_closed)
         release(p);
     else

@@ -215,7 +215,7 @@ static struct own_op make_op(struct nc_plane *p, enum nc_comm_index i)
     NC_CALL(p, i, RedOpCreatePreMulSum, &own.op, scalar,
             type_of(p->run.view.dtype), ncclScalarHostImmediate,
             p->comms.comm[i]);
-    own.is_made = !p->run.is_stuck;
+    own.is_made = !p->run.awaits_reason;
     return own;
 }
 
@@ -237,7 +237,7 @@ static void reduce_all(struct nc_plane *p, const struct region *r)
 {
     struct own_op own = make_op(p, NC_ALL);
 
-    if (p->run.is_stuck)
+    if (p->run.awaits_reason)
         return;
     NC_CALL(p, NC_ALL, AllReduce, r->in, r->out, r->count,
             type_of(p->run.view.dtype), own.op, p->comms.comm[NC_ALL],
@@ -250,7 +250,7 @@ static void scatter_local(struct nc_plane *p, const struct region *r,
 {
     struct own_op own = make_op(p, NC_LOCAL);
 
-    if (p->run.is_stuck)
+    if (p->run.awaits_reason)
         return;
     NC_CALL(p, NC_LOCAL, ReduceScatter, r->in, own_share, share,
             type_of(p->run.view.dtype), own.op, p->comms.comm[NC_LOCAL],
@@ -448,9 +448,9 @@ static int scatter(struct nc_plane *p, struct hb_error *err)
     if (rc < 0)
         return rc;
     own = make_op(p, NC_ALL);
-    if (!p->run.is_stuck && is_even(p))
+    if (!p->run.awaits_reason && is_even(p))
         scatter_even(p, own.op);
-    else if (!p->run.is_stuck)
+    else if (!p->run.awaits_reason)
         scatter_uneven(p, own.op);
     destroy_op(p, NC_ALL, own);
     nc_unlock();

@@ -9,7 +9,7 @@
 
 #include "lib/base/sys/clock.h"
 
-int nc_staged_needed(const struct hvd__op *op)
+int nc_needs_staging(const struct hvd__op *op)
 {
     switch (op->dtype) {
     case HVD_BOOL:
@@ -114,28 +114,28 @@ static int arrive(struct nc_plane *p, struct hb_error *err)
 {
     CUresult r = hvd__cuda.StreamQuery(p->stream);
     const struct hvd__op *op = &p->run.view;
-    struct hvd__op *sub;
+    struct hvd__op *base_op;
 
     if (r == CUDA_ERROR_NOT_READY)
         return 0;
     if (hvd__cuda_check(r, "cuStreamQuery", err) < 0)
         return err->status;
-    sub = nc_sub(p, HVD__ALLREDUCE, op->dtype);
-    sub->op = op->op;
-    sub->prescale = op->prescale;
-    sub->postscale = op->postscale;
-    sub->args = op->args;
-    sub->reduce = op->reduce;
-    sub->sendbuf = sub->recvbuf = p->pinned;
-    sub->count = p->run.block;
+    base_op = nc_base_op(p, HVD__ALLREDUCE, op->dtype);
+    base_op->op = op->op;
+    base_op->prescale = op->prescale;
+    base_op->postscale = op->postscale;
+    base_op->args = op->args;
+    base_op->reduce = op->reduce;
+    base_op->sendbuf = base_op->recvbuf = p->pinned;
+    base_op->count = p->run.block;
     p->run.step = REDUCES;
-    return nc_sub_start(p);
+    return nc_base_op_start(p);
 }
 
 static int reduce(struct nc_plane *p, struct hb_error *err)
 {
     struct nc_run *run = &p->run;
-    int rc = nc_sub_progress(p);
+    int rc = nc_base_op_progress(p);
 
     if (rc != 1)
         return rc;
@@ -146,7 +146,7 @@ static int reduce(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-int nc_staged(struct nc_plane *p, struct hb_error *err)
+int nc_staged_progress(struct nc_plane *p, struct hb_error *err)
 {
     struct nc_run *run = &p->run;
     int rc = 0, before;

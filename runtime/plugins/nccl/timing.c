@@ -54,7 +54,7 @@ static int is_quiet(struct nc_plane *p)
     int quiet;
 
     pthread_mutex_lock(&p->lock);
-    quiet = p->told == p->launched;
+    quiet = p->reported == p->launched;
     pthread_mutex_unlock(&p->lock);
     return quiet;
 }
@@ -97,11 +97,11 @@ static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
     int found = 0;
 
     pthread_mutex_lock(&p->lock);
-    while (!found && p->told < p->finished) {
-        const struct nc_launch *l = &p->ring[++p->told % NC_RING];
+    while (!found && p->reported < p->finished) {
+        const struct nc_launch *l = &p->ring[++p->reported % NC_RING];
 
         /* Skip launches whose slot was reused. */
-        if (l->number != p->told || !l->is_timed)
+        if (l->number != p->reported || !l->is_timed)
             continue;
         snprintf(name, NC_NAME_BYTES, "%s", l->name);
         *span = (struct hvd__gpu_span){.kind = l->kind,
@@ -117,7 +117,7 @@ static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
     return found;
 }
 
-void nc_timing_tell(struct nc_plane *p)
+void nc_timing_report(struct nc_plane *p)
 {
     struct hvd__gpu_span span;
     char name[NC_NAME_BYTES];

@@ -32,7 +32,7 @@ static void tick(struct nc_plane *p)
     while (rc == 1 && (oldest = nc_launch_pending(p)) != 0)
         rc = nc_launch_test(p, oldest, &err);
     if (rc == 0)
-        nc_look(p, nc_ask_job, 0, &err);
+        nc_check(p, nc_ask_job, 0, &err);
     nc_leave();
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prepares an operation for launching: waits for the callers' streams, and
- * brings all buffers into device memory.  A rank that has joined takes part
- * with host memory, which is copied; its results are dropped.
+ * copies buffers in host memory to device memory.  A rank that has joined takes
+ * part with host memory, which is copied; its results are dropped.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -14,15 +14,15 @@
 /* Allocates from a stream-ordered pool if there is one. cuMemAlloc and
  * cuMemFree wait for all work on the device, which may include another set's
  * collective that waits for a rank that waits for this one. */
-static int take(const struct nc_plane *p, CUdeviceptr *at, size_t bytes,
-                struct hb_error *err)
+static int allocate(const struct nc_plane *p, CUdeviceptr *at, size_t bytes,
+                    struct hb_error *err)
 {
     return nc_world.has_pools
                ? HVD__CU(err, MemAllocAsync, at, bytes, p->stream)
                : HVD__CU(err, MemAlloc, at, bytes);
 }
 
-static void give_back(const struct nc_plane *p, void *ptr)
+static void free_memory(const struct nc_plane *p, void *ptr)
 {
     if (nc_world.has_pools)
         hvd__cuda.MemFreeAsync((CUdeviceptr)ptr, p->stream);
@@ -39,7 +39,7 @@ void *nc_scratch_get(struct nc_plane *p, size_t bytes, struct hb_error *err)
         hb_error_set(err, HVD_ENOMEM, "no memory for an operation");
         return NULL;
     }
-    if (take(p, &at, bytes ? bytes : 1, err) < 0) {
+    if (allocate(p, &at, bytes ? bytes : 1, err) < 0) {
         hb_error_context(err, "CUDA device %d: %zu bytes", nc_world.device,
                          bytes);
         hb_free(s);
@@ -69,7 +69,7 @@ void nc_scratch_free(struct nc_plane *p, int all)
             continue;
         }
         *at = s->next;
-        give_back(p, s->ptr);
+        free_memory(p, s->ptr);
         hb_free(s);
     }
 }
@@ -95,7 +95,7 @@ static void *copy_of(struct nc_plane *p, const void *src, size_t bytes,
     return dst && to_device(p, dst, src, bytes, err) == 0 ? dst : NULL;
 }
 
-static int bring_parts(struct nc_plane *p, struct hb_error *err)
+static int copy_parts(struct nc_plane *p, struct hb_error *err)
 {
     struct hvd__op *view = &p->run.view;
     size_t bytes = hvd_dtype_size(view->part_dtype);
@@ -117,7 +117,7 @@ static int bring_parts(struct nc_plane *p, struct hb_error *err)
     return 0;
 }
 
-static int bring_buffers(struct nc_plane *p, struct hb_error *err)
+static int copy_buffers(struct nc_plane *p, struct hb_error *err)
 {
     struct hvd__op *view = &p->run.view;
     size_t bytes = view->count * view->elem_bytes;
@@ -158,7 +158,7 @@ static int wait_for(const struct nc_plane *p, void *ready, struct hb_error *err)
     return r ? HVD__CU(err, StreamWaitEvent, p->stream, r->event, 0) : 0;
 }
 
-int nc_bring(struct nc_plane *p, struct hb_error *err)
+int nc_prepare_buffers(struct nc_plane *p, struct hb_error *err)
 {
     struct hvd__op *op = p->run.op;
     int rc = wait_for(p, op->ready, err);
@@ -171,5 +171,5 @@ int nc_bring(struct nc_plane *p, struct hb_error *err)
     p->run.view = *op;
     if (rc < 0 || !is_on_host(op))
         return rc;
-    return op->parts ? bring_parts(p, err) : bring_buffers(p, err);
+    return op->parts ? copy_parts(p, err) : copy_buffers(p, err);
 }

@@ -25,8 +25,8 @@
 #define ANSWER_NS (5 * SECOND_NS)
 #define JOB_ENDS_NS (10 * SECOND_NS)
 
-const char *nc_on_host(const struct nc_plane *p, int member, char *out,
-                       size_t size)
+const char *nc_host_text(const struct nc_plane *p, int member, char *out,
+                         size_t size)
 {
     const char *host = p->config.host_of
                            ? p->config.host_of(p->config.host_arg, member)
@@ -36,7 +36,7 @@ const char *nc_on_host(const struct nc_plane *p, int member, char *out,
     return out;
 }
 
-void nc_name(const struct nc_plane *p, int member, struct hb_error *err)
+void nc_name_member(const struct nc_plane *p, int member, struct hb_error *err)
 {
     const char *host = p->config.host_of
                            ? p->config.host_of(p->config.host_arg, member)
@@ -46,7 +46,7 @@ void nc_name(const struct nc_plane *p, int member, struct hb_error *err)
     snprintf(err->host, sizeof(err->host), "%s", host ? host : "");
 }
 
-int nc_failed(struct nc_plane *p, struct hb_error *err)
+int nc_failure(struct nc_plane *p, struct hb_error *err)
 {
     int rc;
 
@@ -72,12 +72,12 @@ static void end_plane(struct nc_plane *p, const struct hb_error *err)
     p->failed = *err;
     pthread_mutex_unlock(&p->lock);
     atomic_store(&p->is_failed, 1);
-    nc_wait_over(p);
+    nc_wait_ended(p);
     nc_wake(&p->wake);
     p->base->ops->interrupt(p->base);
 }
 
-int nc_break(struct nc_plane *p, struct hb_error *err)
+int nc_fail(struct nc_plane *p, struct hb_error *err)
 {
     uint64_t paused_ns = 0;
     int is_first;
@@ -88,7 +88,7 @@ int nc_break(struct nc_plane *p, struct hb_error *err)
     pthread_mutex_unlock(&p->lock);
     if (is_first)
         end_plane(p, err);
-    while (nc_failed(p, err) == 0) /* another thread is about to set the
+    while (nc_failure(p, err) == 0) /* another thread is about to set the
                                       reason */
         nc_pause(&paused_ns, &p->wake);
     return err->status;
@@ -96,13 +96,13 @@ int nc_break(struct nc_plane *p, struct hb_error *err)
 
 int nc_is_harmless(const struct nc_run *run, int rc)
 {
-    if (run->is_alike || run->stage == NC_HOST)
+    if (run->fails_alike || run->stage == NC_HOST)
         return 1;
     return (rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) &&
            (run->stage == NC_AGREE || run->stage == NC_FLIGHT);
 }
 
-void nc_suspect(struct nc_plane *p, struct hb_error *err)
+void nc_note_error(struct nc_plane *p, struct hb_error *err)
 {
     pthread_mutex_lock(&p->lock);
     if (!p->suspect.status) {
@@ -125,7 +125,7 @@ static void poll_comms(struct nc_plane *p)
         rc = nc_comm_poll(p, (enum nc_comm_index)i, &err);
     nc_unlock();
     if (rc < 0)
-        nc_suspect(p, &err);
+        nc_note_error(p, &err);
 }
 
 static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
@@ -169,7 +169,7 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
  * report the end first; so checks afterwards, and reports the end again. */
 static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
 {
-    const struct hvd__gpu_wait told = {
+    const struct hvd__gpu_wait report = {
         .number = w->number,
         .since_ns = w->since_ns,
         .kind = w->kind,
@@ -183,8 +183,8 @@ static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
 
     if (!p->config.waits)
         return;
-    p->config.waits(p->config.stall_arg, &told);
-    atomic_store(&p->has_told, 1);
+    p->config.waits(p->config.stall_arg, &report);
+    atomic_store(&p->has_reported_wait, 1);
     pthread_mutex_lock(&p->lock);
     is_over = p->is_ending || p->finished >= w->number;
     pthread_mutex_unlock(&p->lock);
@@ -192,9 +192,10 @@ static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
         p->config.waits(p->config.stall_arg, NULL);
 }
 
-void nc_wait_over(struct nc_plane *p)
+void nc_wait_ended(struct nc_plane *p)
 {
-    if (atomic_load(&p->has_told) && atomic_exchange(&p->has_told, 0))
+    if (atomic_load(&p->has_reported_wait) &&
+        atomic_exchange(&p->has_reported_wait, 0))
         p->config.waits(p->config.stall_arg, NULL);
 }
 
@@ -223,7 +224,7 @@ static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
     if (p->n != 2)
         return p->n == 1 ? "this rank" : "another rank";
     snprintf(out, size, "rank %d%s", p->ranks[other],
-             nc_on_host(p, other, host, sizeof(host)));
+             nc_host_text(p, other, host, sizeof(host)));
     return out;
 }
 
@@ -234,14 +235,14 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
     const char *mark = w->name[0] ? "\"" : "", *space = w->name[0] ? " " : "";
 
     if (w->is_own) {
-        nc_name(p, p->me, err);
+        nc_name_member(p, p->me, err);
         pthread_mutex_lock(&p->lock);
         p->is_late = 1;
         pthread_mutex_unlock(&p->lock);
     }
     for (int i = 0; i < p->n && culprit->status; i++)
         if (p->ranks[i] == culprit->rank)
-            nc_name(p, i, err);
+            nc_name_member(p, i, err);
     hb_error_set(err, HVD_ETIMEOUT,
                  "%s%s%s%s%s: CUDA device %d has %s for %lld s, the limit "
                  "(HVD_NCCL_TIMEOUT): %s%s",
@@ -253,7 +254,7 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
                  : culprit->status ? culprit->text
                                    : who_hangs(p, who, sizeof(who)),
                  w->is_own || culprit->status ? "" : " or a device hangs");
-    return nc_break(p, err);
+    return nc_fail(p, err);
 }
 
 /* Finds out whether the device has reached the operation.  From then on other
@@ -347,23 +348,23 @@ int nc_ask_job(struct nc_plane *p, struct hb_error *err)
     return p->config.look(p->config.look_arg, err);
 }
 
-int nc_look(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
-            struct hb_error *err)
+int nc_check(struct nc_plane *p, nc_ask_fn *ask, uint64_t since_ns,
+             struct hb_error *err)
 {
     uint64_t now_ns = hb_now_ns();
-    int rc = nc_failed(p, err);
+    int rc = nc_failure(p, err);
 
     if (rc < 0)
         return rc;
     rc = ask ? ask(p, err) : 0;
     if (rc < 0 && rc != -HVD_ESHUTDOWN)
-        return nc_break(p, err);
+        return nc_fail(p, err);
     if (rc < 0) {
         note_left(p, now_ns, err);
         hb_error_clear(err);
     }
     poll_comms(p);
     if (is_guilty(p, now_ns, err))
-        return nc_break(p, err);
+        return nc_fail(p, err);
     return look_at_wait(p, since_ns, now_ns, err);
 }

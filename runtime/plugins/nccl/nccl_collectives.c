@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-int nc_choose(struct nc_plane *p, struct hb_error *err)
+int nc_choose_collective(struct nc_plane *p, struct hb_error *err)
 {
     static int (*const by_kind[])(struct nc_plane *, struct hb_error *) = {
         [HVD__ALLREDUCE] = nc_allreduce,
@@ -24,7 +24,7 @@ int nc_choose(struct nc_plane *p, struct hb_error *err)
     run->collective = by_kind[op->kind];
     if (op->kind != HVD__ALLREDUCE && op->kind != HVD__REDUCESCATTER)
         return 0;
-    if (nc_staged_needed(op)) {
+    if (nc_needs_staging(op)) {
         op->algorithm = "nccl.staged";
         run->collective = NULL;
         return 0;
