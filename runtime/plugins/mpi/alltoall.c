@@ -114,5 +114,5 @@ int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op)
         .issue = issue_round};
 
     op->algorithm = p->solo ? "mpi.alltoall" : "mpi.ialltoall";
-    return mp_rounds(p, op, &moves);
+    return mp_run_rounds(p, op, &moves);
 }

@@ -58,7 +58,7 @@ static int gather_counts(struct mp_plane *p, struct hvd__op *op)
 
 /* Puts this rank's own part in place first: sendbuf may lie anywhere in
  * recvbuf, where others' parts will overwrite it. */
-static void place_own(struct mp_plane *p, const struct hvd__op *op)
+static void copy_own_part(struct mp_plane *p, const struct hvd__op *op)
 {
     unsigned char *dst =
         (unsigned char *)op->recvbuf + p->offset[p->me] * op->elem_bytes;
@@ -94,7 +94,7 @@ static int plan(struct mp_plane *p, const struct hvd__op *op)
     run->deliver = card_of(p, p->me)[1] >= total;
     run->windowed = with_room < (size_t)p->n || total > mp_max_elems();
     mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
-    place_own(p, op);
+    copy_own_part(p, op);
     return 0;
 }
 
@@ -131,5 +131,5 @@ int mp_gather_advance(struct mp_plane *p, struct hvd__op *op)
         .ask = {gather_counts}, .plan = plan, .issue = issue_round};
 
     op->algorithm = p->solo ? "mpi.allgather" : "mpi.iallgather";
-    return mp_rounds(p, op, &moves);
+    return mp_run_rounds(p, op, &moves);
 }

@@ -129,7 +129,7 @@ static void fill_farewell(const struct mp_plane *p, struct mp_farewell *f)
     if (p->first >= 0)
         *f = p->first_farewell;
     f->how = (uint64_t)p->left;
-    f->carried_out = p->stage == MP_DATA ? p->seq : p->over;
+    f->carried_out = p->stage == MP_DATA ? p->seq : p->carried_out;
     if (p->first >= 0)
         return;
     f->first = (uint64_t)p->me;

@@ -24,7 +24,7 @@ static int failed(struct mp_plane *p, struct hb_error *err, int rc)
 /* Returns negative with err set if a peer has left, for GRACE_NS, that the
  * collective needs; looks only every LOOKS calls.  A collective that can
  * complete without the peer should: others may need this rank's part. */
-static int is_doomed(struct mp_plane *p, struct hb_error *err)
+static int is_deserted(struct mp_plane *p, struct hb_error *err)
 {
     struct mp_run *run = &p->run;
     struct hb_error why = HB_ERROR_INIT;
@@ -35,9 +35,9 @@ static int is_doomed(struct mp_plane *p, struct hb_error *err)
     rc = mp_find_deserter(p, &why);
     if (rc == 0)
         return 0;
-    if (!run->doomed_ns)
-        run->doomed_ns = hb_now_ns();
-    if (hb_now_ns() - run->doomed_ns < GRACE_NS)
+    if (!run->deserted_ns)
+        run->deserted_ns = hb_now_ns();
+    if (hb_now_ns() - run->deserted_ns < GRACE_NS)
         return 0;
     mp_world.failed = 1; /* the request stays in flight */
     if (err)
@@ -55,7 +55,7 @@ int mp_collective_done(struct mp_plane *p, struct hvd__op *op)
     if (rc != MPI_SUCCESS)
         return failed(p, op->err, rc);
     p->run.flying = !flag;
-    return flag ? flag : is_doomed(p, op->err);
+    return flag ? flag : is_deserted(p, op->err);
 }
 
 size_t mp_max_elems(void)

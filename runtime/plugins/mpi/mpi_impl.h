@@ -95,11 +95,11 @@ struct mp_run {
     int step;
     int flying; /* req is a nonblocking collective */
     MPI_Request req;
-    const char *call;   /* its name, for errors */
-    unsigned looks;     /* times that it was found incomplete */
-    uint64_t doomed_ns; /* since then a peer is known not to take part; 0: no
+    const char *call;     /* its name, for errors */
+    unsigned looks;       /* times that it was found incomplete */
+    uint64_t deserted_ns; /* since then a peer is known not to take part; 0: no
                            peer */
-    size_t at, block;   /* elements (rounds.c: rounds) done; in flight */
+    size_t at, block;     /* elements (rounds.c: rounds) done; in flight */
     size_t piece, rounds;
     const unsigned char *send;
     int deliver, windowed;
@@ -109,8 +109,8 @@ struct mp_plane {
     struct hvd__plane plane;
     MPI_Comm comm;
     int n, me;
-    int *ranks;         /* [n]: world ranks */
-    uint64_t seq, over; /* operations begun, and carried out */
+    int *ranks;                /* [n]: world ranks */
+    uint64_t seq, carried_out; /* operations begun; completed */
     uint64_t solo_seq;  /* operation in progress if sent with MP_SOLO, else 0 */
     struct hvd__op *op; /* in progress */
     enum mp_stage stage;
@@ -334,7 +334,8 @@ struct mp_moves {
      * scratch if run.windowed. */
     int (*issue)(struct mp_plane *p, struct hvd__op *op);
 };
-int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m);
+int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
+                  const struct mp_moves *m);
 /* Sets run.piece, the elements of each rank in a piece that fits into `bytes`,
  * and run.rounds, 0 if no rank has room. */
 void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,

@@ -51,7 +51,7 @@ void mp_operation_over(struct mp_plane *p, int rc)
     /* After a mismatch, or if recvbuf was too small, the ranks are still in
      * step. */
     if (rc > 0 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL)
-        p->over = p->seq;
+        p->carried_out = p->seq;
 }
 
 /* Ends an operation.  If it has failed, tells the others, who may be in the
@@ -59,7 +59,7 @@ void mp_operation_over(struct mp_plane *p, int rc)
 static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
 {
     mp_operation_over(p, rc);
-    if (p->over == p->seq)
+    if (p->carried_out == p->seq)
         return;
     if (!p->broken.status)
         p->broken = *op->err;

@@ -18,19 +18,19 @@ static size_t least(size_t a, size_t b)
 
 /* Returns the place of an element; buf may be NULL if this rank receives
  * nothing. */
-static unsigned char *at(const struct hvd__op *op, void *buf, size_t elems)
+static unsigned char *recv_at(const struct hvd__op *op, void *buf, size_t elems)
 {
     return buf ? (unsigned char *)buf + elems * op->elem_bytes : NULL;
 }
 
-static const unsigned char *from(const struct hvd__op *op, size_t elems)
+static const unsigned char *send_at(const struct hvd__op *op, size_t elems)
 {
     return (const unsigned char *)op->sendbuf + elems * op->elem_bytes;
 }
 
 /* Computes dst = src * prescale. */
-static void before(const struct hvd__op *op, void *dst, const void *src,
-                   size_t count)
+static void scale_before(const struct hvd__op *op, void *dst, const void *src,
+                         size_t count)
 {
     const struct hvd__reduce_args args = {op->args.pre, 1.0, 1, 0};
 
@@ -40,7 +40,7 @@ static void before(const struct hvd__op *op, void *dst, const void *src,
         hvd__copy(dst, src, count * op->elem_bytes, 0);
 }
 
-static void after(const struct hvd__op *op, void *buf, size_t count)
+static void scale_after(const struct hvd__op *op, void *buf, size_t count)
 {
     const struct hvd__reduce_args args = {1.0, op->args.post, op->args.divisor,
                                           0};
@@ -64,14 +64,14 @@ static int issue_block(struct mp_plane *p, struct hvd__op *op)
     run->block = least(op->count - run->at, most);
     if (!hvd__op_direct(op)) {
         hvd__op_pack(op, buf, run->at, run->block);
-        before(op, buf, buf, run->block);
+        scale_before(op, buf, buf, run->block);
     } else {
-        buf = at(op, op->recvbuf, run->at);
-        send = from(op, run->at);
+        buf = recv_at(op, op->recvbuf, run->at);
+        send = send_at(op, run->at);
         /* MPI_IN_PLACE must be used on all ranks or on none. */
         if (op->args.pre != 1.0 ||
             !(p->head[MP_FLAGS] & (MP_IN_PLACE | MP_APART))) {
-            before(op, buf, send, run->block);
+            scale_before(op, buf, send, run->block);
             send = buf;
         }
     }
@@ -79,14 +79,14 @@ static int issue_block(struct mp_plane *p, struct hvd__op *op)
                         mp_op(op->dtype, op->op));
 }
 
-static void take_block(struct mp_plane *p, const struct hvd__op *op)
+static void deliver_block(struct mp_plane *p, const struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
 
     if (hvd__op_direct(op)) {
-        after(op, at(op, op->recvbuf, run->at), run->block);
+        scale_after(op, recv_at(op, op->recvbuf, run->at), run->block);
     } else {
-        after(op, p->scratch, run->block);
+        scale_after(op, p->scratch, run->block);
         hvd__op_unpack(op, p->scratch, run->at, run->block, 0);
     }
     run->at += run->block;
@@ -104,7 +104,7 @@ int mp_allreduce_advance(struct mp_plane *p, struct hvd__op *op)
         if (rc <= 0)
             return rc;
         if (run->block)
-            take_block(p, op);
+            deliver_block(p, op);
         if (run->at == op->count)
             return 1;
         rc = issue_block(p, op);
@@ -131,12 +131,12 @@ static int issue_shares(struct mp_plane *p, struct hvd__op *op)
         p->ints[r] = (int)count;
         if (!run->windowed || count == 0)
             continue;
-        before(op, to, from(op, s.first + skip), count);
+        scale_before(op, to, send_at(op, s.first + skip), count);
         to += count * op->elem_bytes;
     }
     run->block = run->piece;
     return mp_reduce_scatter(p, op, run->windowed ? p->scratch : op->sendbuf,
-                             at(op, op->recvbuf, run->at), p->ints);
+                             recv_at(op, op->recvbuf, run->at), p->ints);
 }
 
 static void plan_shares(struct mp_plane *p, const struct hvd__op *op)
@@ -172,6 +172,6 @@ int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op)
         if (rc < 0)
             return rc;
     }
-    after(op, op->recvbuf, hvd__op_share(op, p->me, p->n).count);
+    scale_after(op, op->recvbuf, hvd__op_share(op, p->me, p->n).count);
     return 1;
 }

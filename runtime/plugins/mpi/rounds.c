@@ -39,7 +39,7 @@ void mp_cut_round(const struct mp_plane *p, const uint64_t *elems, int step,
     }
 }
 
-static void take_round(struct mp_plane *p, const struct hvd__op *op)
+static void deliver_round(struct mp_plane *p, const struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
     const int *counts = p->ints, *displs = p->ints + p->n;
@@ -54,7 +54,8 @@ static void take_round(struct mp_plane *p, const struct hvd__op *op)
     run->block = 0;
 }
 
-int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m)
+int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
+                  const struct mp_moves *m)
 {
     struct mp_run *run = &p->run;
 
@@ -64,7 +65,7 @@ int mp_rounds(struct mp_plane *p, struct hvd__op *op, const struct mp_moves *m)
         if (rc <= 0)
             return rc;
         if (run->block)
-            take_round(p, op);
+            deliver_round(p, op);
         if (run->step != STEP_ROUNDS && !m->ask[run->step]) {
             rc = m->plan(p, op);
             if (rc < 0)
