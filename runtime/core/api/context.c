@@ -577,7 +577,7 @@ int hvd_shutdown(void)
                      "hvd_shutdown was called before it completed");
         atomic_store(&hvd__context.page->alive, 0);
         hvd__set_stop(world_set(), &why);
-        hvd__sets_settle();
+        hvd__sets_await_change();
         for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
             hvd__set_stop(&hvd__sets[i], &why);
         say_goodbye(HVD_PROCESS_SETS_MAX);

@@ -102,7 +102,7 @@ static void end_change(void)
     pthread_mutex_unlock(&changes);
 }
 
-void hvd__sets_settle(void)
+void hvd__sets_await_change(void)
 {
     pthread_mutex_lock(&changes);
     pthread_mutex_unlock(&changes);

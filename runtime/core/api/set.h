@@ -53,7 +53,7 @@ void hvd__set_stop(struct hvd__set *s, const struct hb_error *why);
 void hvd__set_free(struct hvd__set *s);
 /* Waits until no thread makes or removes a set.  Called when the library is not
  * alive and the world has stopped: so the wait ends, and no other begins. */
-void hvd__sets_settle(void);
+void hvd__sets_await_change(void);
 /* Prevents sets from being made or removed until released.  Returns 0, and
  * holds nothing, if a thread is doing so.  Never blocks. */
 int hvd__sets_hold(void);
