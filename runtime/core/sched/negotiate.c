@@ -316,7 +316,7 @@ static struct hvd__party party(const struct hvd__tables *in,
 
 /* Returns whether a record of the first rank is pending on all ranks that have
  * not joined.  Sets its err if their descriptors differ. */
-static int everywhere(const struct talks *t, struct hvd__record *rec)
+static int is_pending_everywhere(const struct talks *t, struct hvd__record *rec)
 {
     const struct hvd__party first = party(t->in, &rec->d, t->first);
 
@@ -334,9 +334,10 @@ static int everywhere(const struct talks *t, struct hvd__record *rec)
             compare_members(&first, &p,
                             (const void *[2]){rec->counts, other->counts},
                             &rec->err);
-        hvd__descriptor_differ(&first, &p, &rec->err);
+        if (!rec->err.status)
+            hvd__descriptor_differ(&first, &p, &rec->err);
     }
-    if (rec->d.kind == HVD__BROADCAST && rec->d.root >= 0 &&
+    if (!rec->err.status && rec->d.kind == HVD__BROADCAST && rec->d.root >= 0 &&
         rec->d.root < t->in->n && t->tables[rec->d.root].joined)
         hb_error_set(&rec->err, HVD_EINVAL, "broadcast: root %d has joined",
                      t->in->ranks[rec->d.root]);
@@ -364,7 +365,7 @@ static int conclude(const struct talks *t, struct hvd__agreement *out)
     for (size_t i = 0; i < lead->count; i++) {
         struct hvd__record *rec = &out->records[out->count];
 
-        if (!everywhere(t, &lead->records[i]))
+        if (!is_pending_everywhere(t, &lead->records[i]))
             continue;
         *rec = lead->records[i];
         rec->place = out->count++;
