@@ -151,6 +151,7 @@ AGENT_SRC := \
 	lib/agent/stall/stack.c \
 	lib/agent/trace_dir.c
 JOB_SRC := \
+	lib/job/agent_link.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
 	lib/job/job_end.c \

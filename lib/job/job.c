@@ -202,7 +202,7 @@ static void act_drain(struct job *job)
     job_report(job);
     job_sweep_report(job);
     for (int i = 0; i < job->config->plan->host_count; i++)
-        job_host_close(&job->hosts[i]);
+        agent_link_close(&job->hosts[i].link);
     job_check_drained(job);
 }
 
@@ -332,25 +332,17 @@ static void on_first_turn(uv_timer_t *timer)
     job_event(job, JOB_EV_AGENT_LOST);
 }
 
-static void send_to_host(void *arg, int host, const struct hb_buf *frame)
-{
-    struct job *job = arg;
-
-    job_host_send(&job->hosts[host], frame);
-}
-
 static size_t queued_for_host(void *arg, int host)
 {
     const struct job *job = arg;
-    const struct transport *t = job->hosts[host].transport;
 
-    return t ? transport_write_queued(t) : 0;
+    return agent_link_queued(&job->hosts[host].link);
 }
 
 static void open_rendezvous(struct job *job)
 {
     struct job_rendezvous_config config = {.plan = job->config->plan,
-                                           .send = send_to_host,
+                                           .send = job_send,
                                            .queued = queued_for_host,
                                            .arg = job};
 
@@ -369,8 +361,6 @@ static void job_open_hosts(struct job *job)
             .name = plan->hosts[i].entry->name,
             .index = i,
         };
-        host_log_init(&job->hosts[i].words, job->config->log,
-                      job->hosts[i].name);
         job_host_open(&job->hosts[i]);
     }
     if (job->finished > 0)

@@ -28,7 +28,7 @@ enum {
 
 static int is_live(const struct job_host *host)
 {
-    return host->transport && !host->closing && host->state >= HOST_CONNECTED &&
+    return !host->link.closing && host->state >= HOST_CONNECTED &&
            !job_host_finished(host);
 }
 
@@ -37,7 +37,7 @@ static void ping(struct job_host *host, uint32_t silence_ms)
     struct hb_buf frame = HB_BUF_INIT;
 
     hb_must(control_encode_ping(&frame, hb_now_ns(), silence_ms));
-    job_host_send(host, &frame);
+    agent_link_send(&host->link, &frame);
     hb_buf_free(&frame);
 }
 
@@ -47,16 +47,18 @@ void job_beat_ping(struct job_host *host)
         ping(host, (uint32_t)host->job->config->heartbeat_ms);
 }
 
-void job_beat_heard(struct job_host *host)
+void job_beat_heard(void *arg)
 {
+    struct job_host *host = arg;
+
     host->beats_missed = 0;
     host->asked_ns = 0;
     host->unheard = 0;
 }
 
-int job_beat_pong(struct job_host *host, const struct frame *f,
-                  struct hb_error *err)
+int job_beat_pong(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     uint64_t ping_ns, theirs_ns, now_ns = hb_now_ns();
     int rc = control_decode_pong(f->payload, f->len, &ping_ns, &theirs_ns, err);
 
@@ -71,7 +73,7 @@ static void send_heartbeat(struct job_host *host)
 {
     struct job *job = host->job;
 
-    if (transport_write_queued(host->transport) > BEAT_QUEUE_MAX) {
+    if (agent_link_queued(&host->link) > BEAT_QUEUE_MAX) {
         job_host_silent(host, "it does not read what it is sent");
         return;
     }

@@ -112,7 +112,7 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
     hb_must(control_encode_abort(&frame, m->rank, hb_buf_data(&text)));
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (i != home)
-            job_host_send(&job->hosts[i], &frame);
+            job_send(job, i, &frame);
     hb_buf_free(&frame);
     hb_buf_free(&text);
 }

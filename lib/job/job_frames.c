@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Handles messages from agents.  A negative return is a violation of the
- * protocol: the caller treats the host as lost.
- */
+/* Handles messages from agents, as agent_link.h says. */
 #include "lib/job/job_impl.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
 
-#include <string.h>
-
-/* Checks that the rank is one of the host's: 0, or -HVD_EPROTO. */
-static int check_rank(const struct job_host *host, int rank,
-                      struct hb_error *err)
+int job_check_rank(const struct job_host *host, int rank, struct hb_error *err)
 {
     const struct plan *plan = host->job->config->plan;
 
@@ -25,31 +18,19 @@ static int check_rank(const struct job_host *host, int rank,
 
 /* ---- The start ---- */
 
-static int on_hello(struct job_host *host, const struct frame *f,
-                    struct hb_error *err)
+int job_host_hello(void *arg, struct hb_error *err)
 {
-    struct control_hello m;
-    int rc = control_decode_hello(f->payload, f->len, &m, err);
+    struct job_host *host = arg;
+    const struct control_hello *m = &host->link.hello;
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    if (host->state != HOST_CONNECTING)
-        rc = hb_error_set(err, HVD_EPROTO, "a second hello");
-    else if (strcmp(m.version, HVD_VERSION) != 0)
-        rc = hb_error_set(err, HVD_EPROTO,
-                          "hvd-agent is version %s, hvdrun %s; both must "
-                          "be of one build",
-                          m.version, HVD_VERSION);
     hb_log(host->job->config->log, HB_LOG_DEBUG,
-           "host %s: agent pid %d on %s, %s, %d cpus", host->name, (int)m.pid,
-           m.host, m.cpu, m.cpus);
-    if (rc == 0)
-        rc = job_routes_hello(host, &m, err);
-    if (rc == 0)
-        job_same_hello(host, &m);
-    control_hello_fini(&m);
+           "host %s: agent pid %d on %s, %s, %d cpus", host->name, (int)m->pid,
+           m->host, m->cpu, m->cpus);
+    rc = job_routes_hello(host, m, err);
     if (rc < 0)
         return rc;
+    job_same_hello(host, m);
     host->state = HOST_CONNECTED;
     host->reached_ms =
         (int64_t)((hb_now_ns() - host->job->state_since_ns) / 1000000);
@@ -58,9 +39,9 @@ static int on_hello(struct job_host *host, const struct frame *f,
     return 0;
 }
 
-static int on_started(struct job_host *host, const struct frame *f,
-                      struct hb_error *err)
+static int on_started(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct control_started m;
     int rc = control_decode_started(f->payload, f->len, &m, err);
 
@@ -83,9 +64,9 @@ static int on_started(struct job_host *host, const struct frame *f,
     return 0;
 }
 
-static int on_failed(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
+static int on_failed(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct control_failed m;
     struct job *job = host->job;
     int rc = control_decode_failed(f->payload, f->len, &m, err);
@@ -105,14 +86,14 @@ static int on_failed(struct job_host *host, const struct frame *f,
 
 /* ---- Output and input ---- */
 
-static int on_output(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
+static int on_output(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct control_bytes m;
     int rc = control_decode_output(f->payload, f->len, &m, err);
 
     if (rc == 0)
-        rc = check_rank(host, m.rank, err);
+        rc = job_check_rank(host, m.rank, err);
     if (rc < 0)
         return rc;
     if (m.len == 0) {
@@ -127,15 +108,15 @@ static int on_output(struct job_host *host, const struct frame *f,
     return 0;
 }
 
-static int on_stdin_ack(struct job_host *host, const struct frame *f,
-                        struct hb_error *err)
+static int on_stdin_ack(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     int rank;
     uint32_t bytes;
     int rc = control_decode_stdin_ack(f->payload, f->len, &rank, &bytes, err);
 
     if (rc == 0)
-        rc = check_rank(host, rank, err);
+        rc = job_check_rank(host, rank, err);
     if (rc == 0 && host->job->input)
         input_ack(host->job->input, rank, bytes);
     return rc;
@@ -143,15 +124,15 @@ static int on_stdin_ack(struct job_host *host, const struct frame *f,
 
 /* ---- The end ---- */
 
-static int on_exited(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
+static int on_exited(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct control_exited m;
     int rc = control_decode_exited(f->payload, f->len, &m, err);
 
     if (rc < 0)
         return rc;
-    rc = check_rank(host, m.rank, err);
+    rc = job_check_rank(host, m.rank, err);
     if (rc == 0 && host->job->exited[m.rank])
         rc = hb_error_set(err, HVD_EPROTO, "rank %d exited twice", m.rank);
     if (rc < 0) {
@@ -162,9 +143,9 @@ static int on_exited(struct job_host *host, const struct frame *f,
     return 0;
 }
 
-static int on_done(struct job_host *host, const struct frame *f,
-                   struct hb_error *err)
+static int on_done(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct job *job = host->job;
     int missing = 0;
 
@@ -183,9 +164,9 @@ static int on_done(struct job_host *host, const struct frame *f,
     return 0;
 }
 
-static int on_quitting(struct job_host *host, const struct frame *f,
-                       struct hb_error *err)
+static int on_quitting(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     char *why;
 
     if (f->len == 0)
@@ -204,70 +185,43 @@ static int on_quitting(struct job_host *host, const struct frame *f,
 /* ---- Any time ---- */
 
 /* Handles TRACE and STATS. */
-static int on_trace(struct job_host *host, const struct frame *f,
-                    struct hb_error *err)
+static int on_trace(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct control_bytes m;
     int rc = control_decode_bytes(f->payload, f->len, &m, err);
 
     if (rc == 0)
-        rc = check_rank(host, m.rank, err);
+        rc = job_check_rank(host, m.rank, err);
     if (rc < 0)
         return rc;
     return f->type == CONTROL_TRACE ? job_trace_bytes(host, &m, err)
                                     : job_trace_stats(host, &m, err);
 }
 
-static int on_rendezvous(struct job_host *host, const struct frame *f,
-                         struct hb_error *err)
+static int on_rendezvous(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
+
     return job_rendezvous_frame(host->job->rendezvous, host->index, f, err);
 }
 
-static int on_log(struct job_host *host, const struct frame *f,
-                  struct hb_error *err)
-{
-    return host_log_frame(&host->words, f, err);
-}
-
-static const struct message {
-    enum host_state since; /* the first state in which it may come */
-    int (*handle)(struct job_host *host, const struct frame *f,
-                  struct hb_error *err);
-} messages[] = {
-    [CONTROL_HELLO] = {HOST_CONNECTING, on_hello},
-    [CONTROL_STARTED] = {HOST_LAUNCHED, on_started},
-    [CONTROL_OUTPUT] = {HOST_LAUNCHED, on_output},
-    [CONTROL_EXITED] = {HOST_LAUNCHED, on_exited},
-    [CONTROL_DONE] = {HOST_LAUNCHED, on_done},
-    [CONTROL_LOG] = {HOST_CONNECTING, on_log},
-    [CONTROL_FAILED] = {HOST_CONNECTING, on_failed},
-    [CONTROL_STDIN_ACK] = {HOST_LAUNCHED, on_stdin_ack},
-    [CONTROL_QUITTING] = {HOST_CONNECTED, on_quitting},
-    [CONTROL_PONG] = {HOST_CONNECTED, job_beat_pong},
-    [CONTROL_ROUTE_PORT] = {HOST_CONNECTED, job_routes_frame},
-    [CONTROL_ROUTE_RESULT] = {HOST_CONNECTED, job_routes_frame},
-    [CONTROL_RENDEZVOUS] = {HOST_LAUNCHED, on_rendezvous},
-    [CONTROL_STALLED] = {HOST_LAUNCHED, job_stall_frame},
-    [CONTROL_STALL_RANKS] = {HOST_LAUNCHED, job_stall_frame},
-    [CONTROL_STALL_STACK] = {HOST_LAUNCHED, job_stall_frame},
-    [CONTROL_TRACE] = {HOST_LAUNCHED, on_trace},
-    [CONTROL_STATS] = {HOST_LAUNCHED, on_trace},
-    [CONTROL_LATE] = {HOST_LAUNCHED, job_stall_frame},
+const struct agent_message job_messages[AGENT_MESSAGES] = {
+    [CONTROL_STARTED] = {AGENT_LAUNCHED, on_started},
+    [CONTROL_OUTPUT] = {AGENT_LAUNCHED, on_output},
+    [CONTROL_EXITED] = {AGENT_LAUNCHED, on_exited},
+    [CONTROL_DONE] = {AGENT_LAUNCHED, on_done},
+    [CONTROL_FAILED] = {AGENT_CONNECTING, on_failed},
+    [CONTROL_STDIN_ACK] = {AGENT_LAUNCHED, on_stdin_ack},
+    [CONTROL_QUITTING] = {AGENT_GREETED, on_quitting},
+    [CONTROL_PONG] = {AGENT_GREETED, job_beat_pong},
+    [CONTROL_ROUTE_PORT] = {AGENT_GREETED, job_routes_frame},
+    [CONTROL_ROUTE_RESULT] = {AGENT_GREETED, job_routes_frame},
+    [CONTROL_RENDEZVOUS] = {AGENT_LAUNCHED, on_rendezvous},
+    [CONTROL_STALLED] = {AGENT_LAUNCHED, job_stall_frame},
+    [CONTROL_STALL_RANKS] = {AGENT_LAUNCHED, job_stall_frame},
+    [CONTROL_STALL_STACK] = {AGENT_LAUNCHED, job_stall_frame},
+    [CONTROL_TRACE] = {AGENT_LAUNCHED, on_trace},
+    [CONTROL_STATS] = {AGENT_LAUNCHED, on_trace},
+    [CONTROL_LATE] = {AGENT_LAUNCHED, job_stall_frame},
 };
-enum { MESSAGES = sizeof(messages) / sizeof(messages[0]) };
-
-int job_on_frame(struct job_host *host, const struct frame *f,
-                 struct hb_error *err)
-{
-    const struct message *m = &messages[f->type < MESSAGES ? f->type : 0];
-
-    if (!m->handle)
-        return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
-                            f->type);
-    if (host->state < m->since)
-        return hb_error_set(err, HVD_EPROTO, "message %d before %s", f->type,
-                            host->state == HOST_CONNECTING ? "hello"
-                                                           : "launch");
-    return m->handle(host, f, err);
-}

@@ -8,10 +8,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
-#include "lib/job/output/xbuf.h"
-#include "lib/remote/remote.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -19,7 +16,6 @@ enum {
     /* Acks are sent for portions of the window, not for every line. */
     HOST_ACKS_PER_WINDOW = 8,
     HOST_EXIT_WAIT_MS = 10000,
-    HOST_IN_KEEP_BYTES = 64 << 10,
     WINDOW_TOTAL = 32 << 20, /* all hosts together */
 };
 
@@ -69,19 +65,7 @@ void job_host_finish(struct job_host *host, enum host_state state)
     host->state = state;
     host->job->finished++;
     job_rendezvous_host_gone(host->job->rendezvous, host->index);
-    job_host_close(host);
-}
-
-/* Strips the host's name, with which some of a transport's texts begin. */
-static const char *without_name(const struct job_host *host, const char *text)
-{
-    size_t len = strlen(host->name);
-
-    if (strncmp(text, "host ", 5) == 0 &&
-        strncmp(text + 5, host->name, len) == 0 &&
-        strncmp(text + 5 + len, ": ", 2) == 0)
-        return text + 5 + len + 2;
-    return text;
+    agent_link_close(&host->link);
 }
 
 static void lose(struct job_host *host, uint64_t when_ns, const char *what,
@@ -91,9 +75,9 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     struct job *job = host->job;
     int launched = host->state >= HOST_LAUNCHED;
 
-    hb_must(hb_buf_printf(&text, "%s%s", what, without_name(host, why)));
-    if (host->words.last_words && launched)
-        hb_must(hb_buf_printf(&text, " (%s)", host->words.last_words));
+    hb_must(hb_buf_printf(&text, "%s%s", what, why));
+    if (host->link.words.last_words && launched)
+        hb_must(hb_buf_printf(&text, " (%s)", host->link.words.last_words));
     if (!host->quitting)
         job_host_trouble(host, JOB_EXIT_LAUNCHER, when_ns, launched, "%s",
                          hb_buf_data(&text));
@@ -125,167 +109,92 @@ void job_host_silent(struct job_host *host, const char *why)
 
 /* ---- The connection ---- */
 
-static void keep_little(struct hb_buf *in)
-{
-    struct hb_buf rest = HB_BUF_INIT;
-
-    if (in->cap <= HOST_IN_KEEP_BYTES ||
-        hb_buf_len(in) > HOST_IN_KEEP_BYTES / 2)
-        return;
-    if (hb_buf_len(in) > 0)
-        xbuf_append(&rest, hb_buf_data(in), hb_buf_len(in));
-    hb_buf_free(in);
-    *in = rest;
-}
-
-static void host_on_read(void *arg, const char *bytes, size_t len)
+static void on_handled(void *arg)
 {
     struct job_host *host = arg;
-    struct hb_error err = HB_ERROR_INIT;
-    struct frame f;
-    int rc = 0;
 
-    job_beat_heard(host);
-    xbuf_append(&host->in, bytes, len);
-    while (!host->closing) {
-        rc = frame_decode(
-            &host->in,
-            control_frame_max(&host->in, host->state != HOST_CONNECTING), &f,
-            &err);
-        if (rc <= 0)
-            break;
-        rc = job_on_frame(host, &f, &err);
-        if (rc < 0)
-            break;
-        frame_done(&host->in, &f);
-    }
-    if (rc < 0 && !host->closing) {
-        job_host_lost(host, err.text);
-        job_host_cancel(host); /* its stream may never end */
-    }
-    if (host->closing)
-        hb_buf_free(&host->in);
-    else
-        keep_little(&host->in);
     output_flush(host->job->output);
-}
-
-static void host_on_stderr(void *arg, const char *bytes, size_t len)
-{
-    struct job_host *host = arg;
-
-    host_log_stderr(&host->words, bytes, len);
 }
 
 /* Loses the host.  The errors of remote transports explain themselves; a local
  * one's do not. */
-static void host_on_end(void *arg, const struct hb_error *err)
+static void on_lost(void *arg, enum agent_loss how, const struct hb_error *why)
 {
     struct job_host *host = arg;
 
-    if (err && host->state == HOST_CONNECTING && !job_host_is_local(host))
-        lose(host, hb_now_ns(), "", err->text);
+    if (how == AGENT_FAILED && host->state == HOST_CONNECTING &&
+        !job_host_is_local(host))
+        lose(host, hb_now_ns(), "", why->text);
     else
-        job_host_lost(host, err ? err->text : "its connection ended");
+        job_host_lost(host, why->text);
+    if (how == AGENT_BROKE)
+        job_host_cancel(host); /* its stream may never end */
 }
 
-static void host_on_close(void *arg)
+static void on_closed(void *arg)
 {
     struct job_host *host = arg;
 
-    host_log_end(&host->words);
-    host->transport = NULL;
     host->job->open_transports--;
     job_check_drained(host->job);
 }
 
-static void host_on_stage(void *arg, const char *stage)
-{
-    struct job_host *host = arg;
-
-    snprintf(host->stage, sizeof(host->stage), "%s", stage);
-    hb_log(host->job->config->log, HB_LOG_DEBUG, "host %s: %s", host->name,
-           stage);
-}
-
-static void host_on_setback(void *arg, const struct hb_error *why)
-{
-    struct job_host *host = arg;
-
-    hb_free(host->setback);
-    host->setback = hb_xstrdup(without_name(host, why->text));
-}
+static const struct agent_events host_events = {
+    .messages = job_messages,
+    .on_hello = job_host_hello,
+    .on_lost = on_lost,
+    .on_closed = on_closed,
+    .on_heard = job_beat_heard,
+    .on_handled = on_handled,
+};
 
 void job_host_open(struct job_host *host)
 {
     struct job *job = host->job;
     struct hb_error err = HB_ERROR_INIT;
-    struct transport_config config = {
-        .loop = job->config->loop,
-        .log = job->config->log,
-        .host = host->name,
-        .agent_path = job->config->agent_path,
-        .events = {.on_read = host_on_read,
-                   .on_stderr = host_on_stderr,
-                   .on_end = host_on_end,
-                   .on_close = host_on_close,
-                   .on_stage = host_on_stage,
-                   .on_setback = host_on_setback},
+    const struct agent_link_config config = {
+        .transport = {.loop = job->config->loop,
+                      .log = job->config->log,
+                      .agent_path = job->config->agent_path,
+                      .exit_wait_ms = HOST_EXIT_WAIT_MS,
+                      .nofile = output_old_limit(job->output)},
+        .remote = job_host_is_local(host) ? NULL : job->config->remote,
+        .entry = host->plan->entry,
+        .events = &host_events,
         .arg = host,
-        .exit_wait_ms = HOST_EXIT_WAIT_MS,
-        .nofile = output_old_limit(job->output),
     };
-    int rc;
 
-    if (job_host_is_local(host))
-        rc = transport_open_local(&config, &host->transport, &err);
-    else
-        rc = transport_open_remote(job->config->remote, host->plan->entry,
-                                   &config, &host->transport, &err);
-    if (rc == 0) {
+    if (agent_link_open(&host->link, &config, &err) == 0) {
         job->open_transports++;
         return;
     }
-    host->transport = NULL;
     host->state = HOST_LOST;
     job->finished++;
-    job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
-                     without_name(host, err.text));
-}
-
-void job_host_close(struct job_host *host)
-{
-    if (!host->transport || host->closing)
-        return;
-    host->closing = 1;
-    transport_close(host->transport);
+    job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s", err.text);
 }
 
 /* Cancels a remote connection.  A local one must end by itself: it does when
  * the guardian has ended all processes. */
 void job_host_cancel(struct job_host *host)
 {
-    if (host->transport && host->closing && !job_host_is_local(host))
-        transport_cancel(host->transport);
+    if (host->link.closing && !job_host_is_local(host))
+        agent_link_cancel(&host->link);
 }
 
 void job_host_free(struct job_host *host)
 {
-    hb_buf_free(&host->in);
-    host_log_fini(&host->words);
-    hb_free(host->setback);
+    agent_link_free(&host->link);
     job_sweep_free(host);
     hb_free(host->identity);
 }
 
 /* ---- What is said to agents ---- */
 
-int job_host_send(struct job_host *host, const struct hb_buf *frame)
+void job_send(void *arg, int host, const struct hb_buf *frame)
 {
-    if (!host->transport || host->closing)
-        return -HVD_ECLOSED;
-    return transport_write(host->transport, hb_buf_data(frame),
-                           hb_buf_len(frame));
+    struct job *job = arg;
+
+    agent_link_send(&job->hosts[host].link, frame);
 }
 
 int job_host_send_u32(struct job_host *host, enum control_type type,
@@ -295,7 +204,7 @@ int job_host_send_u32(struct job_host *host, enum control_type type,
     int rc;
 
     hb_must(control_encode_u32(&frame, type, value));
-    rc = job_host_send(host, &frame);
+    rc = agent_link_send(&host->link, &frame);
     hb_buf_free(&frame);
     return rc;
 }
@@ -304,7 +213,7 @@ void job_host_ack(struct job_host *host, size_t len)
 {
     host->ack_len += len;
     if (host->ack_len < (size_t)host->job->window / HOST_ACKS_PER_WINDOW ||
-        host->closing)
+        host->link.closing)
         return;
     job_host_send_u32(host, CONTROL_OUTPUT_ACK, (uint32_t)host->ack_len);
     host->in_flight -= host->ack_len;
@@ -389,8 +298,9 @@ void job_host_launch(struct job_host *host)
     if (rc == 0) {
         job_beat_ping(host);
         host->state = HOST_LAUNCHED;
+        host->link.phase = AGENT_LAUNCHED;
         host->was_launched = 1;
-        rc = job_host_send(host, &frame);
+        rc = agent_link_send(&host->link, &frame);
     }
     explicit_bzero(hb_buf_data(&frame), hb_buf_len(&frame));
     hb_buf_free(&frame);

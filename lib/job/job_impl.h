@@ -7,7 +7,7 @@
  *     job_end.c     why it ends: failed ranks, troubles of hosts, the report
  *     job_wait.c    the wait for hosts: progress, time-out
  *     job_beat.c    heartbeats and clocks
- *     job_host.c    one host's connection, messages to its agent
+ *     job_host.c    one host: losing it, messages to its agent
  *     job_frames.c  messages from agents
  *     job_io.c      output and input
  *     job_routes.c  the round of routes
@@ -19,16 +19,15 @@
 #ifndef HVD_JOB_IMPL_H
 #define HVD_JOB_IMPL_H
 
+#include "lib/job/agent_link.h"
 #include "lib/job/job.h"
 #include "lib/job/job_rendezvous.h"
 #include "lib/job/job_state.h"
-#include "lib/job/output/host_log.h"
 #include "lib/job/output/input.h"
 #include "lib/job/output/output.h"
 #include "lib/job/report.h"
 #include "lib/job/route/routes.h"
 #include "lib/job/trace/offset.h"
-#include "lib/transport/transport.h"
 
 enum host_state {
     HOST_CONNECTING, /* no HELLO yet */
@@ -48,14 +47,8 @@ struct job_host {
     const char *name;
     int index;
     enum host_state state;
-    struct transport *transport; /* NULL after on_close */
-    int closing;                 /* nothing is sent or handled any more */
-    int quitting;                /* the agent has told why it ends */
-    struct hb_buf in;            /* bytes of an incomplete frame */
-    struct host_log words;       /* its agent's lines for the user */
-    char stage[96];              /* current step of connecting; "": none yet */
-    /* why the last attempt to connect failed, or NULL */
-    char *setback;
+    struct agent_link link;
+    int quitting;     /* the agent has told why it ends */
     char *identity;   /* equal for names of one host; NULL: unknown */
     size_t ack_len;   /* written out, OUTPUT_ACK not yet sent */
     size_t in_flight; /* output not yet acknowledged */
@@ -191,9 +184,8 @@ void job_beat_start(struct job *job);
 void job_beat_end(struct job *job);
 /* Sends PING: asks for the host's clock, sets the silence that it allows us. */
 void job_beat_ping(struct job_host *host);
-void job_beat_heard(struct job_host *host); /* any message came */
-int job_beat_pong(struct job_host *host, const struct frame *f,
-                  struct hb_error *err);
+void job_beat_heard(void *host); /* any message came */
+int job_beat_pong(void *host, const struct frame *f, struct hb_error *err);
 /* Suspends the limit on our own silence before this process stops, and restores
  * it afterwards. */
 void job_beat_pause(struct job *job);
@@ -227,8 +219,7 @@ int job_routes_open(struct job *job, struct hb_error *err);
 int job_routes_hello(struct job_host *host, const struct control_hello *m,
                      struct hb_error *err);
 void job_routes_begin(struct job *job);
-int job_routes_frame(struct job_host *host, const struct frame *f,
-                     struct hb_error *err);
+int job_routes_frame(void *host, const struct frame *f, struct hb_error *err);
 /* Sets host_index, peers and the ranks' variables in m; undo with _release. */
 void job_routes_fill(const struct job_host *host, struct control_launch *m);
 void job_routes_release(const struct job_host *host, struct control_launch *m);
@@ -250,8 +241,7 @@ void job_stall_end(struct job *job);   /* the ranks are being ended */
 int job_stall_ending(const struct job *job);
 void job_stall_rank_gone(struct job *job, int rank);
 void job_stall_resumed(struct job *job); /* the ranks had been stopped */
-int job_stall_frame(struct job_host *host, const struct frame *f,
-                    struct hb_error *err);
+int job_stall_frame(void *host, const struct frame *f, struct hb_error *err);
 
 /* ---- job_sweep.c ---- */
 
@@ -269,7 +259,6 @@ void job_sweep_free(struct job_host *host);
 
 void job_host_open(struct job_host *host);
 void job_host_free(struct job_host *host); /* frees its contents */
-void job_host_close(struct job_host *host);
 /* Stops waiting for the other end of a remote connection that is closing. */
 void job_host_cancel(struct job_host *host);
 int job_host_finished(const struct job_host *host);
@@ -279,8 +268,8 @@ void job_host_lost(struct job_host *host, const char *why);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
-/* Queues a frame; -HVD_ECLOSED if the connection is closing or closed. */
-int job_host_send(struct job_host *host, const struct hb_buf *frame);
+/* Queues a frame for a host, unless its connection is closing or closed. */
+void job_send(void *job, int host, const struct hb_buf *frame);
 int job_host_send_u32(struct job_host *host, enum control_type type,
                       uint32_t value);
 void job_host_ack(struct job_host *host, size_t len);
@@ -289,7 +278,9 @@ const char *host_state_name(enum host_state state);
 
 /* ---- job_frames.c ---- */
 
-int job_on_frame(struct job_host *host, const struct frame *f,
-                 struct hb_error *err);
+extern const struct agent_message job_messages[AGENT_MESSAGES];
+int job_host_hello(void *host, struct hb_error *err); /* handles HELLO */
+/* Checks that the rank is one of the host's: 0, or -HVD_EPROTO. */
+int job_check_rank(const struct job_host *host, int rank, struct hb_error *err);
 
 #endif

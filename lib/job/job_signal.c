@@ -43,13 +43,9 @@ static void send_signal(struct job *job, int signo)
 
 static int all_sent(const struct job *job)
 {
-    for (int i = 0; i < job->config->plan->host_count; i++) {
-        const struct job_host *host = &job->hosts[i];
-
-        if (host->transport && !host->closing &&
-            transport_write_queued(host->transport) > 0)
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (agent_link_queued(&job->hosts[i].link) > 0)
             return 0;
-    }
     return 1;
 }
 

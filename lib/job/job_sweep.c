@@ -96,18 +96,15 @@ static json_t *question(const struct job_config *config)
 
 static void fail_to_ask(struct job_host *host, const struct survey_host *h)
 {
-    char *why;
+    char *last = agent_link_last(&h->link), *why;
 
     if (h->error.status != -HVD_ETIMEOUT)
         why = hb_xasprintf("a second connection failed: %s", h->error.text);
     else
-        why = hb_xasprintf("a second connection took too long%s%s",
-                           h->setback.status ? "; last attempt: "
-                           : h->stage[0]     ? "; last: "
-                                             : "",
-                           h->setback.status ? h->setback.text : h->stage);
+        why = hb_xasprintf("a second connection took too long%s", last);
     fail(host, why);
     hb_free(why);
+    hb_free(last);
 }
 
 static void on_settled(void *arg)

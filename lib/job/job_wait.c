@@ -58,7 +58,7 @@ static void show_progress(struct job *job)
             continue;
         }
         names[p.count++] = job->hosts[i].name;
-        p.stage = job->hosts[i].stage;
+        p.stage = job->hosts[i].link.stage;
     }
     p.width = terminal_width();
     if (p.count > 0)
@@ -117,9 +117,9 @@ void job_start_failed(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
-        if (host->state == HOST_CONNECTING && host->setback)
+        if (host->state == HOST_CONNECTING && host->link.setback.status)
             job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
-                             host->setback);
+                             host->link.setback.text);
     }
     qsort(job->troubles, job->trouble_count, sizeof(*job->troubles), by_host);
 }
@@ -134,13 +134,14 @@ static enum host_state ready_state(const struct job *job)
 /* Returns the host's state and why it got no further (heap). */
 static char *host_doing(const struct job_host *host)
 {
+    const struct agent_link *link = &host->link;
     const char *state = host_state_name(host->state);
 
     if (host->state != HOST_CONNECTING)
         return hb_xstrdup(state);
-    if (host->setback)
-        return hb_xasprintf("%s; last attempt: %s", state, host->setback);
-    return hb_xstrdup(host->stage[0] ? host->stage : state);
+    if (link->setback.status)
+        return hb_xasprintf("%s; last attempt: %s", state, link->setback.text);
+    return hb_xstrdup(link->stage[0] ? link->stage : state);
 }
 
 /* Lists the hosts that are waited for, with their state as text. */

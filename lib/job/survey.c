@@ -4,11 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
-#include "lib/job/output/xbuf.h"
 #include "lib/protocol/query.h"
-#include "lib/remote/remote.h"
-
-#include <string.h>
 
 enum { SURVEY_EXIT_WAIT_MS = 5000 };
 
@@ -43,31 +39,39 @@ static int is_waiting(const struct survey_host *h)
     return h->state == SURVEY_CONNECTING || h->state == SURVEY_ASKED;
 }
 
-static void host_close(struct survey_host *h)
+static void on_lost(void *arg, enum agent_loss how, const struct hb_error *why)
 {
-    struct transport *t = h->transport;
-
-    h->transport = NULL;
-    if (t)
-        transport_close(t);
-}
-
-static void host_lost(struct survey_host *h, const struct hb_error *err)
-{
+    struct survey_host *h = arg;
     struct survey *s = h->survey;
     int waited = is_waiting(h), connected = h->state != SURVEY_CONNECTING;
 
+    (void)how;
     if (h->state == SURVEY_LOST)
         return;
     h->state = SURVEY_LOST;
-    h->error = *err;
+    h->error = *why;
     json_decref(h->answer);
     h->answer = NULL;
-    host_close(h);
+    agent_link_close(&h->link);
     if (connected && s->config.on_lost && !s->closing)
         s->config.on_lost(s->config.arg, (size_t)(h - s->hosts));
     if (waited)
         no_longer_waits(s);
+}
+
+/* Sets the error of a host that has not connected, or not answered, in time. */
+static void set_overdue(const struct survey_host *h, struct hb_error *err)
+{
+    char *last;
+
+    if (h->state == SURVEY_ASKED) {
+        hb_error_set(err, HVD_ETIMEOUT, "the agent does not answer");
+        return;
+    }
+    last = agent_link_last(&h->link);
+    hb_error_set(err, HVD_ETIMEOUT, "time is up (see --start-timeout)%s", last);
+    hb_error_stage(err, h->link.setback.stage);
+    hb_free(last);
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -80,55 +84,32 @@ static void on_deadline(uv_timer_t *timer)
     for (size_t i = 0; i < s->config.count && !s->closing; i++) {
         struct survey_host *h = &s->hosts[i];
         struct hb_error err = HB_ERROR_INIT;
-        struct transport *t = h->transport;
 
         if (!is_waiting(h))
             continue;
-        if (h->state == SURVEY_ASKED)
-            hb_error_set(&err, HVD_ETIMEOUT, "the agent does not answer");
-        else
-            hb_error_set(&err, HVD_ETIMEOUT,
-                         "time is up (see --start-timeout)%s%s",
-                         h->setback.status ? "; last attempt: "
-                         : h->stage[0]     ? "; last: "
-                                           : "",
-                         h->setback.status ? h->setback.text : h->stage);
-        if (h->state != SURVEY_ASKED)
-            hb_error_stage(&err, h->setback.stage);
-        h->transport = NULL;
-        host_lost(h, &err);
-        if (t)
-            /* do not wait for a host that does not answer */
-            transport_cancel(t);
+        set_overdue(h, &err);
+        on_lost(h, AGENT_FAILED, &err);
+        /* do not wait for a host that does not answer */
+        agent_link_cancel(&h->link);
     }
 }
 
 /* ---- What agents say ---- */
 
-static int take_hello(struct survey_host *h, const struct frame *f,
-                      struct hb_error *err)
+static int on_hello(void *arg, struct hb_error *err)
 {
-    int rc;
+    struct survey_host *h = arg;
 
-    if (h->state != SURVEY_CONNECTING)
-        return hb_error_set(err, HVD_EPROTO, "a second hello");
-    rc = control_decode_hello(f->payload, f->len, &h->hello, err);
-    if (rc < 0)
-        return rc;
-    if (strcmp(h->hello.version, HVD_VERSION) != 0)
-        return hb_error_set(err, HVD_EPROTO,
-                            "hvd-agent is version %s, hvdrun %s; both must "
-                            "be of one build",
-                            h->hello.version, HVD_VERSION);
+    (void)err;
     h->connect_ns = hb_now_ns() - h->survey->began_ns;
     h->state = SURVEY_IDLE;
     no_longer_waits(h->survey);
     return 0;
 }
 
-static int take_answer(struct survey_host *h, const struct frame *f,
-                       struct hb_error *err)
+static int on_answer(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct survey_host *h = arg;
     int rc;
 
     if (h->state != SURVEY_ASKED)
@@ -142,68 +123,24 @@ static int take_answer(struct survey_host *h, const struct frame *f,
     return 0;
 }
 
-static int on_frame(struct survey_host *h, const struct frame *f,
-                    struct hb_error *err)
+static int on_route(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct survey_host *h = arg;
     struct survey *s = h->survey;
 
-    if (f->type == CONTROL_HELLO)
-        return take_hello(h, f, err);
-    if (f->type == CONTROL_LOG)
-        return host_log_frame(&h->words, f, err);
-    if (h->state == SURVEY_CONNECTING)
-        return hb_error_set(err, HVD_EPROTO, "message %d before hello",
-                            f->type);
-    if (f->type == CONTROL_ANSWER)
-        return take_answer(h, f, err);
     if (!s->config.on_frame)
         return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
                             f->type);
     return s->config.on_frame(s->config.arg, (size_t)(h - s->hosts), f, err);
 }
 
+static const struct agent_message survey_messages[AGENT_MESSAGES] = {
+    [CONTROL_ANSWER] = {AGENT_GREETED, on_answer},
+    [CONTROL_ROUTE_PORT] = {AGENT_GREETED, on_route},
+    [CONTROL_ROUTE_RESULT] = {AGENT_GREETED, on_route},
+};
+
 /* ---- The connections ---- */
-
-static void on_read(void *arg, const char *bytes, size_t len)
-{
-    struct survey_host *h = arg;
-    struct hb_error err = HB_ERROR_INIT;
-    struct frame f;
-    int rc = 0;
-
-    xbuf_append(&h->in, bytes, len);
-    while (h->state != SURVEY_LOST) {
-        rc = frame_decode(
-            &h->in, control_frame_max(&h->in, h->state != SURVEY_CONNECTING),
-            &f, &err);
-        if (rc <= 0)
-            break;
-        rc = on_frame(h, &f, &err);
-        if (rc < 0)
-            break;
-        frame_done(&h->in, &f);
-    }
-    if (rc < 0)
-        host_lost(h, &err);
-}
-
-static void on_stderr(void *arg, const char *bytes, size_t len)
-{
-    struct survey_host *h = arg;
-
-    host_log_stderr(&h->words, bytes, len);
-}
-
-static void on_end(void *arg, const struct hb_error *err)
-{
-    struct hb_error orderly = HB_ERROR_INIT;
-
-    if (!err) {
-        hb_error_set(&orderly, HVD_ECLOSED, "its connection ended");
-        err = &orderly;
-    }
-    host_lost(arg, err);
-}
 
 static void check_closed(struct survey *s)
 {
@@ -213,62 +150,41 @@ static void check_closed(struct survey *s)
     s->config.on_closed(s->config.arg);
 }
 
-static void on_close(void *arg)
+static void on_closed(void *arg)
 {
     struct survey_host *h = arg;
 
-    host_log_end(&h->words);
     h->survey->open_parts--;
     check_closed(h->survey);
 }
 
-static void on_stage(void *arg, const char *stage)
-{
-    struct survey_host *h = arg;
-
-    if (h->state != SURVEY_CONNECTING)
-        return;
-    hb_free(h->stage);
-    h->stage = hb_xstrdup(stage);
-}
-
-static void on_setback(void *arg, const struct hb_error *why)
-{
-    struct survey_host *h = arg;
-
-    h->setback = *why;
-}
+static const struct agent_events survey_events = {
+    .messages = survey_messages,
+    .on_hello = on_hello,
+    .on_lost = on_lost,
+    .on_closed = on_closed,
+};
 
 static void host_open(struct survey *s, size_t i)
 {
     const struct survey_config *c = &s->config;
     struct survey_host *h = &s->hosts[i];
     struct hb_error err = HB_ERROR_INIT;
-    struct transport_config config = {
-        .loop = c->loop,
-        .log = c->log,
-        .host = h->name,
-        .agent_path = c->agent_path,
-        .events = {.on_read = on_read,
-                   .on_stderr = on_stderr,
-                   .on_end = on_end,
-                   .on_close = on_close,
-                   .on_stage = on_stage,
-                   .on_setback = on_setback},
+    const struct agent_link_config config = {
+        .transport = {.loop = c->loop,
+                      .log = c->log,
+                      .agent_path = c->agent_path,
+                      .exit_wait_ms = SURVEY_EXIT_WAIT_MS},
+        .remote = c->is_local[i] ? NULL : c->remote,
+        .entry = &c->entries[i],
+        .events = &survey_events,
         .arg = h,
-        .exit_wait_ms = SURVEY_EXIT_WAIT_MS,
     };
-    int rc = c->is_local[i]
-                 ? transport_open_local(&config, &h->transport, &err)
-                 : transport_open_remote(c->remote, &c->entries[i], &config,
-                                         &h->transport, &err);
 
-    if (rc == 0) {
+    if (agent_link_open(&h->link, &config, &err) == 0)
         s->open_parts++;
-        return;
-    }
-    h->transport = NULL;
-    host_lost(h, &err);
+    else
+        on_lost(h, AGENT_FAILED, &err);
 }
 
 /* ---- The owner's calls ---- */
@@ -296,8 +212,6 @@ struct survey *survey_open(const struct survey_config *config)
     for (size_t i = 0; i < config->count; i++) {
         s->hosts[i].survey = s;
         s->hosts[i].name = config->entries[i].name;
-        host_log_init(&s->hosts[i].words, config->log, s->hosts[i].name);
-        s->hosts[i].stage = hb_xstrdup("");
     }
     for (size_t i = 0; i < config->count; i++)
         host_open(s, i);
@@ -331,19 +245,9 @@ void survey_ask(struct survey *s, size_t host, const json_t *question,
     s->waiting++;
     uv_timer_stop(&s->settle);
     h->asked_wall_ns = hb_wall_ns();
-    /* A failure is reported by on_end. */
-    (void)transport_write(h->transport, hb_buf_data(&frame),
-                          hb_buf_len(&frame));
+    /* A failure is reported by on_lost. */
+    (void)agent_link_send(&h->link, &frame);
     hb_buf_free(&frame);
-}
-
-int survey_send(struct survey *s, size_t host, const struct hb_buf *frame)
-{
-    struct survey_host *h = &s->hosts[host];
-
-    if (!h->transport)
-        return -HVD_ECLOSED;
-    return transport_write(h->transport, hb_buf_data(frame), hb_buf_len(frame));
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -362,18 +266,13 @@ void survey_close(struct survey *s)
     uv_close((uv_handle_t *)&s->deadline, on_timer_closed);
     uv_close((uv_handle_t *)&s->settle, on_timer_closed);
     for (size_t i = 0; i < s->config.count; i++)
-        host_close(&s->hosts[i]);
+        agent_link_close(&s->hosts[i].link);
 }
 
 void survey_cancel(struct survey *s)
 {
-    for (size_t i = 0; i < s->config.count && !s->closing; i++) {
-        struct transport *t = s->hosts[i].transport;
-
-        host_close(&s->hosts[i]);
-        if (t)
-            transport_cancel(t);
-    }
+    for (size_t i = 0; i < s->config.count && !s->closing; i++)
+        agent_link_cancel(&s->hosts[i].link);
     survey_close(s);
 }
 
@@ -382,13 +281,8 @@ void survey_free(struct survey *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->config.count; i++) {
-        struct survey_host *h = &s->hosts[i];
-
-        hb_free(h->stage);
-        control_hello_fini(&h->hello);
-        json_decref(h->answer);
-        hb_buf_free(&h->in);
-        host_log_fini(&h->words);
+        agent_link_free(&s->hosts[i].link);
+        json_decref(s->hosts[i].answer);
     }
     hb_free(s->hosts);
     hb_free(s);

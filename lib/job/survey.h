@@ -19,15 +19,10 @@
 #ifndef HVD_JOB_SURVEY_H
 #define HVD_JOB_SURVEY_H
 
-#include "lib/base/buf.h"
-#include "lib/hosts/hostlist.h"
-#include "lib/job/output/host_log.h"
-#include "lib/protocol/control/control.h"
-#include "lib/transport/transport.h"
+#include "lib/job/agent_link.h"
 
 #include <jansson.h>
 
-struct remote;
 struct survey;
 
 enum survey_state {
@@ -40,19 +35,12 @@ enum survey_state {
 struct survey_host {
     const char *name;
     enum survey_state state;
-    char *stage;             /* current step of connecting; "": none yet */
-    struct hb_error setback; /* the last attempt's; status 0: none */
-    uint64_t connect_ns;     /* from survey_open to HELLO */
-    struct control_hello hello;
-    json_t *answer; /* to the last question; NULL: none */
+    struct agent_link link;
+    uint64_t connect_ns; /* from survey_open to HELLO */
+    json_t *answer;      /* to the last question; NULL: none */
     uint64_t asked_wall_ns, answered_wall_ns; /* of the last question */
     struct hb_error error;                    /* status 0: not lost */
-
-    /* the survey's own fields */
     struct survey *survey;
-    struct transport *transport;
-    struct hb_buf in;
-    struct host_log words;
 };
 
 struct survey_config {
@@ -66,8 +54,8 @@ struct survey_config {
     int64_t start_timeout_ms;
     void (*on_settled)(void *arg);
     void (*on_closed)(void *arg);
-    /* Handles a frame other than HELLO, LOG and ANSWER.  0, or negative with
-     * err set, which loses the host.  NULL: no such frame is expected. */
+    /* Handles ROUTE_PORT and ROUTE_RESULT.  0, or negative with err set, which
+     * loses the host.  NULL: no such frame is expected. */
     int (*on_frame)(void *arg, size_t host, const struct frame *f,
                     struct hb_error *err);
     /* A host was lost after it had connected; may be NULL. */
@@ -96,12 +84,9 @@ struct survey *survey_open(const struct survey_config *config);
 void survey_ask(struct survey *s, size_t host, const json_t *question,
                 int64_t timeout_ms);
 
-/* Sends a frame of another protocol to a host.  0 or negative; -HVD_ECLOSED if
- * the host is lost. */
-int survey_send(struct survey *s, size_t host, const struct hb_buf *frame);
-
-/* Begins, and ends, a round without questions, for such a protocol: on_settled
- * comes after timeout_ms or survey_settle. */
+/* Begins, and ends, a round without questions, for messages about routes, which
+ * the owner sends by agent_link_send: on_settled comes after timeout_ms or
+ * survey_settle. */
 void survey_wait(struct survey *s, int64_t timeout_ms);
 void survey_settle(struct survey *s);
 

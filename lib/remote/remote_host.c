@@ -381,8 +381,7 @@ int transport_open_remote(struct remote *r, const struct host_entry *entry,
 
     if (fill_marker(h->marker) < 0) {
         hb_free(h);
-        return hb_error_set(err, HVD_ESYSTEM, "host %s: no random bytes",
-                            entry->name);
+        return hb_error_set(err, HVD_ESYSTEM, "no random bytes");
     }
     h->base.ops = &host_ops;
     h->remote = r;

@@ -31,7 +31,6 @@ enum {
 
 struct command {
     struct transport base;
-    const char *host;
     struct transport_events events;
     void *arg;
     int exit_wait_ms;
@@ -193,7 +192,7 @@ static void command_read(struct command *c)
         /* reset: the child left input unread, which is not an error */
         command_end(c, NULL);
     } else if (errno != EAGAIN && errno != EINTR) {
-        hb_error_sys(&err, errno, "host %s: reading from the agent", c->host);
+        hb_error_sys(&err, errno, "reading from the agent");
         command_end(c, &err);
     }
 }
@@ -314,7 +313,6 @@ static struct command *command_new(const struct transport_config *config)
     struct command *c = hb_xcalloc(1, sizeof(*c));
 
     c->base.ops = &command_ops;
-    c->host = config->host;
     c->events = config->events;
     c->arg = config->arg;
     c->exit_wait_ms = config->exit_wait_ms;
@@ -382,6 +380,5 @@ int transport_open_command(const struct transport_config *config,
 
     if (rc == 0)
         return 0;
-    return hb_error_sys(err, -rc, "host %s: cannot start %s", config->host,
-                        argv[0]);
+    return hb_error_sys(err, -rc, "cannot start %s", argv[0]);
 }

@@ -21,12 +21,9 @@ int transport_open_local(const struct transport_config *config,
     if (e == 0)
         return 0;
     if (e == EACCES || e == ENOENT || e == ENOEXEC || e == ENOTDIR)
-        return hb_error_sys(err, e,
-                            "host %s: cannot start the agent %s "
-                            "(see --agent)",
-                            config->host, config->agent_path);
-    return hb_error_sys(err, e, "host %s: cannot start the agent%s",
-                        config->host,
+        return hb_error_sys(err, e, "cannot start the agent %s (see --agent)",
+                            config->agent_path);
+    return hb_error_sys(err, e, "cannot start the agent%s",
                         e == EMFILE   ? " (see ulimit -n)"
                         : e == EAGAIN ? " (see ulimit -u)"
                                       : "");

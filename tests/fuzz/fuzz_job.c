@@ -465,7 +465,7 @@ static void survey_step(struct survey *s, struct fuzz_input *in)
         break;
     case 4:
         FUZZ_CHECK(control_encode_u32(&b, CONTROL_KILL, 0) == 0);
-        (void)survey_send(s, host, &b);
+        (void)agent_link_send(&s->hosts[host].link, &b);
         hb_buf_free(&b);
         break;
     case 5:
@@ -505,7 +505,7 @@ static void check_survey(const struct survey *s)
         FUZZ_CHECK((h->state == SURVEY_LOST) == (h->error.status < 0));
         FUZZ_CHECK(!h->answer || h->state == SURVEY_IDLE);
         if (h->state == SURVEY_IDLE || h->state == SURVEY_ASKED)
-            FUZZ_CHECK(strcmp(h->hello.version, HVD_VERSION) == 0);
+            FUZZ_CHECK(strcmp(h->link.hello.version, HVD_VERSION) == 0);
         if (h->error.status < 0)
             fuzz_check_text(h->error.text);
     }

@@ -162,7 +162,7 @@ START_TEST(is_not_there)
     struct hb_error err = HB_ERROR_INIT;
 
     ck_assert_int_eq(open_argv(argv, &err), -HVD_ENOENT);
-    ck_assert_str_eq(err.text, "host n1: cannot start /nonexistent/command: "
+    ck_assert_str_eq(err.text, "cannot start /nonexistent/command: "
                                "No such file or directory");
     ck_assert_ptr_null(seen.t);
 }

@@ -310,8 +310,8 @@ START_TEST(table_has_reasons)
     for (int i = 0; i < 4; i++)
         script_of(hosts[i].entry->name, "eof");
     start("");
-    job->hosts[1].setback = hb_xstrdup("no route to b");
-    job->hosts[2].setback = hb_xstrdup("no route to c");
+    hb_error_set(&job->hosts[1].link.setback, HVD_ECLOSED, "no route to b");
+    hb_error_set(&job->hosts[2].link.setback, HVD_ECLOSED, "no route to c");
     finish_saying(125, "  hosts b, c: connecting; last attempt: no route to "
                        "b\n");
 }

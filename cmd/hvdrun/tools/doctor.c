@@ -180,7 +180,8 @@ static void on_routes_send(void *arg, int host, const struct hb_buf *frame)
 {
     struct doctor *d = arg;
 
-    (void)survey_send(d->tool.survey, d->net_hosts[host], frame);
+    (void)agent_link_send(&d->tool.survey->hosts[d->net_hosts[host]].link,
+                          frame);
 }
 
 /* Handles the result of a routes_* call; ends the step when the routes are
@@ -212,6 +213,11 @@ static void pick_net_hosts(struct doctor *d)
     }
 }
 
+static const struct control_hello *hello_of(const struct doctor *d, size_t host)
+{
+    return &d->tool.survey->hosts[host].link.hello;
+}
+
 /* Starts measuring; returns 1 if there is something to wait for. */
 static int start_routes(struct doctor *d)
 {
@@ -233,17 +239,18 @@ static int start_routes(struct doctor *d)
                 ROUTES_TIMEOUT_MS + (int64_t)d->net_count * ROUTES_HOST_MS);
     rc = routes_new(&config, &d->routes, &err);
     for (size_t i = 0; i < d->net_count && rc == 0; i++)
-        rc = routes_hello(d->routes, (int)i,
-                          &d->tool.survey->hosts[d->net_hosts[i]].hello, &err);
+        rc =
+            routes_hello(d->routes, (int)i, hello_of(d, d->net_hosts[i]), &err);
     if (rc == 0)
         rc = routes_begin(d->routes, &err);
     routes_result(d, rc, &err);
     return 1;
 }
 
-static int on_frame(struct tool *t, size_t host, const struct frame *f,
+static int on_frame(void *arg, size_t host, const struct frame *f,
                     struct hb_error *err)
 {
+    const struct tool *t = arg;
     struct doctor *d = t->arg;
     int rc;
 
@@ -258,8 +265,9 @@ static int on_frame(struct tool *t, size_t host, const struct frame *f,
     return rc < 0 ? rc : 0;
 }
 
-static void on_lost(struct tool *t, size_t host)
+static void on_lost(void *arg, size_t host)
 {
+    const struct tool *t = arg;
     struct doctor *d = t->arg;
     struct hb_error err = HB_ERROR_INIT;
 
@@ -407,7 +415,7 @@ static void tell_interfaces(const struct doctor *d, struct findings *f)
         size_t host = d->net_hosts[k];
         struct hb_buf text = HB_BUF_INIT;
 
-        put_interfaces(&d->tool.survey->hosts[host].hello.interfaces, &text);
+        put_interfaces(&hello_of(d, host)->interfaces, &text);
         if (hb_buf_len(&text) > 0)
             findings_add(f, FINDING_OK, "network", d->hosts[host].name, "",
                          "%s", hb_buf_data(&text));
@@ -426,8 +434,7 @@ static json_t *host_json(const struct doctor *d, size_t i)
         "{s:o, s:b, s:b, s:o, s:f, s:o, s:o, s:o, s:o, s:O?}", "host",
         query_text(h->name), "local", h->is_local, "reached", h->reached,
         "error", query_text(h->error), "connect_ms", h->connect_ms, "addresses",
-        addresses, "interfaces",
-        interfaces_json(&d->tool.survey->hosts[i].hello.interfaces),
+        addresses, "interfaces", interfaces_json(&hello_of(d, i)->interfaces),
         "clock_offset_ms", h->has_clock ? json_real(h->offset_ms) : json_null(),
         "clock_error_ms",
         h->has_clock ? json_real(h->offset_error_ms) : json_null(), "report",

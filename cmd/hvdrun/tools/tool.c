@@ -102,25 +102,6 @@ static void on_closed(void *arg)
     main_loop_stop(&t->main);
 }
 
-static int on_frame(void *arg, size_t host, const struct frame *f,
-                    struct hb_error *err)
-{
-    struct tool *t = arg;
-
-    if (!t->on_frame)
-        return hb_error_set(err, HVD_EPROTO, "message of unknown type %d",
-                            f->type);
-    return t->on_frame(t, host, f, err);
-}
-
-static void on_lost(void *arg, size_t host)
-{
-    struct tool *t = arg;
-
-    if (t->on_lost)
-        t->on_lost(t, host);
-}
-
 static int open_remote(struct tool *t, struct hb_error *err)
 {
     size_t remote = 0;
@@ -145,8 +126,8 @@ static void open_survey(struct tool *t)
         .start_timeout_ms = t->options->start_timeout_ms,
         .on_settled = on_settled,
         .on_closed = on_closed,
-        .on_frame = on_frame,
-        .on_lost = on_lost,
+        .on_frame = t->on_frame,
+        .on_lost = t->on_lost,
         .on_progress = on_progress,
         .arg = t,
     };
@@ -220,8 +201,6 @@ char *tool_host_error(const struct tool *t, size_t host)
         text = query_string(h->answer, "error");
     if (!*text)
         return NULL;
-    if (strncmp(text, "host ", 5) == 0)
-        return hb_xstrdup(text);
     return hb_xasprintf("host %s: %s", h->name, text);
 }
 

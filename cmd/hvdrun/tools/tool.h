@@ -20,9 +20,10 @@ struct tool {
     const struct options *options;
     const struct hb_log *log;
     void (*step)(struct tool *t);
-    int (*on_frame)(struct tool *t, size_t host, const struct frame *f,
-                    struct hb_error *err);        /* NULL: none expected */
-    void (*on_lost)(struct tool *t, size_t host); /* may be NULL */
+    /* as in struct survey_config; their argument is the tool */
+    int (*on_frame)(void *tool, size_t host, const struct frame *f,
+                    struct hb_error *err);
+    void (*on_lost)(void *tool, size_t host);
     void *arg;
 
     struct hostlist hosts;

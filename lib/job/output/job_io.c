@@ -47,7 +47,7 @@ static void on_input_data(void *arg, int rank, const void *bytes, size_t len)
     int host = job->config->plan->ranks[rank].host;
 
     hb_must(control_encode_stdin(&frame, rank, bytes, len));
-    job_host_send(&job->hosts[host], &frame);
+    job_send(job, host, &frame);
     hb_buf_free(&frame);
 }
 

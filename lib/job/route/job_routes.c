@@ -10,13 +10,6 @@
 
 #include <string.h>
 
-static void send_frame(void *arg, int host, const struct hb_buf *frame)
-{
-    struct job *job = arg;
-
-    job_host_send(&job->hosts[host], frame);
-}
-
 int job_routes_open(struct job *job, struct hb_error *err)
 {
     const struct plan *plan = job->config->plan;
@@ -24,7 +17,7 @@ int job_routes_open(struct job *job, struct hb_error *err)
         .host_count = plan->host_count,
         .network_interfaces = job->config->network_interfaces,
         .reserve_port = plan->host_count > 1,
-        .send = send_frame,
+        .send = job_send,
         .arg = job,
     };
     const char **names;
@@ -81,9 +74,9 @@ void job_routes_begin(struct job *job)
         finish(job);
 }
 
-int job_routes_frame(struct job_host *host, const struct frame *f,
-                     struct hb_error *err)
+int job_routes_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     struct job *job = host->job;
     int rc;
 

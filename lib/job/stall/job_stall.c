@@ -50,7 +50,7 @@ static void ask(void *arg, int host, const struct control_stall_ask *m)
     struct hb_buf frame = HB_BUF_INIT;
 
     hb_must(control_encode_stall_ask(&frame, m));
-    job_host_send(&job->hosts[host], &frame);
+    job_send(job, host, &frame);
     hb_buf_free(&frame);
 }
 
@@ -64,7 +64,7 @@ static void say(void *arg, const char *lines)
 static void send_all(struct job *job, const struct hb_buf *frame)
 {
     for (int i = 0; i < job->config->plan->host_count; i++)
-        job_host_send(&job->hosts[i], frame);
+        job_send(job, i, frame);
 }
 
 static void blame(void *arg, int rank, const char *why)
@@ -150,17 +150,6 @@ void job_stall_resumed(struct job *job)
 /* ---- Messages
  * -------------------------------------------------------------------- */
 
-static int check_rank(const struct job_host *host, int rank,
-                      struct hb_error *err)
-{
-    const struct plan *plan = host->job->config->plan;
-
-    if (rank < plan->size && plan->ranks[rank].host == host->index)
-        return 0;
-    return hb_error_set(err, HVD_EPROTO, "speaks of rank %d, not its own",
-                        rank);
-}
-
 static int on_stalled(struct job_host *host, const struct frame *f,
                       struct hb_error *err)
 {
@@ -168,7 +157,7 @@ static int on_stalled(struct job_host *host, const struct frame *f,
     int rc = control_decode_stalled(f->payload, f->len, &m, err);
 
     if (rc == 0)
-        rc = check_rank(host, m.rank, err);
+        rc = job_check_rank(host, m.rank, err);
     if (rc == 0 && host->job->state == JOB_RUNNING &&
         !host->job->exited[m.rank])
         stall_told(host->job->stall, &m, hb_now_ns());
@@ -182,7 +171,7 @@ static int on_late(struct job_host *host, const struct frame *f,
     int rc = control_decode_late(f->payload, f->len, &m, err);
 
     if (rc == 0)
-        rc = check_rank(host, m.rank, err);
+        rc = job_check_rank(host, m.rank, err);
     if (rc == 0 && host->job->state == JOB_RUNNING && !host->job->has_verdict)
         stall_late(host->job->stall, m.waited_ms, hb_now_ns());
     return rc;
@@ -195,7 +184,7 @@ static int on_ranks(struct job_host *host, const struct frame *f,
     int rc = control_decode_stall_ranks(f->payload, f->len, &m, err);
 
     for (int i = 0; rc == 0 && i < m.count; i++)
-        rc = check_rank(host, m.ranks[i].rank, err);
+        rc = job_check_rank(host, m.ranks[i].rank, err);
     if (rc == 0 && host->job->state == JOB_RUNNING)
         stall_ranks(host->job->stall, host->index, &m, hb_now_ns());
     control_stall_ranks_fini(&m);
@@ -209,16 +198,16 @@ static int on_stack(struct job_host *host, const struct frame *f,
     int rc = control_decode_stall_stack(f->payload, f->len, &m, err);
 
     if (rc == 0)
-        rc = check_rank(host, m.rank, err);
+        rc = job_check_rank(host, m.rank, err);
     if (rc == 0 && host->job->state == JOB_RUNNING)
         stall_stack(host->job->stall, &m, hb_now_ns());
     control_stall_stack_fini(&m);
     return rc;
 }
 
-int job_stall_frame(struct job_host *host, const struct frame *f,
-                    struct hb_error *err)
+int job_stall_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
+    struct job_host *host = arg;
     int rc;
 
     if (f->type == CONTROL_STALLED)
