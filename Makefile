@@ -52,6 +52,7 @@ PROTOCOL_SRC := \
 	lib/protocol/control/control.c \
 	lib/protocol/control/control_bytes.c \
 	lib/protocol/control/control_json.c \
+	lib/protocol/control/control_json_write.c \
 	lib/protocol/control/control_route.c \
 	lib/protocol/control/control_stall.c \
 	lib/protocol/frame.c \
@@ -390,6 +391,7 @@ UNIT_TESTS := \
 	control_launch \
 	control_route \
 	control_stall \
+	control_wire \
 	cpus \
 	culprit \
 	detach \

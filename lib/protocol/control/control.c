@@ -8,7 +8,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/protocol/control/control_json.h"
-#include "lib/protocol/control/control_route_json.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -21,9 +20,27 @@ enum {
     GPUS_MAX = 1024,
     SIGNAL_MAX = 127,
     JOB_ID_DIGITS = 32,
+    INTERFACE_NAME_MAX = 64,
+    PREFIX_MAX = 128,
+    SPEED_MAX_MBPS = 100000000,
 };
 
 /* HELLO */
+
+static const struct control_field interface_fields[] = {
+    CONTROL_FIELD(control_interface, name, CONTROL_NONEMPTY),
+    CONTROL_FIELD_INT(control_interface, index, 0, INT_MAX),
+    CONTROL_FIELD(control_interface, address, CONTROL_ADDRESS),
+    CONTROL_FIELD_INT(control_interface, prefix, 0, PREFIX_MAX),
+    CONTROL_NAMED_INT("speed", control_interface, speed_mbps, 0,
+                      SPEED_MAX_MBPS),
+    CONTROL_FIELD_FLAG("up", control_interface, flags, CONTROL_INTERFACE_UP),
+    CONTROL_FIELD_FLAG("loopback", control_interface, flags,
+                       CONTROL_INTERFACE_LOOPBACK),
+    CONTROL_FIELD_FLAG("virtual", control_interface, flags,
+                       CONTROL_INTERFACE_VIRTUAL),
+    CONTROL_FIELDS_END,
+};
 
 static const struct control_field hello_fields[] = {
     CONTROL_FIELD(control_hello, version, CONTROL_NONEMPTY),
@@ -33,40 +50,57 @@ static const struct control_field hello_fields[] = {
     CONTROL_FIELD_INT(control_hello, cpus, 1, CPUS_MAX),
     CONTROL_FIELD(control_hello, machine, CONTROL_STRING),
     CONTROL_FIELD(control_hello, namespaces, CONTROL_STRING),
+    CONTROL_FIELD_ARRAY("interfaces", control_hello, interfaces.items,
+                        interfaces.count, 0, CONTROL_INTERFACES_MAX,
+                        interface_fields),
     CONTROL_FIELDS_END,
 };
 
+void control_interfaces_fini(struct control_interfaces *list)
+{
+    for (int i = 0; i < list->count; i++)
+        control_free_table(interface_fields, &list->items[i]);
+    hb_free(list->items);
+    memset(list, 0, sizeof(*list));
+}
+
+static void check_interfaces(struct control_fields *f, const void *m)
+{
+    const struct control_interfaces *list =
+        &((const struct control_hello *)m)->interfaces;
+
+    for (int i = 0; i < list->count && f->rc == 0; i++) {
+        const struct control_interface *one = &list->items[i];
+        struct control_fields e;
+        char what[CONTROL_WHAT_MAX];
+
+        control_element_open(f, "interfaces", i, &e, what);
+        if (strlen(one->name) > INTERFACE_NAME_MAX)
+            control_refuse(&e, "name", "is too long");
+        control_check_range(&e, "prefix", one->prefix, 0,
+                            hb_netaddr_bits(&one->address));
+        f->rc = e.rc;
+    }
+}
+
+static const struct control_message hello_message = {
+    CONTROL_HELLO, "hello", sizeof(struct control_hello), hello_fields,
+    check_interfaces};
+
 int control_encode_hello(struct hb_buf *out, const struct control_hello *m)
 {
-    struct control_builder b;
-
-    control_builder_init(&b);
-    control_put_table(&b, hello_fields, m);
-    control_put(&b, "interfaces", control_json_interfaces(&m->interfaces));
-    return control_builder_finish(&b, out, CONTROL_HELLO);
+    return control_encode_message(out, &hello_message, m);
 }
 
 void control_hello_fini(struct control_hello *m)
 {
-    control_free_table(hello_fields, m);
-    control_interfaces_fini(&m->interfaces);
-    memset(m, 0, sizeof(*m));
+    control_message_fini(&hello_message, m);
 }
 
 int control_decode_hello(const void *p, size_t len, struct control_hello *m,
                          struct hb_error *err)
 {
-    struct control_fields f;
-    int rc;
-
-    memset(m, 0, sizeof(*m));
-    control_fields_open(&f, "hello", p, len, err);
-    control_take_table(&f, hello_fields, m);
-    control_take_interfaces(&f, "interfaces", &m->interfaces);
-    rc = control_fields_close(&f);
-    if (rc < 0)
-        control_hello_fini(m);
-    return rc;
+    return control_decode_message(&hello_message, p, len, m, err);
 }
 
 /* LAUNCH */
@@ -78,7 +112,22 @@ static const char *const bind_words[] = {
 };
 enum { BIND_COUNT = sizeof(bind_words) / sizeof(bind_words[0]) };
 
+static const struct control_field rank_fields[] = {
+    CONTROL_FIELD_INT(control_rank, rank, 0, CONTROL_RANKS_MAX - 1),
+    CONTROL_FIELD_INT(control_rank, local_rank, 0, CONTROL_LOCAL_MAX - 1),
+    CONTROL_FIELD_INT(control_rank, local_size, 1, CONTROL_LOCAL_MAX),
+    CONTROL_FIELD_INT(control_rank, cross_rank, 0, CONTROL_RANKS_MAX - 1),
+    CONTROL_FIELD_INT(control_rank, cross_size, 1, CONTROL_RANKS_MAX),
+    CONTROL_FIELD(control_rank, env, CONTROL_STRV),
+    CONTROL_FIELD(control_rank, stdin_open, CONTROL_BOOL),
+    CONTROL_FIELDS_END,
+};
+
 static const struct control_field launch_fields[] = {
+    CONTROL_FIELD(control_launch, job_id, CONTROL_STRING),
+    CONTROL_FIELD_INT(control_launch, host_index, 0, CONTROL_HOSTS_MAX - 1),
+    CONTROL_FIELD(control_launch, peers, CONTROL_STRV),
+    CONTROL_FIELD(control_launch, secret, CONTROL_HEX),
     CONTROL_FIELD(control_launch, host, CONTROL_NONEMPTY),
     CONTROL_FIELD_INT(control_launch, size, 1, CONTROL_RANKS_MAX),
     CONTROL_FIELD(control_launch, cwd, CONTROL_NONEMPTY),
@@ -86,6 +135,8 @@ static const struct control_field launch_fields[] = {
     CONTROL_FIELD(control_launch, env, CONTROL_STRV),
     CONTROL_FIELD_INT(control_launch, output_window, 0, CONTROL_OUTPUT_WINDOW),
     CONTROL_FIELD(control_launch, trace, CONTROL_BOOL),
+    CONTROL_FIELD_ARRAY("ranks", control_launch, ranks, rank_count, 1,
+                        CONTROL_LOCAL_MAX, rank_fields),
     CONTROL_FIELDS_END,
 };
 
@@ -97,38 +148,6 @@ static const struct control_field spec_fields[] = {
     CONTROL_FIELD_INT(control_spec, grace_ms, 0, CONTROL_GRACE_MAX_MS),
     CONTROL_FIELDS_END,
 };
-
-static json_t *encode_rank(const struct control_rank *r)
-{
-    struct control_builder b;
-
-    control_builder_init(&b);
-    control_put_int(&b, "rank", r->rank);
-    control_put_int(&b, "local_rank", r->local_rank);
-    control_put_int(&b, "local_size", r->local_size);
-    control_put_int(&b, "cross_rank", r->cross_rank);
-    control_put_int(&b, "cross_size", r->cross_size);
-    control_put(&b, "env", control_json_strv(&r->env));
-    control_put_bool(&b, "stdin_open", r->stdin_open);
-    if (!b.failed)
-        return b.object;
-    json_decref(b.object);
-    return NULL;
-}
-
-static json_t *encode_ranks(const struct control_launch *m)
-{
-    json_t *array = json_array();
-    int i;
-
-    for (i = 0; array && i < m->rank_count; i++) {
-        if (json_array_append_new(array, encode_rank(&m->ranks[i])) < 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
-}
 
 static const char *const limit_words[CONTROL_LIMIT_COUNT] = {
     [CONTROL_LIMIT_NOFILE] = "nofile",
@@ -161,12 +180,7 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
     struct control_builder b;
 
     control_builder_init(&b);
-    control_put_string(&b, "job_id", m->job_id);
-    control_put_int(&b, "host_index", m->host_index);
-    control_put(&b, "peers", control_json_strv(&m->peers));
-    control_put(&b, "secret", control_json_hex(m->secret, sizeof(m->secret)));
     control_put_table(&b, launch_fields, m);
-    control_put(&b, "ranks", encode_ranks(m));
     control_put_table(&b, spec_fields, &m->spec);
     control_put(&b, "limits", encode_limits(m));
     return control_builder_finish(&b, out, CONTROL_LAUNCH);
@@ -174,47 +188,25 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
 
 void control_launch_fini(struct control_launch *m)
 {
-    int i;
-
-    for (i = 0; i < m->rank_count; i++)
-        hb_strv_free(&m->ranks[i].env);
-    hb_free(m->ranks);
-    hb_strv_free(&m->peers);
-    hb_free(m->job_id);
     control_free_table(launch_fields, m);
     explicit_bzero(m, sizeof(*m));
 }
 
-static void take_job_id(struct control_fields *f, struct control_launch *m)
+static void check_job_id(struct control_fields *f, const char *job_id)
 {
     unsigned char id[JOB_ID_DIGITS / 2];
 
-    m->job_id = control_take_string(f, "job_id");
-    if (m->job_id && (strlen(m->job_id) != JOB_ID_DIGITS ||
-                      control_decode_hex(m->job_id, sizeof(id), id) < 0))
+    if (strlen(job_id) != JOB_ID_DIGITS ||
+        control_decode_hex(job_id, sizeof(id), id) < 0)
         control_refuse(f, "job_id", "is not 32 hex digits");
 }
 
-static void take_secret(struct control_fields *f, struct control_launch *m)
-{
-    char *hex = control_take_string(f, "secret");
-
-    if (hex && (strlen(hex) != 2 * sizeof(m->secret) ||
-                control_decode_hex(hex, sizeof(m->secret), m->secret) < 0))
-        control_refuse(f, "secret", "is not 64 hex digits");
-    if (hex)
-        explicit_bzero(hex, strlen(hex));
-    hb_free(hex);
-}
-
-static void take_peers(struct control_fields *f, struct control_launch *m)
+static void check_peers(struct control_fields *f,
+                        const struct control_launch *m)
 {
     struct hb_netaddr address;
 
-    m->host_index = control_take_int(f, "host_index", 0, CONTROL_HOSTS_MAX - 1);
-    control_take_strv(f, "peers", &m->peers);
-    if (f->rc == 0 && m->peers.count > 0 &&
-        (size_t)m->host_index >= m->peers.count)
+    if (m->peers.count > 0 && (size_t)m->host_index >= m->peers.count)
         control_refuse(f, "peers", "does not reach this host's index");
     if (m->peers.count > CONTROL_HOSTS_MAX)
         control_refuse(f, "peers", "is too long");
@@ -224,54 +216,42 @@ static void take_peers(struct control_fields *f, struct control_launch *m)
             control_refuse(f, "peers", "holds something other than addresses");
 }
 
-static void decode_rank(struct control_fields *f,
-                        const struct control_launch *m, int index)
+static void check_ranks(struct control_fields *f,
+                        const struct control_launch *m)
 {
-    struct control_rank *r = &m->ranks[index];
-    int above = index ? m->ranks[index - 1].rank + 1 : 0;
+    int count = m->rank_count, above = 0;
 
-    /* Ascending, and therefore distinct. */
-    r->rank = control_take_int(f, "rank", above, m->size - 1);
-    r->local_rank = control_take_int(f, "local_rank", index, index);
-    r->local_size =
-        control_take_int(f, "local_size", m->rank_count, m->rank_count);
-    r->cross_size = control_take_int(f, "cross_size", 1, m->size);
-    r->cross_rank = control_take_int(f, "cross_rank", 0, r->cross_size - 1);
-    control_take_strv(f, "env", &r->env);
-    r->stdin_open = control_take_bool(f, "stdin_open");
-    control_nothing_left(f);
+    if (count > m->size)
+        control_refuse(f, "ranks", "is not an array of a possible length");
+    for (int i = 0; i < count && f->rc == 0; i++) {
+        const struct control_rank *r = &m->ranks[i];
+        struct control_fields e;
+        char what[CONTROL_WHAT_MAX];
+
+        control_element_open(f, "ranks", i, &e, what);
+        /* Ascending, and therefore distinct. */
+        control_check_range(&e, "rank", r->rank, above, m->size - 1);
+        control_check_range(&e, "local_rank", r->local_rank, i, i);
+        control_check_range(&e, "local_size", r->local_size, count, count);
+        control_check_range(&e, "cross_size", r->cross_size, 1, m->size);
+        control_check_range(&e, "cross_rank", r->cross_rank, 0,
+                            r->cross_size - 1);
+        above = r->rank + 1;
+        f->rc = e.rc;
+    }
 }
 
-static void take_ranks(struct control_fields *f, struct control_launch *m)
+/* Checks what launch_fields cannot. */
+static void check_launch(struct control_fields *f,
+                         const struct control_launch *m)
 {
-    json_t *array = control_take(f, "ranks");
-    size_t count = json_array_size(array);
-    size_t most = m->size < CONTROL_LOCAL_MAX ? (size_t)m->size
-                                              : (size_t)CONTROL_LOCAL_MAX;
-    char what[64];
-    int i;
-
-    if (array && (count == 0 || count > most))
-        control_refuse(f, "ranks", "is not an array of a possible length");
-    if (f->rc == 0) {
-        m->ranks = hb_calloc(count, sizeof(*m->ranks));
-        m->rank_count = m->ranks ? (int)count : 0;
-        if (!m->ranks)
-            control_no_memory(f);
-    }
-    for (i = 0; f->rc == 0 && i < m->rank_count; i++) {
-        struct control_fields one = {NULL, what, f->err, 0};
-
-        snprintf(what, sizeof(what), "%s: ranks[%d]", f->what, i);
-        one.object = json_array_get(array, (size_t)i);
-        if (json_is_object(one.object))
-            decode_rank(&one, m, i);
-        else
-            control_refuse(f, "ranks", "holds something other than objects");
-        if (one.rc < 0)
-            f->rc = one.rc;
-    }
-    json_decref(array);
+    check_job_id(f, m->job_id);
+    check_peers(f, m);
+    if (m->argv.count == 0)
+        control_refuse(f, "argv", "names no program");
+    if (m->output_window > 0 && m->output_window < CONTROL_OUTPUT_WINDOW_MIN)
+        control_refuse(f, "output_window", "is too small");
+    check_ranks(f, m);
 }
 
 static void take_limits(struct control_fields *f, struct control_launch *m)
@@ -308,16 +288,10 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     memset(m, 0, sizeof(*m));
     m->spec = (struct control_spec)CONTROL_SPEC_INIT;
     /* hvdrun is trusted: it decides about everything here anyway. */
-    control_fields_open_max(&f, "launch", p, len, SIZE_MAX, err);
-    take_job_id(&f, m);
-    take_peers(&f, m);
-    take_secret(&f, m);
+    control_fields_open(&f, "launch", p, len, SIZE_MAX, err);
     control_take_table(&f, launch_fields, m);
-    if (m->argv.count == 0)
-        control_refuse(&f, "argv", "names no program");
-    if (m->output_window > 0 && m->output_window < CONTROL_OUTPUT_WINDOW_MIN)
-        control_refuse(&f, "output_window", "is too small");
-    take_ranks(&f, m);
+    if (f.rc == 0)
+        check_launch(&f, m);
     control_take_present(&f, spec_fields, &m->spec);
     take_limits(&f, m);
     rc = control_fields_close(&f);
@@ -328,66 +302,35 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
 
 /* STARTED */
 
+static const struct control_field pid_element[] = {
+    CONTROL_ELEMENT(pid_t, CONTROL_INT, 0, INT_MAX),
+    CONTROL_FIELDS_END,
+};
+
+static const struct control_field started_fields[] = {
+    CONTROL_FIELD_ARRAY("pids", control_started, pids, count, 1,
+                        CONTROL_LOCAL_MAX, pid_element),
+    CONTROL_FIELDS_END,
+};
+
+static const struct control_message started_message = {
+    CONTROL_STARTED, "started", sizeof(struct control_started), started_fields,
+    NULL};
+
 int control_encode_started(struct hb_buf *out, const struct control_started *m)
 {
-    json_t *pids = json_array();
-    struct control_builder b;
-    int i;
-
-    control_builder_init(&b);
-    for (i = 0; i < m->count; i++) {
-        if (json_array_append_new(pids, json_integer(m->pids[i])) < 0)
-            b.failed = 1;
-    }
-    control_put(&b, "pids", pids);
-    return control_builder_finish(&b, out, CONTROL_STARTED);
+    return control_encode_message(out, &started_message, m);
 }
 
 void control_started_fini(struct control_started *m)
 {
-    hb_free(m->pids);
-    memset(m, 0, sizeof(*m));
-}
-
-static void take_pids(struct control_fields *f, struct control_started *m)
-{
-    json_t *array = control_take(f, "pids");
-    size_t count = json_array_size(array);
-    int i;
-
-    if (array && (count == 0 || count > CONTROL_LOCAL_MAX))
-        control_refuse(f, "pids", "is not an array of a possible length");
-    if (f->rc == 0) {
-        m->pids = hb_calloc(count, sizeof(*m->pids));
-        m->count = m->pids ? (int)count : 0;
-        if (!m->pids)
-            control_no_memory(f);
-    }
-    for (i = 0; f->rc == 0 && i < m->count; i++) {
-        json_t *value = json_array_get(array, (size_t)i);
-        json_int_t pid = json_integer_value(value);
-
-        if (!json_is_integer(value) || pid < 0 || pid > INT_MAX)
-            control_refuse(f, "pids", "holds something other than pids");
-        else
-            m->pids[i] = (pid_t)pid;
-    }
-    json_decref(array);
+    control_message_fini(&started_message, m);
 }
 
 int control_decode_started(const void *p, size_t len, struct control_started *m,
                            struct hb_error *err)
 {
-    struct control_fields f;
-    int rc;
-
-    memset(m, 0, sizeof(*m));
-    control_fields_open(&f, "started", p, len, err);
-    take_pids(&f, m);
-    rc = control_fields_close(&f);
-    if (rc < 0)
-        control_started_fini(m);
-    return rc;
+    return control_decode_message(&started_message, p, len, m, err);
 }
 
 /* EXITED */
@@ -414,7 +357,8 @@ static const struct control_field exited_fields[] = {
 };
 
 static const struct control_message exited_message = {
-    CONTROL_EXITED, "exited", sizeof(struct control_exited), exited_fields};
+    CONTROL_EXITED, "exited", sizeof(struct control_exited), exited_fields,
+    NULL};
 
 int control_encode_exited(struct hb_buf *out, const struct control_exited *m)
 {
@@ -463,7 +407,8 @@ static const struct control_field failed_fields[] = {
 };
 
 static const struct control_message failed_message = {
-    CONTROL_FAILED, "failed", sizeof(struct control_failed), failed_fields};
+    CONTROL_FAILED, "failed", sizeof(struct control_failed), failed_fields,
+    NULL};
 
 int control_encode_failed(struct hb_buf *out, const struct control_failed *m)
 {

@@ -1,112 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of JSON control messages; see control_json.h. */
+/* Reads fields of JSON control messages; see control_json.h. */
 #include "lib/protocol/control/control_json.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/sys/netaddr.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char hex_digits[] = "0123456789abcdef";
-
-json_t *control_json_hex(const void *bytes, size_t len)
-{
-    const unsigned char *p = bytes;
-    struct hb_buf b = HB_BUF_INIT;
-    json_t *value = NULL;
-    size_t i;
-
-    if (hb_buf_reserve(&b, 2 * len) == 0) {
-        for (i = 0; i < len; i++) {
-            hb_buf_putc(&b, hex_digits[p[i] >> 4]);
-            hb_buf_putc(&b, hex_digits[p[i] & 15]);
-        }
-        value = json_stringn_nocheck(hb_buf_data(&b), hb_buf_len(&b));
-    }
-    hb_buf_free(&b);
-    return value;
-}
-
-static json_t *encode_string(const char *s)
-{
-    json_t *value, *wrapped;
-
-    if (!s)
-        s = "";
-    value = json_string(s);
-    if (value)
-        return value;
-    /* Not UTF-8, or out of memory, which the next calls then report. */
-    wrapped = json_object();
-    if (json_object_set_new(wrapped, "hex", control_json_hex(s, strlen(s))) <
-        0) {
-        json_decref(wrapped);
-        return NULL;
-    }
-    return wrapped;
-}
-
-json_t *control_json_strv(const struct hb_strv *v)
-{
-    json_t *array = json_array();
-    size_t i;
-
-    for (i = 0; array && i < v->count; i++) {
-        if (json_array_append_new(array, encode_string(v->items[i])) < 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
-}
-
-void control_builder_init(struct control_builder *b)
-{
-    b->object = json_object();
-    b->failed = !b->object;
-}
-
-void control_put(struct control_builder *b, const char *name, json_t *value)
-{
-    if (json_object_set_new(b->object, name, value) < 0)
-        b->failed = 1;
-}
-
-void control_put_int(struct control_builder *b, const char *name, json_int_t v)
-{
-    control_put(b, name, json_integer(v));
-}
-
-void control_put_string(struct control_builder *b, const char *name,
-                        const char *s)
-{
-    control_put(b, name, encode_string(s));
-}
-
-void control_put_bool(struct control_builder *b, const char *name, int v)
-{
-    control_put(b, name, json_boolean(v));
-}
-
-static int dump_to_buf(const char *bytes, size_t len, void *arg)
-{
-    return hb_buf_append(arg, bytes, len);
-}
-
-static int64_t load_int(const struct control_field *field, const void *at)
-{
-    int64_t wide;
-    int narrow;
-
-    if (field->size == sizeof(wide)) {
-        memcpy(&wide, at, sizeof(wide));
-        return wide;
-    }
-    assert(field->size == sizeof(narrow));
-    memcpy(&narrow, at, sizeof(narrow));
-    return narrow;
-}
 
 static void store_int(const struct control_field *field, void *at, int64_t v)
 {
@@ -120,54 +24,6 @@ static void store_int(const struct control_field *field, void *at, int64_t v)
     memcpy(at, &narrow, sizeof(narrow));
 }
 
-static void put_field(struct control_builder *b,
-                      const struct control_field *field, const void *at)
-{
-    int64_t v;
-
-    switch (field->kind) {
-    case CONTROL_INT:
-        control_put_int(b, field->name, load_int(field, at));
-        break;
-    case CONTROL_BOOL:
-        control_put_bool(b, field->name, load_int(field, at) != 0);
-        break;
-    case CONTROL_WORD:
-        v = load_int(field, at);
-        assert(v >= 0 && v <= field->max);
-        control_put_string(b, field->name, field->words[v]);
-        break;
-    case CONTROL_STRING:
-    case CONTROL_NONEMPTY:
-        control_put_string(b, field->name, *(char *const *)at);
-        break;
-    case CONTROL_STRV:
-        control_put(b, field->name, control_json_strv(at));
-        break;
-    }
-}
-
-void control_put_table(struct control_builder *b,
-                       const struct control_field *fields, const void *m)
-{
-    for (; fields->name; fields++)
-        put_field(b, fields, (const char *)m + fields->at);
-}
-
-int control_builder_finish(struct control_builder *b, struct hb_buf *out,
-                           uint8_t type)
-{
-    struct hb_buf text = HB_BUF_INIT;
-    int rc = -HVD_ENOMEM;
-
-    if (!b->failed &&
-        json_dump_callback(b->object, dump_to_buf, &text, JSON_COMPACT) == 0)
-        rc = frame_encode(out, type, hb_buf_data(&text), hb_buf_len(&text));
-    hb_buf_free(&text);
-    json_decref(b->object);
-    return rc;
-}
-
 int control_refuse(struct control_fields *f, const char *name, const char *why)
 {
     if (f->rc == 0)
@@ -176,11 +32,20 @@ int control_refuse(struct control_fields *f, const char *name, const char *why)
     return f->rc;
 }
 
-int control_no_memory(struct control_fields *f)
+static void no_memory(struct control_fields *f)
 {
     if (f->rc == 0)
         f->rc = hb_error_set(f->err, HVD_ENOMEM, "%s: out of memory", f->what);
-    return f->rc;
+}
+
+void control_check_range(struct control_fields *f, const char *name, int64_t v,
+                         int64_t min, int64_t max)
+{
+    if ((v < min || v > max) && f->rc == 0)
+        f->rc = hb_error_set(f->err, HVD_EPROTO,
+                             "%s: field '%s' is %" PRId64 ", not from %" PRId64
+                             " to %" PRId64,
+                             f->what, name, v, min, max);
 }
 
 json_t *control_take(struct control_fields *f, const char *name)
@@ -199,41 +64,37 @@ json_t *control_take(struct control_fields *f, const char *name)
     return value;
 }
 
-int64_t control_take_i64(struct control_fields *f, const char *name,
-                         int64_t min, int64_t max)
+static void nothing_left(struct control_fields *f)
 {
-    json_t *value = control_take(f, name);
-    json_int_t v = json_integer_value(value);
+    void *first = json_object_iter(f->object);
 
-    if (!value)
-        return min;
-    if (!json_is_integer(value)) {
-        control_refuse(f, name, "is not an integer");
-    } else if ((v < min || v > max) && f->rc == 0) {
-        f->rc = hb_error_set(f->err, HVD_EPROTO,
-                             "%s: field '%s' is %" JSON_INTEGER_FORMAT
-                             ", not from %" PRId64 " to %" PRId64,
-                             f->what, name, v, min, max);
-    }
-    json_decref(value);
-    return f->rc < 0 ? min : v;
+    if (f->rc == 0 && first)
+        f->rc = hb_error_set(f->err, HVD_EPROTO, "%s: unknown field '%.64s'",
+                             f->what, json_object_iter_key(first));
 }
 
-int control_take_int(struct control_fields *f, const char *name, int min,
-                     int max)
+/* ---- Values ----
+ *
+ * The functions below decode the value of a field with that name.  After a
+ * refusal the result is of no use. */
+
+static int64_t decode_int(struct control_fields *f,
+                          const struct control_field *field, json_t *value)
 {
-    return (int)control_take_i64(f, name, min, max);
+    if (json_is_integer(value))
+        control_check_range(f, field->name, json_integer_value(value),
+                            field->min, field->max);
+    else
+        control_refuse(f, field->name, "is not an integer");
+    return f->rc < 0 ? field->min : json_integer_value(value);
 }
 
-int control_take_bool(struct control_fields *f, const char *name)
+static int decode_bool(struct control_fields *f, const char *name,
+                       json_t *value)
 {
-    json_t *value = control_take(f, name);
-    int v = json_is_true(value);
-
-    if (value && !json_is_boolean(value))
+    if (!json_is_boolean(value))
         control_refuse(f, name, "is not true or false");
-    json_decref(value);
-    return v;
+    return json_is_true(value);
 }
 
 static int hex_value(char c)
@@ -259,8 +120,8 @@ int control_decode_hex(const char *text, size_t len, unsigned char *out)
 }
 
 /* Copies a string in either of its forms (heap); NULL after a refusal. */
-static char *copy_string(struct control_fields *f, const char *name,
-                         json_t *value)
+static char *decode_string(struct control_fields *f, const char *name,
+                           json_t *value)
 {
     json_t *hex = json_object_get(value, "hex");
     const char *text = json_string_value(hex ? hex : value);
@@ -273,7 +134,7 @@ static char *copy_string(struct control_fields *f, const char *name,
     }
     copy = hb_malloc(len + 1);
     if (!copy) {
-        control_no_memory(f);
+        no_memory(f);
         return NULL;
     }
     if (!hex) {
@@ -290,93 +151,194 @@ static char *copy_string(struct control_fields *f, const char *name,
     return copy;
 }
 
-char *control_take_string(struct control_fields *f, const char *name)
+static char *decode_nonempty(struct control_fields *f, const char *name,
+                             json_t *value)
 {
-    json_t *value = control_take(f, name);
-    char *copy = value ? copy_string(f, name, value) : NULL;
-
-    json_decref(value);
-    return copy;
-}
-
-char *control_take_nonempty(struct control_fields *f, const char *name)
-{
-    char *s = control_take_string(f, name);
+    char *s = decode_string(f, name, value);
 
     if (s && s[0] == '\0')
         control_refuse(f, name, "is empty");
     return s;
 }
 
-void control_take_strv(struct control_fields *f, const char *name,
-                       struct hb_strv *v)
+static void decode_strv(struct control_fields *f, const char *name,
+                        json_t *array, struct hb_strv *v)
 {
-    json_t *array = control_take(f, name);
-    size_t i;
-
-    if (array && !json_is_array(array))
+    if (!json_is_array(array))
         control_refuse(f, name, "is not an array");
-    for (i = 0; f->rc == 0 && i < json_array_size(array); i++) {
-        char *s = copy_string(f, name, json_array_get(array, i));
+    for (size_t i = 0; f->rc == 0 && i < json_array_size(array); i++) {
+        char *s = decode_string(f, name, json_array_get(array, i));
 
         if (s && hb_strv_add(v, s) < 0)
-            control_no_memory(f);
+            no_memory(f);
         hb_free(s);
     }
-    json_decref(array);
 }
 
-int control_take_word(struct control_fields *f, const char *name,
-                      const char *const *words, int count)
+static int decode_word(struct control_fields *f,
+                       const struct control_field *field, json_t *value)
 {
-    char *s = control_take_string(f, name);
-    int i, found = 0;
+    char *s = decode_string(f, field->name, value);
+    int i = 0;
 
-    for (i = 0; s && i < count; i++) {
-        if (strcmp(s, words[i]) == 0)
-            break;
-    }
-    if (s && i == count)
-        control_refuse(f, name, "has an unknown value");
-    else if (s)
-        found = i;
+    while (s && i <= field->max && strcmp(s, field->words[i]) != 0)
+        i++;
+    if (s && i > field->max)
+        control_refuse(f, field->name, "has an unknown value");
     hb_free(s);
-    return found;
+    return f->rc < 0 ? 0 : i;
+}
+
+static void decode_hex(struct control_fields *f,
+                       const struct control_field *field, json_t *value,
+                       unsigned char *bytes)
+{
+    char *text = decode_string(f, field->name, value);
+    char why[40];
+
+    snprintf(why, sizeof(why), "is not %zu hex digits", 2 * field->size);
+    if (text && (strlen(text) != 2 * field->size ||
+                 control_decode_hex(text, field->size, bytes) < 0))
+        control_refuse(f, field->name, why);
+    if (text)
+        explicit_bzero(text, strlen(text));
+    hb_free(text);
+}
+
+static void decode_address(struct control_fields *f, const char *name,
+                           json_t *value, struct hb_netaddr *address)
+{
+    const char *text = json_string_value(value);
+
+    if (!text || hb_netaddr_parse(text, address) < 0)
+        control_refuse(f, name, "is not a numeric address");
+}
+
+/* ---- Arrays ---- */
+
+static void decode_field(struct control_fields *f,
+                         const struct control_field *field, json_t *value,
+                         char *m);
+
+void control_element_open(const struct control_fields *f, const char *name,
+                          int i, struct control_fields *one,
+                          char what[CONTROL_WHAT_MAX])
+{
+    snprintf(what, CONTROL_WHAT_MAX, "%s: %s[%d]", f->what, name, i);
+    *one = (struct control_fields){NULL, what, f->err, f->rc};
+}
+
+/* Decodes element i of an array into the struct at `m`, which is 0. */
+static void decode_element(struct control_fields *f,
+                           const struct control_field *array, int i,
+                           json_t *value, char *m)
+{
+    struct control_field bare = *array->element;
+    struct control_fields one;
+    char what[CONTROL_WHAT_MAX];
+
+    if (!bare.name[0]) {
+        bare.name = array->name;
+        decode_field(f, &bare, value, m);
+        return;
+    }
+    if (!json_is_object(value)) {
+        control_refuse(f, array->name, "holds something other than objects");
+        return;
+    }
+    control_element_open(f, array->name, i, &one, what);
+    one.object = value;
+    control_take_table(&one, array->element, m);
+    nothing_left(&one);
+    f->rc = one.rc;
+}
+
+/* Allocates the elements only when their number has been checked. */
+static void decode_array(struct control_fields *f,
+                         const struct control_field *field, json_t *array,
+                         char *m)
+{
+    size_t size = json_array_size(array);
+    char *items;
+    int count = (int)size;
+
+    if (!json_is_array(array) || size < (size_t)field->min ||
+        size > (size_t)field->max) {
+        control_refuse(f, field->name, "is not an array of a possible length");
+        return;
+    }
+    if (count == 0)
+        return;
+    items = hb_calloc(size, field->size);
+    if (!items) {
+        no_memory(f);
+        return;
+    }
+    memcpy(m + field->at, &items, sizeof(items));
+    memcpy(m + field->count_at, &count, sizeof(count));
+    for (int i = 0; f->rc == 0 && i < count; i++)
+        decode_element(f, field, i, json_array_get(array, (size_t)i),
+                       items + (size_t)i * field->size);
+}
+
+/* ---- Tables ---- */
+
+static void decode_field(struct control_fields *f,
+                         const struct control_field *field, json_t *value,
+                         char *m)
+{
+    void *at = m + field->at;
+
+    switch (field->kind) {
+    case CONTROL_INT:
+        store_int(field, at, decode_int(f, field, value));
+        break;
+    case CONTROL_BOOL:
+        store_int(field, at, decode_bool(f, field->name, value));
+        break;
+    case CONTROL_FLAG:
+        if (decode_bool(f, field->name, value))
+            store_int(field, at, control_load_int(field, at) | field->max);
+        break;
+    case CONTROL_WORD:
+        store_int(field, at, decode_word(f, field, value));
+        break;
+    case CONTROL_STRING:
+        *(char **)at = decode_string(f, field->name, value);
+        break;
+    case CONTROL_NONEMPTY:
+        *(char **)at = decode_nonempty(f, field->name, value);
+        break;
+    case CONTROL_STRV:
+        decode_strv(f, field->name, value, at);
+        break;
+    case CONTROL_HEX:
+        decode_hex(f, field, value, at);
+        break;
+    case CONTROL_ADDRESS:
+        decode_address(f, field->name, value, at);
+        break;
+    case CONTROL_ARRAY:
+        decode_array(f, field, value, m);
+        break;
+    }
 }
 
 static void take_field(struct control_fields *f,
-                       const struct control_field *field, void *at)
+                       const struct control_field *field, void *m)
 {
-    switch (field->kind) {
-    case CONTROL_INT:
-        store_int(field, at,
-                  control_take_i64(f, field->name, field->min, field->max));
-        break;
-    case CONTROL_BOOL:
-        store_int(field, at, control_take_bool(f, field->name));
-        break;
-    case CONTROL_WORD:
-        store_int(field, at,
-                  control_take_word(f, field->name, field->words,
-                                    (int)field->max + 1));
-        break;
-    case CONTROL_STRING:
-        *(char **)at = control_take_string(f, field->name);
-        break;
-    case CONTROL_NONEMPTY:
-        *(char **)at = control_take_nonempty(f, field->name);
-        break;
-    case CONTROL_STRV:
-        control_take_strv(f, field->name, at);
-        break;
-    }
+    json_t *value = control_take(f, field->name);
+
+    if (value)
+        decode_field(f, field, value, m);
+    json_decref(value);
 }
 
 void control_take_table(struct control_fields *f,
                         const struct control_field *fields, void *m)
 {
     for (; fields->name; fields++)
-        take_field(f, fields, (char *)m + fields->at);
+        take_field(f, fields, m);
 }
 
 void control_take_present(struct control_fields *f,
@@ -384,28 +346,31 @@ void control_take_present(struct control_fields *f,
 {
     for (; fields->name; fields++)
         if (json_object_get(f->object, fields->name))
-            take_field(f, fields, (char *)m + fields->at);
+            take_field(f, fields, m);
+}
+
+static void free_array(const struct control_field *field, const char *m)
+{
+    int count;
+    char *items = control_load_array(field, m, &count);
+
+    for (int i = 0; i < count; i++)
+        control_free_table(field->element, items + (size_t)i * field->size);
+    hb_free(items);
 }
 
 void control_free_table(const struct control_field *fields, void *m)
 {
     for (; fields->name; fields++) {
-        char *at = (char *)m + fields->at;
+        void *at = (char *)m + fields->at;
 
         if (fields->kind == CONTROL_STRING || fields->kind == CONTROL_NONEMPTY)
-            hb_free(*(char **)(void *)at);
+            hb_free(*(char **)at);
         else if (fields->kind == CONTROL_STRV)
-            hb_strv_free((struct hb_strv *)(void *)at);
+            hb_strv_free(at);
+        else if (fields->kind == CONTROL_ARRAY)
+            free_array(fields, m);
     }
-}
-
-void control_nothing_left(struct control_fields *f)
-{
-    void *first = json_object_iter(f->object);
-
-    if (f->rc == 0 && first)
-        f->rc = hb_error_set(f->err, HVD_EPROTO, "%s: unknown field '%.64s'",
-                             f->what, json_object_iter_key(first));
 }
 
 /* Bounds the number of values and names in p from above: one more than there
@@ -447,39 +412,23 @@ int control_json_load(const char *what, const void *p, size_t len,
     return 0;
 }
 
-void control_fields_open_max(struct control_fields *f, const char *what,
-                             const void *p, size_t len, size_t max_values,
-                             struct hb_error *err)
+void control_fields_open(struct control_fields *f, const char *what,
+                         const void *p, size_t len, size_t max_values,
+                         struct hb_error *err)
 {
     *f = (struct control_fields){.what = what, .err = err};
     f->rc = control_json_load(what, p, len, max_values, &f->object, err);
 }
 
-void control_fields_open(struct control_fields *f, const char *what,
-                         const void *p, size_t len, struct hb_error *err)
-{
-    control_fields_open_max(f, what, p, len, CONTROL_VALUES_MAX, err);
-}
-
 int control_fields_close(struct control_fields *f)
 {
-    control_nothing_left(f);
+    nothing_left(f);
     json_decref(f->object);
     f->object = NULL;
     return f->rc;
 }
 
 /* ---- Messages that are a table ---- */
-
-int control_encode_message(struct hb_buf *out, const struct control_message *w,
-                           const void *m)
-{
-    struct control_builder b;
-
-    control_builder_init(&b);
-    control_put_table(&b, w->fields, m);
-    return control_builder_finish(&b, out, w->type);
-}
 
 int control_decode_message(const struct control_message *w, const void *p,
                            size_t len, void *m, struct hb_error *err)
@@ -488,8 +437,10 @@ int control_decode_message(const struct control_message *w, const void *p,
     int rc;
 
     memset(m, 0, w->size);
-    control_fields_open(&f, w->what, p, len, err);
+    control_fields_open(&f, w->what, p, len, CONTROL_VALUES_MAX, err);
     control_take_table(&f, w->fields, m);
+    if (w->check && f.rc == 0)
+        w->check(&f, m);
     rc = control_fields_close(&f);
     if (rc < 0)
         control_message_fini(w, m);
@@ -499,5 +450,5 @@ int control_decode_message(const struct control_message *w, const void *p,
 void control_message_fini(const struct control_message *w, void *m)
 {
     control_free_table(w->fields, m);
-    memset(m, 0, w->size);
+    explicit_bzero(m, w->size);
 }
