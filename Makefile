@@ -181,6 +181,7 @@ JOB_SRC := \
 	lib/job/route/routes_result.c \
 	lib/job/stall/culprit.c \
 	lib/job/stall/job_stall.c \
+	lib/job/stall/stall_find.c \
 	lib/job/stall/stall_inspector.c \
 	lib/job/stall/stall_report.c \
 	lib/job/survey.c \

@@ -85,6 +85,13 @@ void stall_view_find(struct stall_view *v);
  * their first operation: nothing will happen by itself. */
 int stall_view_is_deserted(const struct stall_view *v);
 void stall_view_fini(struct stall_view *v); /* frees what that made */
+/* Returns whether the rank, or its device, keeps others waiting in that
+ * operation. */
+int stall_is_missing(const struct stall_view *v, const struct stall_tensor *t,
+                     int rank);
+/* Returns whether the rank is in the operation's process set. */
+int stall_is_member(const struct control_stall_rank *r,
+                    const struct stall_tensor *t);
 
 void stall_view_format(struct hb_buf *out, const struct stall_view *v);
 /* Appends a line such as "rank 1 (pid 4711) on host n1: kept the others waiting
