@@ -77,7 +77,7 @@ test_hostfile_errors_name_the_line() {
 }
 
 # A host that cannot be reached gives one line that names it.
-test_other_hosts_are_refused() {
+test_host_that_cannot_be_reached() {
     local got=0
     "$HVDRUN" -np 2 -H localhost:1,elsewhere.invalid:1 touch "$PWD/started" \
         >out 2>err || got=$?

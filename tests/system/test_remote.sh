@@ -89,14 +89,16 @@ test_places_by_environment() {
     [ ! -e "$HOME/rel" ] && [ ! -e rel ]
 }
 
-# The agent's files are private whatever the umask is.
+# The agent's files are private whatever the umask of the login shell is, which
+# the ranks get.
 test_umask() {
-    new_home a
-    expect_exit 0 reach 'umask 0; exec sh' sh -c 'umask'
-    agents_kept "$cache"
-    new_home b
-    expect_exit 0 reach 'umask 777; exec sh' true
-    agents_kept "$cache"
+    local mask
+    for mask in 0000 0027 0777; do
+        new_home $mask
+        expect_exit 0 reach "umask $mask; exec sh" sh -c umask
+        [ "$(cat out)" = "[0]<stdout>:$mask" ] || fail "$mask: $(cat out)"
+        agents_kept "$cache"
+    done
 }
 
 # A rank runs in --wdir whatever the current directory of the login shell is.
