@@ -146,6 +146,7 @@ AGENT_SRC := \
 	lib/agent/route/route_measure.c \
 	lib/agent/route/route_orders.c \
 	lib/agent/route/route_serve.c \
+	lib/agent/route/route_talk.c \
 	lib/agent/route/route_try.c \
 	lib/agent/signals.c \
 	lib/agent/stall/agent_stall.c \
@@ -529,6 +530,7 @@ FUZZERS := \
 	plane \
 	query \
 	rendezvous \
+	route \
 	ssh_config \
 	stall \
 	tcp \
@@ -1134,6 +1136,7 @@ FUZZ_RUNS ?= -1
 FUZZ_LEN_bootstrap = 200000
 FUZZ_LEN_frame = 1100000
 FUZZ_LEN_plane = 400
+FUZZ_LEN_route = 4096
 FUZZ_LEN_stall = 4096
 FUZZ_LEN_tcp = 17000
 FUZZ_LEN_tcp_setup = 512

@@ -7,6 +7,7 @@
 #include "lib/base/sys/clock.h"
 #include "tests/unit/unit.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -380,6 +381,34 @@ static int heard_until_closed(int fd)
     }
 }
 
+static int failing_reads; /* of the next connections */
+
+int uv_read_start(uv_stream_t *stream, uv_alloc_cb on_alloc, uv_read_cb on_read)
+{
+    int (*real)(uv_stream_t *, uv_alloc_cb, uv_read_cb);
+
+    if (failing_reads > 0 && failing_reads--)
+        return UV_ENOMEM;
+    *(void **)&real = dlsym(RTLD_NEXT, "uv_read_start");
+    return real ? real(stream, on_alloc, on_read) : UV_ENOSYS;
+}
+
+/* A connection that cannot be read is closed at once, and not only when its
+ * caller has been silent for too long. */
+START_TEST(test_unreadable)
+{
+    uint64_t began_ns = hb_now_ns();
+    int fd = connect_to(port_a);
+
+    failing_reads = 1;
+    ck_assert_int_eq(heard_until_closed(fd), 0);
+    ck_assert_uint_lt(hb_now_ns() - began_ns, ROUTE_CALL_MS / 2 * 1000000ull);
+    ck_assert_int_eq(failing_reads, 0);
+    ck_assert_int_eq(a->served_count, 0);
+    close(fd);
+}
+END_TEST
+
 START_TEST(test_scanner)
 {
     static const char says[2][128] = {
@@ -555,6 +584,7 @@ int main(void)
     tcase_add_test(c, test_measure);
     tcase_add_test(c, test_measure_refused);
     tcase_add_loop_test(c, test_measure_closed_in_the_middle, 0, 60);
+    tcase_add_test(c, test_unreadable);
     tcase_add_test(c, test_scanner);
     tcase_add_test(c, test_slow_stranger);
     tcase_add_test(c, test_flood);

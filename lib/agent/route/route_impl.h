@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The internals of struct route.  route.c: life cycle; route_serve.c: listener;
- * route_dial.c: one outgoing call; route_try.c: REACH; route_measure.c:
- * MEASURE.  A connection is freed by its close callback, when its owner may be
- * gone.
+ * route_talk.c: what it answers; route_dial.c: one outgoing call; route_try.c:
+ * REACH; route_measure.c: MEASURE.  A connection is freed by its close
+ * callback, when its owner may be gone.
  */
 #ifndef HVD_AGENT_ROUTE_IMPL_H
 #define HVD_AGENT_ROUTE_IMPL_H
 
 #include "lib/agent/route/route.h"
-#include "lib/agent/route/route_auth.h"
+#include "lib/agent/route/route_talk.h"
 
-enum { ROUTE_READ_BYTES = 64 << 10, ROUTE_ECHO_BYTES = 8 };
+enum { ROUTE_READ_BYTES = 64 << 10 };
 
 struct route_served; /* a connection to the listener */
 struct route_trial;  /* a REACH in progress */

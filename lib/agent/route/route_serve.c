@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The probe listener.  Anybody can connect to it, so the number of connections,
- * their bytes and their time are bounded, and nothing is sent to a caller that
- * has not proved the token.  Answers are so short that a connection whose
- * socket does not take one at once is closed.
+ * The probe listener.  Anybody can connect to it, so the number of connections
+ * and their time are bounded; route_talk.h bounds what is said and read.
+ * Answers are so short that a connection whose socket does not take one at once
+ * is closed.
  */
 #include "lib/agent/route/route_impl.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -20,9 +21,6 @@ enum {
     PATIENCE_MS = 250,
     ACCEPTS_AT_ONCE = 64,
     HOLD_MS = 2, /* delay after that many */
-    ECHO_MAX_BYTES = 4 * ROUTE_ECHOES * ROUTE_ECHO_BYTES,
-    /* A sender that stops in time may have this much more in flight. */
-    SINK_MAX_BYTES = 2 * ROUTE_BURST_BYTES,
 };
 
 struct route_served {
@@ -30,11 +28,7 @@ struct route_served {
     struct route *route;
     struct route_served *older, *newer;
     uint64_t deadline_ns;
-    int proved;
-    enum route_mode mode;
-    unsigned char call[ROUTE_CALL_BYTES];
-    size_t got;
-    uint64_t bytes; /* echoed or counted */
+    struct route_talk talk;
 };
 
 static uint64_t after_ms(uint64_t ms)
@@ -77,58 +71,23 @@ static void on_patience(uv_timer_t *timer)
 /* ---- The conversation ---- */
 
 /* Sends bytes; 0, or negative if they do not fit into the socket at once. */
-static int say(struct route_served *s, const void *bytes, size_t len)
+static int say(void *arg, const void *bytes, size_t len)
 {
+    struct route_served *s = arg;
     uv_buf_t buf = uv_buf_init((char *)bytes, (unsigned)len);
 
     return uv_try_write((uv_stream_t *)&s->tcp, &buf, 1) == (int)len ? 0 : -1;
 }
 
-static int on_call(struct route_served *s)
-{
-    const struct route *r = s->route;
-    unsigned char answer[ROUTE_ANSWER_BYTES];
-    struct route_call call;
-
-    if (route_auth_read_call(r->token, s->call, &call) < 0 ||
-        route_auth_answer(r->token, s->call, r->host, answer) < 0)
-        return -1;
-    s->proved = 1;
-    s->mode = call.mode;
-    s->deadline_ns = after_ms(ROUTE_SERVE_MS);
-    return say(s, answer, sizeof(answer));
-}
-
 /* Handles received bytes; 0, or negative to hang up. */
 static int take(struct route_served *s, const char *bytes, size_t len)
 {
-    size_t want = ROUTE_CALL_BYTES - s->got;
-    size_t n = len < want ? len : want;
+    int proved = s->talk.proved;
+    int rc = route_talk_take(&s->talk, bytes, len);
 
-    memcpy(s->call + s->got, bytes, n);
-    s->got += n;
-    if (n > 0 && s->got == ROUTE_CALL_BYTES && on_call(s) < 0)
-        return -1;
-    if (len == n)
-        return 0;
-    s->bytes += len - n;
-    switch (s->mode) {
-    case ROUTE_MODE_ECHO:
-        return s->bytes > ECHO_MAX_BYTES ? -1 : say(s, bytes + n, len - n);
-    case ROUTE_MODE_SINK:
-        return s->bytes > SINK_MAX_BYTES ? -1 : 0;
-    default:
-        return -1;
-    }
-}
-
-static void say_count(struct route_served *s)
-{
-    unsigned char count[8];
-
-    for (int i = 0; i < 8; i++)
-        count[i] = (unsigned char)(s->bytes >> (56 - 8 * i));
-    (void)say(s, count, sizeof(count));
+    if (s->talk.proved && !proved)
+        s->deadline_ns = after_ms(ROUTE_SERVE_MS);
+    return rc;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -145,8 +104,8 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
     if (n == 0)
         return;
-    if (n == UV_EOF && s->proved && s->mode == ROUTE_MODE_SINK)
-        say_count(s);
+    if (n == UV_EOF)
+        route_talk_end(&s->talk);
     if (n < 0 || take(s, buf->base, (size_t)n) < 0)
         hang_up(s);
 }
@@ -159,7 +118,7 @@ static void make_room(struct route *r)
 {
     struct route_served *s = r->oldest;
 
-    while (s && s->proved)
+    while (s && s->talk.proved)
         s = s->newer;
     if (s)
         hang_up(s);
@@ -169,16 +128,22 @@ static void take_connection(struct route *r)
 {
     uv_stream_t *listener = (uv_stream_t *)&r->listener;
     struct route_served *s;
+    int rc;
 
     if (r->served_count >= ROUTE_SERVED_MAX)
         make_room(r);
     s = hb_xcalloc(1, sizeof(*s));
     s->route = r;
+    s->talk = (struct route_talk){
+        .token = r->token, .host = r->host, .say = say, .arg = s};
     s->deadline_ns = after_ms(ROUTE_CALL_MS);
-    uv_tcp_init(r->loop, &s->tcp);
+    rc = uv_tcp_init(r->loop, &s->tcp);
+    assert(rc == 0); /* it makes no socket yet */
+    (void)rc;
     s->tcp.data = s;
     if (uv_accept(listener, (uv_stream_t *)&s->tcp) < 0 ||
-        r->served_count >= ROUTE_SERVED_MAX) {
+        r->served_count >= ROUTE_SERVED_MAX || uv_tcp_nodelay(&s->tcp, 1) < 0 ||
+        uv_read_start((uv_stream_t *)&s->tcp, on_alloc, on_read) < 0) {
         uv_close((uv_handle_t *)&s->tcp, on_closed);
         return;
     }
@@ -187,8 +152,6 @@ static void take_connection(struct route *r)
     r->newest = s;
     if (r->served_count++ == 0)
         uv_timer_start(&r->patience, on_patience, PATIENCE_MS, PATIENCE_MS);
-    uv_tcp_nodelay(&s->tcp, 1);
-    uv_read_start((uv_stream_t *)&s->tcp, on_alloc, on_read);
 }
 
 static void on_hold_over(uv_timer_t *timer)
