@@ -249,7 +249,6 @@ RUNTIME_SRC := \
 	runtime/core/api/set.c \
 	runtime/core/api/site.c \
 	runtime/core/api/trace.c \
-	runtime/core/api/types.c \
 	runtime/core/api/words.c \
 	runtime/core/sched/adasum.c \
 	runtime/core/sched/controller.c \
@@ -311,6 +310,7 @@ RUNTIME_SRC := \
 	runtime/plane/tcp/tcp_setup.c \
 	runtime/plane/tcp/tcp_steps.c \
 	runtime/plane/tcp/tcp_stream.c \
+	runtime/plane/types.c \
 	runtime/trace/stall.c \
 	runtime/trace/stats.c \
 	runtime/trace/timeline.c \
@@ -338,8 +338,8 @@ MPI_PLUGIN_SRC := \
 	runtime/plugins/mpi/start.c \
 	runtime/plugins/mpi/wait.c
 # It has its own copy of these.
-MPI_PLUGIN_OWN := runtime/core/api/types.c $(filter runtime/plane/op.c \
-	runtime/plane/parts.c runtime/plane/self.c runtime/plane/kernels/%, \
+MPI_PLUGIN_OWN := $(filter runtime/plane/op.c runtime/plane/parts.c \
+	runtime/plane/self.c runtime/plane/types.c runtime/plane/kernels/%, \
 	$(RUNTIME_SRC))
 # Beside runtime/plugins/nccl/kernels.cu, which nvcc compiles.
 NCCL_PLUGIN_SRC := \
