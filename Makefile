@@ -247,20 +247,16 @@ RUNTIME_SRC := \
 	runtime/core/api/record.c \
 	runtime/core/api/request.c \
 	runtime/core/api/set.c \
-	runtime/core/api/site.c \
 	runtime/core/api/trace.c \
 	runtime/core/api/words.c \
-	runtime/core/sched/adasum.c \
 	runtime/core/sched/controller.c \
 	runtime/core/sched/controller_tables.c \
 	runtime/core/sched/engine.c \
 	runtime/core/sched/engine_alone.c \
 	runtime/core/sched/engine_launch.c \
 	runtime/core/sched/engine_stall.c \
-	runtime/core/sched/execute.c \
 	runtime/core/sched/join.c \
 	runtime/core/sched/negotiate.c \
-	runtime/core/sched/neutral.c \
 	runtime/core/sched/plan.c \
 	runtime/core/sched/run.c \
 	runtime/core/tune/autotune.c \
@@ -278,6 +274,8 @@ RUNTIME_SRC := \
 	runtime/core/world/provider.c \
 	runtime/core/world/segment_map.c \
 	runtime/core/world/topology.c \
+	runtime/plane/adasum.c \
+	runtime/plane/execute.c \
 	runtime/plane/hier/hier.c \
 	runtime/plane/hier/hier_agree.c \
 	runtime/plane/hier/hier_alltoall.c \
@@ -289,6 +287,7 @@ RUNTIME_SRC := \
 	runtime/plane/kernels/cast.c \
 	runtime/plane/kernels/reduce.c \
 	runtime/plane/kernels/reduce_portable.c \
+	runtime/plane/neutral.c \
 	runtime/plane/op.c \
 	runtime/plane/parts.c \
 	runtime/plane/self.c \
@@ -300,6 +299,7 @@ RUNTIME_SRC := \
 	runtime/plane/shm/shm_gather.c \
 	runtime/plane/shm/shm_scatter.c \
 	runtime/plane/shm/shm_wait.c \
+	runtime/plane/site.c \
 	runtime/plane/tcp/tcp.c \
 	runtime/plane/tcp/tcp_auth.c \
 	runtime/plane/tcp/tcp_exchange.c \
@@ -718,7 +718,7 @@ $(BUILD)/obj/runtime/%.o: OPT := $(OPT:-O2=-O3)
 
 # No fused multiply-add, so that every kernel gives the same bits.
 $(BUILD)/obj/runtime/plane/kernels/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
-$(BUILD)/obj/runtime/core/sched/adasum.o: FILE_CFLAGS = -ffp-contract=off
+$(BUILD)/obj/runtime/plane/adasum.o: FILE_CFLAGS = -ffp-contract=off
 $(BUILD)/obj/runtime/plane/kernels/reduce_avx2.o: FILE_CFLAGS = -ffp-contract=off \
 	-mavx2 -mf16c
 $(BUILD)/obj/runtime/plane/kernels/reduce_avx512.o: FILE_CFLAGS = -ffp-contract=off \

@@ -82,7 +82,7 @@ struct hvd__op {
     const char *name;           /* "" when the caller gave none */
     uint64_t name_hash;
     uint64_t site; /* hash of the call site, if call sites are compared
-                      (core/site.h); else 0 */
+                      (plane/site.h); else 0 */
 
     /* The descriptor's hash as planes compare it.  If the ranks' signatures
      * differ but first_signature, that of the first request, is equal, they
@@ -227,7 +227,7 @@ struct hvd__descriptor {
     double prescale, postscale;
     uint64_t name_hash, site;
     char name[HVD__NAME_BYTES];
-    char site_text[HVD__SITE_BYTES]; /* core/site.h; "" if unknown */
+    char site_text[HVD__SITE_BYTES]; /* plane/site.h; "" if unknown */
 };
 
 /* Mixes v into h: one multiply-and-fold round.  Not cryptographic: ranks of a

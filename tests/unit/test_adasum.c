@@ -2,7 +2,7 @@
 /*
  * Adasum against a scalar tree in double, on planes whose ranks are threads.
  */
-#include "runtime/core/sched/adasum.h"
+#include "runtime/plane/adasum.h"
 
 #include "lib/base/alloc.h"
 #include "runtime/plane/kernels/cast.h"

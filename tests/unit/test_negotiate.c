@@ -4,8 +4,8 @@
  * ranks, and invalid tables.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/api/site.h"
 #include "runtime/core/sched/negotiate.h"
+#include "runtime/plane/site.h"
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>

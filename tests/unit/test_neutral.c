@@ -3,8 +3,8 @@
  * Neutral contributions: added anywhere among the inputs, they do not change a
  * bit of a reduction's result.
  */
-#include "runtime/core/sched/neutral.h"
 #include "runtime/plane/kernels/reduce.h"
+#include "runtime/plane/neutral.h"
 #include "tests/unit/unit.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runtime/core/api/site: with HVD_CHECK=1 unnamed operations that come from
+ * runtime/plane/site: with HVD_CHECK=1 unnamed operations that come from
  * different call sites of the program do not match.
  */
-#include "runtime/core/api/site.h"
 #include "runtime/hvd.h"
+#include "runtime/plane/site.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 

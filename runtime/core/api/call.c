@@ -6,8 +6,8 @@
 #include "lib/base/alloc.h"
 #include "runtime/core/api/context.h"
 #include "runtime/core/api/message.h"
-#include "runtime/core/api/site.h"
 #include "runtime/core/world/provider.h"
+#include "runtime/plane/site.h"
 
 #include <math.h>
 #include <string.h>

@@ -58,7 +58,7 @@ struct hvd_request {
                            that carries it out */
     uint64_t issued_ns; /* on hb_now_ns's clock; 0: not timed */
     uint64_t stall_ns;  /* the same on trace/stall.h's clock */
-    const void *caller; /* call site, core/site.h; or NULL */
+    const void *caller; /* call site, plane/site.h; or NULL */
     uint64_t opened;    /* if launched: engine->opened at that time */
     int priority;
     int *last_rank;                 /* join: out; may be NULL */

@@ -3,8 +3,8 @@
 #include "runtime/core/api/words.h"
 
 #include "runtime/core/api/context.h"
-#include "runtime/core/api/site.h"
 #include "runtime/core/world/blame.h"
+#include "runtime/plane/site.h"
 
 /* Initialises a request of `count` elements. */
 static void init(struct hvd_request *req, enum hvd__kind kind, size_t count,

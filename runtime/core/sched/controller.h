@@ -30,10 +30,10 @@
 #ifndef HVD_CORE_CONTROLLER_H
 #define HVD_CORE_CONTROLLER_H
 
-#include "runtime/core/sched/execute.h"
 #include "runtime/core/sched/negotiate.h"
 #include "runtime/core/sched/plan.h"
 #include "runtime/core/tune/tuner.h"
+#include "runtime/plane/execute.h"
 #include "runtime/trace/stats.h"
 
 enum hvd__step {

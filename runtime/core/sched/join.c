@@ -3,7 +3,7 @@
 #include "runtime/core/sched/join.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/sched/neutral.h"
+#include "runtime/plane/neutral.h"
 
 #include <string.h>
 #include <unistd.h>

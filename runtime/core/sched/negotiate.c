@@ -4,7 +4,7 @@
 #include "runtime/core/sched/negotiate.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/site.h"
+#include "runtime/plane/site.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

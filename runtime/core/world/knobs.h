@@ -16,7 +16,7 @@ struct hvd__knobs {
     int fusion_pinned;   /* the user set it: it is not tuned */
     int engine_cpu;      /* core of the engine threads, or -1 */
     int local_gpu;       /* HVD_GPU, or -1 */
-    int compares_sites;  /* HVD_CHECK: see core/site.h */
+    int compares_sites;  /* HVD_CHECK: see plane/site.h */
     struct hb_log log;   /* of this process */
 };
 

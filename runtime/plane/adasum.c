@@ -4,7 +4,7 @@
  * without floating-point contraction, so that ranks which compute the same get
  * the same bits on any CPU.
  */
-#include "runtime/core/sched/adasum.h"
+#include "runtime/plane/adasum.h"
 
 #include "lib/base/alloc.h"
 #include "runtime/plane/kernels/cast.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Identifies the places that operations are called from; see site.h. */
-#include "runtime/core/api/site.h"
+#include "runtime/plane/site.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>

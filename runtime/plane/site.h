@@ -9,8 +9,8 @@
  * same on all ranks wherever that was loaded.  Without HVD_CHECK no place is
  * recorded, and all count as equal.
  */
-#ifndef HVD_CORE_SITE_H
-#define HVD_CORE_SITE_H
+#ifndef HVD_PLANE_SITE_H
+#define HVD_PLANE_SITE_H
 
 #include "runtime/plane/op.h"
 

@@ -27,8 +27,8 @@
  *
  * A caller that needs exactness there passes a pre of 1.
  */
-#ifndef HVD_CORE_NEUTRAL_H
-#define HVD_CORE_NEUTRAL_H
+#ifndef HVD_PLANE_NEUTRAL_H
+#define HVD_PLANE_NEUTRAL_H
 
 #include "runtime/hvd.h"
 

@@ -6,10 +6,10 @@
  * The first operation on the plane carries the signature of the whole, so the
  * ranks find out whether they all mean the same before any buffer is touched.
  */
-#ifndef HVD_CORE_EXECUTE_H
-#define HVD_CORE_EXECUTE_H
+#ifndef HVD_PLANE_EXECUTE_H
+#define HVD_PLANE_EXECUTE_H
 
-#include "runtime/core/sched/adasum.h"
+#include "runtime/plane/adasum.h"
 #include "runtime/plane/plane.h"
 
 struct hvd__execution {

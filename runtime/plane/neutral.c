@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs that are the identity element; see neutral.h. */
-#include "runtime/core/sched/neutral.h"
+#include "runtime/plane/neutral.h"
 
 #include "runtime/plane/kernels/cast.h"
 #include "runtime/plane/kernels/reduce.h"

@@ -28,8 +28,8 @@
  * Source: Maleki et al., Scaling Distributed Training with Adaptive
  * Summation (MLSys 2021); the limit of the norm is Horovod's.
  */
-#ifndef HVD_CORE_ADASUM_H
-#define HVD_CORE_ADASUM_H
+#ifndef HVD_PLANE_ADASUM_H
+#define HVD_PLANE_ADASUM_H
 
 #include "runtime/plane/plane.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Carries out one operation, or several for one; see execute.h. */
-#include "runtime/core/sched/execute.h"
+#include "runtime/plane/execute.h"
 
 #include <string.h>
 
