@@ -3,6 +3,7 @@
  * runtime/core/tune/tuner.h: all ranks use the same settings; the log; wrong
  * knobs; and worlds that are tuned.
  */
+#include "runtime/core/sched/plan.h"
 #include "runtime/core/tune/tuner.h"
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"

@@ -42,14 +42,12 @@ static void count_up(struct hvd__controller *c)
         hvd__stats_count(&c->stats.guessed, 1);
 }
 
-/* Tells the plan, the tuner and the stall inspector what was carried out. */
-static void remember(struct hvd__controller *c)
+/* Tells the plan and the tuner that a request was carried out. */
+static void remember(struct hvd__controller *c, struct hvd__entry *e,
+                     uint64_t signature, const struct hvd__op *op)
 {
-    for (size_t i = 0; i < c->run_count; i++) {
-        hvd__plan_done(&c->plan, c->run[i]->entry, c->run[i]->signature);
-        hvd__tuner_count(c->tuner, &c->plan, c->run[i]->entry, &c->run[i]->op);
-    }
-    hvd__stall_carried_out(c->set, c->plan.done);
+    hvd__plan_done(&c->plan, e, signature);
+    hvd__tuner_count(c->tuner, e, e != &c->plan.unnamed, op);
 }
 
 /* Completes all requests of the run with the outcome rc. */
@@ -372,16 +370,14 @@ static enum hvd__step run_over(struct hvd__controller *c, int rc)
     c->state = HVD__STATE_IDLE;
     if (carried_out(rc)) {
         count_up(c);
-        remember(c);
+        for (size_t i = 0; i < c->run_count; i++)
+            remember(c, c->run[i]->entry, c->run[i]->signature, &c->run[i]->op);
+        if (!first)
+            remember(c, c->stand_in->entry, c->stand_in->signature,
+                     &c->stand_in->op);
+        hvd__stall_carried_out(c->set, c->plan.done);
         if (first && first->op.kind == HVD__JOIN)
             tell_last(c, first);
-        if (!first) {
-            hvd__plan_done(&c->plan, c->stand_in->entry,
-                           c->stand_in->signature);
-            hvd__tuner_count(c->tuner, &c->plan, c->stand_in->entry,
-                             &c->stand_in->op);
-            hvd__stall_carried_out(c->set, c->plan.done);
-        }
     }
     if (first) {
         complete_run(c, rc);
@@ -510,9 +506,8 @@ int hvd__controller_progress(struct hvd__controller *c, struct hvd_request *req)
             hvd__stats_count(&c->stats.learned, 1);
         else
             hvd__stats_count(&c->stats.guessed, 1);
-        hvd__plan_done(&c->plan, &c->plan.unnamed, req->signature);
+        remember(c, &c->plan.unnamed, req->signature, &req->op);
         hvd__stall_carried_out(c->set, c->plan.done);
-        hvd__tuner_count(c->tuner, &c->plan, &c->plan.unnamed, &req->op);
         hvd__record_done_one(c, req);
     }
     return rc;

@@ -31,7 +31,6 @@
 #define HVD_CORE_TUNER_H
 
 #include "lib/base/log.h"
-#include "runtime/core/sched/plan.h"
 #include "runtime/core/tune/autotune.h"
 #include "runtime/plane/tcp/tcp.h"
 
@@ -46,6 +45,8 @@ struct hvd__tuning {
     uint64_t fusion_bytes, fusion_part_bytes;
     uint32_t tcp_percent; /* percent of the measured alpha */
 };
+
+struct hvd__entry; /* of the plan (sched/plan.h); identifies a tensor */
 
 struct hvd__tuner_config {
     int n, me; /* size of the world; this rank */
@@ -103,15 +104,14 @@ void hvd__tuner_allreduced(struct hvd__tuner *t, const struct hvd__entry *e,
                            int is_named, uint64_t bytes);
 
 /* Counts a request that was carried out.  op: the request's own, not the fused
- * one; e: its entry in plan. */
+ * one; e: its entry in the plan; is_named: that is not the one that operations
+ * without a name share. */
 static inline void hvd__tuner_count(struct hvd__tuner *t,
-                                    const struct hvd__plan *plan,
-                                    const struct hvd__entry *e,
+                                    const struct hvd__entry *e, int is_named,
                                     const struct hvd__op *op)
 {
     if (t && !t->over && op->kind == HVD__ALLREDUCE)
-        hvd__tuner_allreduced(t, e, e != &plan->unnamed,
-                              op->count * op->elem_bytes);
+        hvd__tuner_allreduced(t, e, is_named, op->count * op->elem_bytes);
 }
 
 #endif
