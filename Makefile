@@ -241,8 +241,7 @@ RUNTIME_SRC := \
 	runtime/core/api/call.c \
 	runtime/core/api/call_arguments.c \
 	runtime/core/api/collective.c \
-	runtime/core/api/context.c \
-	runtime/core/api/message.c \
+	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/record.c \
 	runtime/core/api/request.c \
@@ -264,11 +263,13 @@ RUNTIME_SRC := \
 	runtime/core/world/agent_client.c \
 	runtime/core/world/blame.c \
 	runtime/core/world/connect.c \
+	runtime/core/world/context.c \
 	runtime/core/world/device.c \
 	runtime/core/world/hosts.c \
 	runtime/core/world/knobs.c \
 	runtime/core/world/launcher.c \
 	runtime/core/world/memory.c \
+	runtime/core/world/message.c \
 	runtime/core/world/mpi_context.c \
 	runtime/core/world/plugin_load.c \
 	runtime/core/world/provider.c \

@@ -4,8 +4,6 @@
 #include "runtime/core/api/call.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
 #include "runtime/core/world/provider.h"
 #include "runtime/plane/site.h"
 

@@ -16,9 +16,9 @@
 #ifndef HVD_CORE_CALL_H
 #define HVD_CORE_CALL_H
 
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
 #include "runtime/core/api/set.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
 
 /* The state of one call; lives on the caller's stack. */
 struct hvd__call {

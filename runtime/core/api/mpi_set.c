@@ -4,9 +4,10 @@
  * its members, so all ranks tell each other what they were given.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
+#include "runtime/core/api/set.h"
 #include "runtime/core/api/words.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
 #include "runtime/core/world/mpi_context.h"
 
 #include <string.h>

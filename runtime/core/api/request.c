@@ -5,8 +5,9 @@
 #include "runtime/core/api/request.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
+#include "runtime/core/sched/engine.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
 
 #include <string.h>
 

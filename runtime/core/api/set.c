@@ -3,10 +3,10 @@
 #include "runtime/core/api/set.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
 #include "runtime/core/api/words.h"
 #include "runtime/core/world/blame.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,8 +2,9 @@
 /* The library's own operations of the world; see words.h. */
 #include "runtime/core/api/words.h"
 
-#include "runtime/core/api/context.h"
+#include "runtime/core/api/set.h"
 #include "runtime/core/world/blame.h"
+#include "runtime/core/world/context.h"
 #include "runtime/plane/site.h"
 
 /* Initialises a request of `count` elements. */

@@ -2,7 +2,7 @@
 /* See blame.h. */
 #include "runtime/core/world/blame.h"
 
-#include "runtime/core/api/context.h"
+#include "runtime/core/world/context.h"
 
 #include <pthread.h>
 

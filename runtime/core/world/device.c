@@ -5,7 +5,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "runtime/core/api/call.h"
-#include "runtime/core/api/context.h"
 #include "runtime/core/world/plugin_load.h"
 #include "runtime/trace/stall.h"
 #include "runtime/trace/timeline.h"

@@ -4,8 +4,9 @@
  */
 #include "runtime/core/world/memory.h"
 
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
+#include "runtime/hvd.h"
 
 struct hvd__arena hvd__memory = HVD__ARENA_INIT;
 

@@ -6,7 +6,6 @@
 #include "lib/base/env.h"
 #include "lib/protocol/segment_fd.h"
 #include "lib/protocol/worker.h"
-#include "runtime/core/api/context.h"
 #include "runtime/core/world/connect.h"
 #include "runtime/core/world/launcher.h"
 #include "runtime/core/world/plugin_load.h"
@@ -60,8 +59,8 @@ static int note_failure(int rc)
     return rc;
 }
 
-/* The process that initialised MPI; 0: none. */
-static pid_t began;
+static pid_t began;              /* process that initialised MPI; 0: none */
+static void (*tell_peers)(void); /* that this rank leaves; if began */
 
 /* ---- Which plane --------------------------------------------------------- */
 
@@ -215,19 +214,20 @@ static void at_exit(int status, void *table)
 
     if (began != getpid()) /* a forked child */
         return;
-    hvd__leave();
+    tell_peers();
     if (status == 0)
         m->finalize();
 }
 
 /* Registers at_exit, which then runs before the destructors of this library and
  * of MPI. */
-static int finalize_at_exit(struct hb_error *err)
+static int finalize_at_exit(void (*leave)(void), struct hb_error *err)
 {
     if (began)
         return 0;
     if (on_exit(at_exit, (void *)(uintptr_t)mpi.mpi) != 0)
         return hb_error_set(err, HVD_ENOMEM, "no memory for an exit handler");
+    tell_peers = leave;
     began = getpid();
     return 0;
 }
@@ -279,7 +279,7 @@ static void close_mpi(void)
 }
 
 static int open_world(struct worker_welcome *w, uint64_t deadline_ns,
-                      struct hb_error *err)
+                      void (*leave)(void), struct hb_error *err)
 {
     struct hvd__roll roll;
     int rc;
@@ -291,7 +291,7 @@ static int open_world(struct worker_welcome *w, uint64_t deadline_ns,
                                 mpi.launcher.variable,
                                 (long long)mpi.launcher.value);
     hvd__roll_open(&roll, &mpi.launcher);
-    rc = finalize_at_exit(err);
+    rc = finalize_at_exit(leave, err);
     if (rc == 0)
         rc = open_ranks(deadline_ns, err);
     if (rc == -HVD_ETIMEOUT)

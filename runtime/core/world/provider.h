@@ -35,10 +35,11 @@ struct hvd__world_ops {
      * provider: 0, or negative with err set. */
     int (*refuse)(struct hb_error *err);
 
-    /* Fills in *w as an agent would, after `started`.  Returns 0, or negative
-     * with err set and nothing held. */
+    /* Fills in *w as an agent would, after `started`.  leave: called when the
+     * process exits, to tell the peers that this rank leaves; the same in all
+     * calls.  Returns 0, or negative with err set and nothing held. */
     int (*open)(struct worker_welcome *w, uint64_t deadline_ns,
-                struct hb_error *err);
+                void (*leave)(void), struct hb_error *err);
     int (*is_open)(void);
 
     /* Agrees on whether all ranks succeeded; all ranks call it, each with its

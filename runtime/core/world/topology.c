@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers from what hvd_init has found out: hvd_rank and the like. */
-#include "runtime/core/api/context.h"
-#include "runtime/core/api/message.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
+#include "runtime/hvd.h"
 
 int hvd_is_initialized(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's one context: what hvd_init sets up and hvd_shutdown takes
- * down.
+ * The process's one context: whether the library is initialised, and what
+ * hvd_init has found out about this rank and read from the environment.
  *
  * It is a static object.  The kernel wipes `page` in a forked child, so that
  * the library looks uninitialised there; checking that costs one load.
@@ -9,8 +9,9 @@
 #ifndef HVD_CORE_CONTEXT_H
 #define HVD_CORE_CONTEXT_H
 
-#include "runtime/core/api/set.h"
 #include "runtime/core/world/knobs.h"
+
+#include <stdatomic.h>
 
 struct hvd__topology {
     int rank, size, local_rank, local_size, cross_rank, cross_size;
@@ -30,15 +31,9 @@ struct hvd__context {
 
 extern struct hvd__context hvd__context;
 
-/* Makes s->plane (and s->hosts) for the n world ranks `ranks`; this rank is
- * ranks[me], or no member if me is -1.  All ranks of the world call it, members
- * or not.  Returns 0 or negative with err set. */
-int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
-                     struct hb_error *err);
-
-/* Tells the peers that this rank leaves, unless that was done.  Called when the
- * process exits. */
-void hvd__leave(void);
+/* Maps `page`, unless that was done; it is kept until the process ends.
+ * Returns 0 or negative with err set. */
+int hvd__context_map(struct hb_error *err);
 
 static inline int hvd__alive(void)
 {

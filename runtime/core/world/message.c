@@ -2,7 +2,7 @@
 /*
  * Status texts and the per-thread message of the last failure.
  */
-#include "runtime/core/api/message.h"
+#include "runtime/core/world/message.h"
 
 #include "runtime/core/world/blame.h"
 #include "runtime/hvd.h"

@@ -5,19 +5,18 @@
  * `life` serialises init, shutdown and the exit destructor, and protects
  * `world`, except for what the planes use of it.
  */
-#include "runtime/core/api/context.h"
-
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/base/sys/clock.h"
-#include "runtime/core/api/message.h"
 #include "runtime/core/api/trace.h"
 #include "runtime/core/api/words.h"
 #include "runtime/core/world/agent_client.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/connect.h"
+#include "runtime/core/world/context.h"
 #include "runtime/core/world/hosts.h"
 #include "runtime/core/world/memory.h"
+#include "runtime/core/world/message.h"
 #include "runtime/core/world/provider.h"
 #include "runtime/core/world/segment_map.h"
 #include "runtime/plane/shm/shm.h"
@@ -31,8 +30,6 @@
 #include <unistd.h>
 
 enum { START_TIMEOUT_MS = 30000, PAGE_BYTES = 4096 };
-
-struct hvd__context hvd__context;
 
 struct world {
     int up;         /* hvd_init succeeded, no hvd_shutdown yet */
@@ -134,6 +131,8 @@ static int deadline(uint64_t *deadline_ns, struct hb_error *err)
     *deadline_ns = hb_now_ns() + (uint64_t)ms * 1000000;
     return 0;
 }
+
+static void leave(void);
 
 static void say(void *agent, const void *frame, size_t len)
 {
@@ -321,7 +320,7 @@ static int join_launched(const struct hvd__world_ops *launched,
     int rc = deadline(&deadline_ns, err);
 
     if (rc == 0)
-        rc = launched->open(w, deadline_ns, err);
+        rc = launched->open(w, deadline_ns, leave, err);
     if (rc == 0)
         rc = launched->agree(check_alone(w, err), err);
     if (rc < 0)
@@ -358,23 +357,6 @@ static int world_of_one(struct hb_error *err)
                             (long long)size);
     world_set()->plane = hvd__self_plane();
     hvd__context.topology = one;
-    return 0;
-}
-
-/* Makes the page that a fork wipes; made once and kept. */
-static int make_page(struct hb_error *err)
-{
-    void *page;
-
-    if (hvd__context.page)
-        return 0;
-    page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return hb_error_sys(err, errno, "map a page");
-    /* If the kernel cannot, a forked child is not detected. */
-    madvise(page, PAGE_BYTES, MADV_WIPEONFORK);
-    atomic_store(&hvd__context.page, (struct hvd__page *)page);
     return 0;
 }
 
@@ -505,7 +487,7 @@ static int bring_up(struct hb_error *err)
     const char *address = hb_knob("RENDEZVOUS");
     const struct hvd__world_ops *launched = NULL;
     uint64_t begun_ns = hb_now_ns();
-    int rc = make_page(err), joined;
+    int rc = hvd__context_map(err), joined;
 
     if (rc == 0 && !address)
         rc = hvd__providers_started(&launched, err);
@@ -590,7 +572,7 @@ int hvd_shutdown(void)
 /* Leaves the sets in order when a program exits without hvd_shutdown: its peers
  * learn that it left, not that it died.  Nothing is freed, as other threads may
  * be in the library; if one makes or removes a set, only the world is left. */
-void hvd__leave(void)
+static void leave(void)
 {
     int all;
 
@@ -606,5 +588,5 @@ void hvd__leave(void)
 
 static __attribute__((destructor)) void leave_at_exit(void)
 {
-    hvd__leave();
+    leave();
 }
