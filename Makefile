@@ -241,10 +241,9 @@ RUNTIME_SRC := \
 	runtime/core/api/call.c \
 	runtime/core/api/call_arguments.c \
 	runtime/core/api/collective.c \
+	runtime/core/api/completion.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
-	runtime/core/api/record.c \
-	runtime/core/api/request.c \
 	runtime/core/api/set.c \
 	runtime/core/api/trace.c \
 	runtime/core/api/words.c \
@@ -257,6 +256,8 @@ RUNTIME_SRC := \
 	runtime/core/sched/join.c \
 	runtime/core/sched/negotiate.c \
 	runtime/core/sched/plan.c \
+	runtime/core/sched/record.c \
+	runtime/core/sched/request.c \
 	runtime/core/sched/run.c \
 	runtime/core/tune/autotune.c \
 	runtime/core/tune/tuner.c \

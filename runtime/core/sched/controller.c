@@ -4,9 +4,9 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
-#include "runtime/core/api/record.h"
 #include "runtime/core/sched/engine.h"
 #include "runtime/core/sched/join.h"
+#include "runtime/core/sched/record.h"
 #include "runtime/core/sched/run.h"
 
 #include <string.h>

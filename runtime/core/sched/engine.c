@@ -4,7 +4,7 @@
  */
 #include "runtime/core/sched/engine_impl.h"
 
-#include "runtime/core/api/record.h"
+#include "runtime/core/sched/record.h"
 #include "runtime/core/world/provider.h"
 
 #include <errno.h>

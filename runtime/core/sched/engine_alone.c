@@ -3,8 +3,8 @@
  * Blocking calls.  When nothing is queued, the calling thread carries the call
  * out from start to end without the queue; else the call is queued.
  */
-#include "runtime/core/api/record.h"
 #include "runtime/core/sched/engine_impl.h"
+#include "runtime/core/sched/record.h"
 #include "runtime/core/world/provider.h"
 
 #include <string.h>

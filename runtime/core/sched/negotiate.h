@@ -17,7 +17,7 @@
 #define HVD_CORE_NEGOTIATE_H
 
 #include "lib/base/buf.h"
-#include "runtime/core/api/request.h"
+#include "runtime/core/sched/request.h"
 
 #include <stddef.h>
 #include <stdint.h>

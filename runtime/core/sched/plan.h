@@ -22,7 +22,7 @@
 #ifndef HVD_CORE_PLAN_H
 #define HVD_CORE_PLAN_H
 
-#include "runtime/core/api/request.h"
+#include "runtime/core/sched/request.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "runtime/core/sched/run.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/record.h"
+#include "runtime/core/sched/record.h"
 
 /* ---- What is carried out ------------------------------------------------ */
 

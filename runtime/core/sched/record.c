@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records operations that are done; see record.h. */
-#include "runtime/core/api/record.h"
+#include "runtime/core/sched/record.h"
 
 #include "lib/base/sys/clock.h"
-#include "runtime/core/sched/engine.h"
 
 #include <string.h>
 
