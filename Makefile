@@ -244,9 +244,7 @@ RUNTIME_SRC := \
 	runtime/core/api/completion.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
-	runtime/core/api/set.c \
 	runtime/core/api/trace.c \
-	runtime/core/api/words.c \
 	runtime/core/sched/controller.c \
 	runtime/core/sched/controller_tables.c \
 	runtime/core/sched/engine.c \
@@ -259,21 +257,23 @@ RUNTIME_SRC := \
 	runtime/core/sched/record.c \
 	runtime/core/sched/request.c \
 	runtime/core/sched/run.c \
+	runtime/core/set/connect.c \
+	runtime/core/set/device.c \
+	runtime/core/set/mpi_context.c \
+	runtime/core/set/provider.c \
+	runtime/core/set/set.c \
+	runtime/core/set/words.c \
 	runtime/core/tune/autotune.c \
 	runtime/core/tune/tuner.c \
 	runtime/core/world/agent_client.c \
 	runtime/core/world/blame.c \
-	runtime/core/world/connect.c \
 	runtime/core/world/context.c \
-	runtime/core/world/device.c \
 	runtime/core/world/hosts.c \
 	runtime/core/world/knobs.c \
 	runtime/core/world/launcher.c \
 	runtime/core/world/memory.c \
 	runtime/core/world/message.c \
-	runtime/core/world/mpi_context.c \
 	runtime/core/world/plugin_load.c \
-	runtime/core/world/provider.c \
 	runtime/core/world/segment_map.c \
 	runtime/core/world/topology.c \
 	runtime/plane/adasum.c \

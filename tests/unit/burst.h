@@ -14,7 +14,7 @@
 #ifndef TESTS_UNIT_BURST_H
 #define TESTS_UNIT_BURST_H
 
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/set.h"
 
 /* Keeps the world's engine thread from driving: it believes that a waiting
  * thread does. */

@@ -6,11 +6,10 @@
  * closed; a plane that cannot be made.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/api/call.h"
 #include "runtime/core/sched/engine.h"
-#include "runtime/core/world/connect.h"
-#include "runtime/core/world/device.h"
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/connect.h"
+#include "runtime/core/set/device.h"
+#include "runtime/core/set/provider.h"
 #include "tests/unit/unit.h"
 
 #include <check.h>
@@ -170,7 +169,8 @@ static void open_engine(void)
     memset(&scene, 0, sizeof(scene));
     atomic_store(&scene.was_open, -1);
     hvd__gpu = hvd__gpu_places = &device;
-    hvd__buffer_provider = &hvd__gpu_provider;
+    hvd__context.looks_at_buffers = 1;
+    hvd__context.release = hvd__gpu_provider.release;
     ck_assert_int_eq(hvd__engine_open(&engine, &plane, &rank, 1, 0), 0);
 }
 
@@ -182,7 +182,7 @@ static void close_engine(void)
     hvd__engine_close(&engine, &why);
     hvd__engine_drain(&engine);
     hvd__gpu = hvd__gpu_places = NULL;
-    hvd__buffer_provider = NULL;
+    hvd__context.looks_at_buffers = 0;
 }
 
 static void make(struct hvd_request *req, int ordered)
@@ -243,24 +243,24 @@ static void *close_device(void *arg)
  * event. */
 START_TEST(test_late_call)
 {
-    static struct hvd__set set = {.n = 1};
-    struct hvd__call c = {.set = &set, .o = HVD_OPTIONS_INIT};
-    struct hvd__call late = c;
+    struct hvd_request early, late;
+    const struct hvd__issue issue_early = {.req = &early};
+    const struct hvd__issue issue_late = {.req = &late};
     pthread_t thread;
 
     open_engine();
-    make(&c.req, 0);
-    make(&late.req, 0);
-    c.req.op.recvbuf = late.req.op.recvbuf = &scene;
-    ck_assert_int_eq(hvd__providers_issue(&c), 0);
+    make(&early, 0);
+    make(&late, 0);
+    early.op.recvbuf = late.op.recvbuf = &scene;
+    ck_assert_int_eq(hvd__providers_issue(&issue_early), 0);
     ck_assert_int_eq(atomic_load(&scene.events), 1);
     ck_assert_int_eq(pthread_create(&thread, NULL, close_device, NULL), 0);
     /* Fails once the device is being closed; earlier events are given back. */
-    while (hvd__providers_issue(&late) == 0)
-        hvd__op_release(&late.req.op);
-    ck_assert_int_eq(late.req.err.status, -HVD_ENOTINIT);
+    while (hvd__providers_issue(&issue_late) == 0)
+        hvd__op_release(&late.op);
+    ck_assert_int_eq(late.err.status, -HVD_ENOTINIT);
     ck_assert_int_eq(atomic_load(&scene.was_open), -1);
-    hvd__op_release(&c.req.op);
+    hvd__op_release(&early.op);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(atomic_load(&scene.was_open), 0);
     ck_assert_ptr_null(hvd__gpu);

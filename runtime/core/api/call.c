@@ -4,7 +4,7 @@
 #include "runtime/core/api/call.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/provider.h"
 #include "runtime/plane/site.h"
 
 #include <math.h>
@@ -131,9 +131,14 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
 /* Looks for device memory if the buffers may, or must, be in it. */
 static int place(struct hvd__call *c, int rc)
 {
-    if (rc < 0 || (!hvd__buffer_provider && !c->o.stream && !c->needs_device))
+    if (rc < 0 ||
+        (!hvd__context.looks_at_buffers && !c->o.stream && !c->needs_device))
         return rc;
-    return hvd__providers_issue(c);
+    return hvd__providers_issue(&(struct hvd__issue){
+        .req = &c->req,
+        .parts = c->req.op.parts == &c->part ? &c->part : c->parts,
+        .me = c->set->me,
+        .stream = c->o.stream});
 }
 
 static void end(struct hvd__call *c)

@@ -16,7 +16,7 @@
 #ifndef HVD_CORE_CALL_H
 #define HVD_CORE_CALL_H
 
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/set.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
 

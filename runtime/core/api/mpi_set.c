@@ -4,11 +4,11 @@
  * its members, so all ranks tell each other what they were given.
  */
 #include "lib/base/alloc.h"
-#include "runtime/core/api/set.h"
-#include "runtime/core/api/words.h"
+#include "runtime/core/set/mpi_context.h"
+#include "runtime/core/set/set.h"
+#include "runtime/core/set/words.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
-#include "runtime/core/world/mpi_context.h"
 
 #include <string.h>
 

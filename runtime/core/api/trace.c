@@ -3,11 +3,11 @@
 #include "runtime/core/api/trace.h"
 
 #include "lib/base/env.h"
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/provider.h"
+#include "runtime/core/set/set.h"
 #include "runtime/core/world/agent_client.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
-#include "runtime/core/world/provider.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "runtime/core/sched/engine_impl.h"
 
 #include "runtime/core/sched/record.h"
-#include "runtime/core/world/provider.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -5,7 +5,6 @@
  */
 #include "runtime/core/sched/engine_impl.h"
 #include "runtime/core/sched/record.h"
-#include "runtime/core/world/provider.h"
 
 #include <string.h>
 
@@ -113,7 +112,7 @@ static void remember(struct hvd__engine *e, const struct hvd_request *req)
     struct hvd__again *a = &e->again;
     size_t n = (size_t)e->controller.n;
 
-    if (!req->given || hvd__buffer_provider || n > HVD__EVEN_MAX)
+    if (!req->given || hvd__context.looks_at_buffers || n > HVD__EVEN_MAX)
         return;
     if (!hvd__given_same(&a->given, req->given)) {
         a->given = *req->given;

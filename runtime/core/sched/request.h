@@ -13,6 +13,7 @@
 #ifndef HVD_CORE_REQUEST_H
 #define HVD_CORE_REQUEST_H
 
+#include "runtime/core/world/context.h"
 #include "runtime/plane/op.h"
 
 #include <stdatomic.h>
@@ -76,6 +77,15 @@ void hvd__request_free(struct hvd_request *req);
 /* Initialises *req, which holds nothing yet; the caller sets op and
  * signature. */
 void hvd__request_init(struct hvd_request *req);
+
+/* Gives back op->ready, if it is set: when the operation is over or has never
+ * begun. */
+static inline void hvd__op_release(struct hvd__op *op)
+{
+    if (op->ready)
+        hvd__context.release(op->ready);
+    op->ready = NULL;
+}
 
 static inline int hvd__request_done(const struct hvd_request *req)
 {

@@ -27,6 +27,11 @@ struct hvd__context {
     _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
     struct hvd__topology topology;
     struct hvd__knobs knobs;
+    /* A provider (set/provider.h) must look at the buffers of every call, as
+     * they may be in its memory; and its function that gives back op->ready,
+     * which stays set. */
+    _Atomic int looks_at_buffers;
+    void (*_Atomic release)(void *ready);
 };
 
 extern struct hvd__context hvd__context;

@@ -11,7 +11,7 @@
 #ifndef HVD_CORE_CONNECT_H
 #define HVD_CORE_CONNECT_H
 
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/set.h"
 
 /* What the ranks of this host share; all borrowed. */
 struct hvd__host {

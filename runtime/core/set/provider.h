@@ -9,15 +9,22 @@
 
 #include "lib/base/error.h"
 #include "lib/base/log.h"
-#include "runtime/plane/op.h"
+#include "runtime/core/sched/request.h"
 
 #include <stdint.h>
 
-struct hvd__call;
 struct hvd__host;
 struct hvd__set;
 struct segment_head;
 struct worker_welcome;
+
+/* A call whose buffers a provider looks at before it is issued. */
+struct hvd__issue {
+    struct hvd_request *req;
+    struct hvd__part *parts; /* as req->op.parts, to be changed */
+    int me;                  /* place in the process set */
+    void *stream;            /* as the caller has named it, or NULL */
+};
 
 struct hvd__world_memory {
     uint32_t epoch;
@@ -85,7 +92,7 @@ struct hvd__provider {
     /* Finds out where a call's buffers are, refuses what cannot be carried out
      * there, and sets op->ready to what the plane has to wait for, if anything.
      * Returns 0, or negative with the request's err set. */
-    int (*issue)(struct hvd__call *c);
+    int (*issue)(const struct hvd__issue *i);
 
     /* Gives back op->ready of an operation that is over or never began. */
     void (*release)(void *ready);
@@ -112,22 +119,9 @@ void hvd__providers_stats(struct hvd_stats *stats);
 void hvd__providers_leave(void);
 void hvd__providers_close(void);
 
-/* The provider that must look at the buffers of every call, because they may be
- * in its memory; NULL: all are in host memory. */
-extern const struct hvd__provider *_Atomic hvd__buffer_provider;
-
-/* Calls issue or release of the provider that has them.  It explains why it
- * cannot be used if it is not open. */
-int hvd__providers_issue(struct hvd__call *c);
-void hvd__providers_release(void *ready);
-
-/* Gives back op->ready, if it is set. */
-static inline void hvd__op_release(struct hvd__op *op)
-{
-    if (op->ready)
-        hvd__providers_release(op->ready);
-    op->ready = NULL;
-}
+/* Calls issue of the provider that has it.  It explains why it cannot be used
+ * if it is not open. */
+int hvd__providers_issue(const struct hvd__issue *issue);
 
 /* Sets *world to the functions of the first provider whose launcher has started
  * this process, NULL if none has.  Returns 0, or negative with err set. */

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of providers; see provider.h. */
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/provider.h"
 
-#include "runtime/core/world/device.h"
-#include "runtime/core/world/mpi_context.h"
+#include "runtime/core/set/device.h"
+#include "runtime/core/set/mpi_context.h"
 
 static const struct hvd__provider *const providers[] = {&hvd__gpu_provider,
                                                         &hvd__mpi_provider};
-
-const struct hvd__provider *_Atomic hvd__buffer_provider;
 
 enum { PROVIDERS = sizeof(providers) / sizeof(providers[0]) };
 
@@ -16,9 +14,12 @@ int hvd__providers_open(const struct hb_log *log, struct hb_error *err)
 {
     int rc = 0;
 
-    for (int i = 0; i < PROVIDERS && rc == 0; i++)
+    for (int i = 0; i < PROVIDERS && rc == 0; i++) {
+        if (providers[i]->release)
+            hvd__context.release = providers[i]->release;
         if (providers[i]->open)
             rc = providers[i]->open(log, err);
+    }
     return rc;
 }
 
@@ -44,22 +45,13 @@ int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
     return rc;
 }
 
-int hvd__providers_issue(struct hvd__call *c)
+int hvd__providers_issue(const struct hvd__issue *issue)
 {
     int i = 0;
 
     while (!providers[i]->issue)
         i++;
-    return providers[i]->issue(c);
-}
-
-void hvd__providers_release(void *ready)
-{
-    int i = 0;
-
-    while (!providers[i]->release)
-        i++;
-    providers[i]->release(ready);
+    return providers[i]->issue(issue);
 }
 
 int hvd__providers_started(const struct hvd__world_ops **world,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of process sets, and the calls on it; see set.h. */
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/set.h"
 
 #include "lib/base/alloc.h"
-#include "runtime/core/api/words.h"
+#include "runtime/core/set/words.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"

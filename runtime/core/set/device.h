@@ -8,7 +8,7 @@
 #ifndef HVD_CORE_GPU_H
 #define HVD_CORE_GPU_H
 
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/provider.h"
 #include "runtime/plugins/gpu.h"
 
 /* The plug-in while it is open, else NULL. */

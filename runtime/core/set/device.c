@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory; see gpu.h. */
-#include "runtime/core/world/device.h"
+#include "runtime/core/set/device.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
-#include "runtime/core/api/call.h"
+#include "runtime/core/set/set.h"
 #include "runtime/core/world/plugin_load.h"
 #include "runtime/trace/stall.h"
 #include "runtime/trace/timeline.h"
@@ -53,7 +53,7 @@ static int open_plugin(int wanted, struct hb_error *err)
     if (!gpu)
         return err->status;
     hvd__gpu_places = gpu;
-    hvd__buffer_provider = &hvd__gpu_provider;
+    hvd__context.looks_at_buffers = 1;
     rc = gpu->open(err);
     if (rc == 0)
         hvd__gpu = gpu;
@@ -86,7 +86,7 @@ void hvd__gpu_close(void)
 {
     const struct hvd__gpu *gpu = hvd__gpu;
 
-    hvd__buffer_provider = NULL;
+    hvd__context.looks_at_buffers = 0;
     hvd__gpu_places = NULL;
     if (!gpu)
         return;
@@ -258,16 +258,16 @@ static void look_at_op(struct seen *s, const struct hvd__op *op, int me)
     }
 }
 
-static int on_host(const struct hvd__call *c, struct hb_error *err)
+static int on_host(const struct hvd__issue *i, struct hb_error *err)
 {
-    const struct hvd__op *op = &c->req.op;
+    const struct hvd__op *op = &i->req->op;
 
-    if (c->o.stream && !hvd__gpu)
+    if (i->stream && !hvd__gpu)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "hvd_options: stream is set, and this process "
                             "cannot use device memory; hvdrun --check-build "
                             "says why");
-    if (c->o.stream)
+    if (i->stream)
         return hb_error_set(err, HVD_EINVAL,
                             "hvd_options: stream is set, and the buffers are "
                             "in host memory");
@@ -293,37 +293,35 @@ static int can_run(const struct hvd__op *op, struct hb_error *err)
 
 /* Hands the event to the operation.  One is enough for all parts or members:
  * the first of them waits for it. */
-static void hand_over(struct hvd__call *c, void *ready)
+static void hand_over(const struct hvd__issue *i, void *ready)
 {
-    struct hvd__op *op = &c->req.op;
-    int ordered = c->o.stream != NULL;
+    struct hvd__op *op = &i->req->op;
+    int ordered = i->stream != NULL;
 
     op->ready = ready;
     op->ordered = ordered;
     op->flags |= HVD__OP_DEVICE;
-    if (op->parts == &c->part)
-        c->part.ready = ready;
-    else if (op->parts)
-        c->parts[0].ready = ready;
-    for (size_t i = 0; i < c->req.member_count; i++) {
-        c->members[i].ordered = ordered;
-        c->members[i].flags |= HVD__OP_DEVICE;
+    if (op->parts)
+        i->parts[0].ready = ready;
+    for (size_t k = 0; k < i->req->member_count; k++) {
+        i->req->members[k].ordered = ordered;
+        i->req->members[k].flags |= HVD__OP_DEVICE;
     }
-    if (c->req.member_count)
-        c->members[0].ready = ready;
+    if (i->req->member_count)
+        i->req->members[0].ready = ready;
 }
 
-static int look_and_issue(struct hvd__call *c)
+static int look_and_issue(const struct hvd__issue *i)
 {
-    struct hvd__op *op = &c->req.op;
-    struct hb_error *err = &c->req.err;
+    struct hvd__op *op = &i->req->op;
+    struct hb_error *err = &i->req->err;
     struct seen seen = {0};
     void *ready = NULL;
     int rc;
 
-    look_at_op(&seen, op, c->set->me);
-    for (size_t i = 0; i < c->req.member_count; i++)
-        look_at_op(&seen, &c->members[i], c->set->me);
+    look_at_op(&seen, op, i->me);
+    for (size_t k = 0; k < i->req->member_count; k++)
+        look_at_op(&seen, &i->req->members[k], i->me);
     if (seen.places == (1u << HVD__HOST | 1u << HVD__DEVICE))
         return hb_error_set(err, HVD_EINVAL,
                             "some of the buffers are in device memory and "
@@ -331,14 +329,14 @@ static int look_and_issue(struct hvd__call *c)
     /* Without any buffer, as on a rank that has nothing to send or receive, the
      * stream tells that it is in device memory. */
     if (!(seen.places & 1u << HVD__DEVICE) &&
-        (seen.places || !c->o.stream || !hvd__gpu || op->kind == HVD__BARRIER ||
+        (seen.places || !i->stream || !hvd__gpu || op->kind == HVD__BARRIER ||
          op->kind == HVD__JOIN))
-        return on_host(c, err);
+        return on_host(i, err);
     rc = can_run(op, err);
     if (rc == 0)
-        rc = hvd__gpu->issue(c->o.stream, seen.device, &ready, err);
+        rc = hvd__gpu->issue(i->stream, seen.device, &ready, err);
     if (rc == 0)
-        hand_over(c, ready);
+        hand_over(i, ready);
     return rc;
 }
 
@@ -358,15 +356,15 @@ static int enter(void)
     return 0;
 }
 
-static int issue(struct hvd__call *c)
+static int issue(const struct hvd__issue *i)
 {
     int rc;
 
     if (!enter())
-        return hb_error_set(&c->req.err, HVD_ENOTINIT,
+        return hb_error_set(&i->req->err, HVD_ENOTINIT,
                             "hvd_init has not been called");
-    rc = look_and_issue(c);
-    if (!c->req.op.ready)
+    rc = look_and_issue(i);
+    if (!i->req->op.ready)
         leave();
     return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library's own operations of the world; see words.h. */
-#include "runtime/core/api/words.h"
+#include "runtime/core/set/words.h"
 
-#include "runtime/core/api/set.h"
+#include "runtime/core/set/set.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
 #include "runtime/plane/site.h"

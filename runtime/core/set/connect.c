@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plane of a process set; see connect.h. */
-#include "runtime/core/world/connect.h"
+#include "runtime/core/set/connect.h"
 
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/provider.h"
 #include "runtime/plane/hier/hier.h"
 #include "runtime/plane/shm/shm.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world that an MPI launcher started; see mpi.h. */
-#include "runtime/core/world/mpi_context.h"
+#include "runtime/core/set/mpi_context.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/protocol/segment_fd.h"
 #include "lib/protocol/worker.h"
-#include "runtime/core/world/connect.h"
+#include "runtime/core/set/connect.h"
 #include "runtime/core/world/launcher.h"
 #include "runtime/core/world/plugin_load.h"
 #include "runtime/core/world/segment_map.h"

@@ -13,7 +13,7 @@
 #ifndef HVD_CORE_MPI_H
 #define HVD_CORE_MPI_H
 
-#include "runtime/core/world/provider.h"
+#include "runtime/core/set/provider.h"
 
 /* Worlds, planes between hosts, leaving and closing. */
 extern const struct hvd__provider hvd__mpi_provider;
