@@ -244,6 +244,7 @@ RUNTIME_SRC := \
 	runtime/core/api/completion.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
+	runtime/core/api/process_sets.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
 	runtime/core/sched/controller_tables.c \
@@ -262,6 +263,7 @@ RUNTIME_SRC := \
 	runtime/core/set/mpi_context.c \
 	runtime/core/set/provider.c \
 	runtime/core/set/set.c \
+	runtime/core/set/set_change.c \
 	runtime/core/set/words.c \
 	runtime/core/tune/autotune.c \
 	runtime/core/tune/tuner.c \

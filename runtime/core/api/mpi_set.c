@@ -5,7 +5,7 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/core/set/mpi_context.h"
-#include "runtime/core/set/set.h"
+#include "runtime/core/set/set_change.h"
 #include "runtime/core/set/words.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"

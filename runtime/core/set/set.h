@@ -52,22 +52,23 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
 int hvd__set_open(struct hvd__set *s, const int *ranks, int n, int me);
 /* Makes hvd__set_find find the set. */
 void hvd__set_publish(struct hvd__set *s);
-/* Ends the set and all its operations with `why` (stop); gives back what it
- * holds (free).  Both idempotent. */
+/* Ends the set and all its operations with `why` (stop); waits for what was
+ * launched in it and frees its plane and connections (disconnect), or all that
+ * it holds (free).  All idempotent. */
 void hvd__set_stop(struct hvd__set *s, const struct hb_error *why);
+void hvd__set_disconnect(struct hvd__set *s);
 void hvd__set_free(struct hvd__set *s);
 /* Waits until no thread makes or removes a set.  Called when the library is not
  * alive and the world has stopped: so the wait ends, and no other begins. */
 void hvd__sets_await_change(void);
+/* Keeps other threads from making or removing sets until released.  Returns 0,
+ * or negative with err set in a process that is not initialised, which takes no
+ * lock. */
+int hvd__sets_begin_change(struct hb_error *err);
 /* Prevents sets from being made or removed until released.  Returns 0, and
  * holds nothing, if a thread is doing so.  Never blocks. */
 int hvd__sets_hold(void);
 void hvd__sets_release(void);
-
-/* Makes a set and writes its number to *set, as hvd_process_set_add.  Returns 0
- * or negative with err set. */
-int hvd__set_add(const int *ranks, size_t count, int *set,
-                 struct hb_error *err);
 
 /* Returns the place of a world rank in a set, or -1. */
 int hvd__set_place(const struct hvd__set *s, int rank);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adding and removing process sets; see set_change.h. */
+#include "runtime/core/set/set_change.h"
+
+#include "lib/base/alloc.h"
+#include "runtime/core/set/set.h"
+#include "runtime/core/set/words.h"
+#include "runtime/core/world/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Adding ------------------------------------------------------------- */
+
+static int by_value(const void *pa, const void *pb)
+{
+    int a = *(const int *)pa, b = *(const int *)pb;
+
+    return (a > b) - (a < b);
+}
+
+/* One rank's outcome; all ranks report the first failure. */
+struct outcome {
+    int32_t status;
+    char text[HB_ERROR_TEXT_MAX];
+};
+
+/* What a rank asks for, and the outcome. */
+struct proposal {
+    int size;    /* of the world */
+    int *ranks;  /* [size], sorted, INT32_MAX where there are fewer */
+    int *all;    /* [size * size]: every rank's */
+    int n, slot; /* members; number of the set */
+    struct outcome *outcomes; /* [size] */
+};
+
+static int same_members(const struct hvd__set *s, const struct proposal *p)
+{
+    return s->n == p->n &&
+           memcmp(s->ranks, p->ranks, (size_t)p->n * sizeof(int)) == 0;
+}
+
+static int check_ranks(const struct proposal *p, struct hb_error *err)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (p->ranks[i] < 0 || p->ranks[i] >= p->size)
+            return hb_error_set(err, HVD_EINVAL, "rank %d is not in 0..%d",
+                                p->ranks[i], p->size - 1);
+        if (i && p->ranks[i] == p->ranks[i - 1])
+            return hb_error_set(err, HVD_EINVAL, "rank %d is named twice",
+                                p->ranks[i]);
+    }
+    return 0;
+}
+
+/* Chooses the set's number: the same on all ranks, since all have the same
+ * sets. */
+static int choose_slot(struct proposal *p, struct hb_error *err)
+{
+    for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++) {
+        const struct hvd__set *s = hvd__set_find(i);
+
+        if (s && same_members(s, p))
+            return hb_error_set(err, HVD_EINVAL,
+                                "process set %d has the same ranks", i);
+        if (!s && !p->slot)
+            p->slot = i;
+    }
+    if (p->slot)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL, "there are %d process sets already",
+                        HVD_PROCESS_SETS_MAX);
+}
+
+static int differ(int i, int on_first, int other, int r, struct hb_error *err)
+{
+    if (on_first == INT32_MAX || other == INT32_MAX)
+        return hb_error_set(
+            err, HVD_EMISMATCH, "rank %d names more ranks than rank %d",
+            on_first == INT32_MAX ? r : 0, on_first == INT32_MAX ? 0 : r);
+    return hb_error_set(err, HVD_EMISMATCH,
+                        "member %d is rank %d on rank 0 and rank %d on rank %d",
+                        i, on_first, other, r);
+}
+
+static int compare_all(const struct proposal *p, struct hb_error *err)
+{
+    const int *first = p->all;
+
+    for (int r = 1; r < p->size; r++) {
+        const int *other = p->all + (size_t)r * (size_t)p->size;
+
+        for (int i = 0; i < p->size; i++)
+            if (first[i] != other[i])
+                return differ(i, first[i], other[i], r, err);
+    }
+    return 0;
+}
+
+/* Exchanges all ranks' outcomes.  Returns the first failure, this rank's own
+ * before the others'. */
+static int agree_on_outcome(const struct proposal *p, struct hb_error *err)
+{
+    struct outcome own = {err->status, ""}, *all = p->outcomes;
+    size_t room = (size_t)p->size * sizeof(own);
+
+    snprintf(own.text, sizeof(own.text), "%s", err->text);
+    hvd__words_allgather(&own, sizeof(own), all, room, err);
+    for (int r = 0; r < p->size && !err->status; r++)
+        if (all[r].status)
+            hb_error_set(err, hb_status_told(all[r].status), "rank %d: %.*s", r,
+                         (int)sizeof(all[r].text) - 1, all[r].text);
+    return err->status;
+}
+
+/* Makes the set on this rank, and publishes it if all ranks could. */
+static int make_set(const struct proposal *p, struct hb_error *err)
+{
+    struct hvd__set *s = &hvd__sets[p->slot];
+    int me = -1;
+    int rc;
+
+    for (int i = 0; i < p->n; i++)
+        if (p->ranks[i] == hvd__context.topology.rank)
+            me = i;
+    s->n = p->n;
+    s->me = me;
+    rc = hvd__set_connect(s, p->ranks, p->n, me, err);
+    if (rc == 0 && hvd__set_open(s, p->ranks, p->n, me) < 0)
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for a process set");
+    /* No rank may use the set before all can. */
+    if (agree_on_outcome(p, err) == 0) {
+        hvd__set_publish(s);
+        return 0;
+    }
+    if (rc == 0 && me >= 0)
+        hvd__engine_close(&s->engine, err);
+    hvd__set_disconnect(s);
+    return err->status;
+}
+
+/* Sums `own` over the ranks; own[0] is 1 on each.  Fails if a rank has joined:
+ * it takes no part in changing the sets, and the others cannot do it alone. */
+static int sum_of_all(int32_t own[3], struct hb_error *err)
+{
+    int rc = hvd__words_allreduce(own, own, 3, HVD_INT32, HVD_SUM, err);
+
+    if (rc < 0)
+        return rc;
+    if (own[0] == hvd__context.topology.size)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL,
+                        "a rank has joined; wait until all have");
+}
+
+/* Agrees on whether all ranks have valid arguments and memory.  Allocates
+ * nothing itself. */
+static int agree_to_begin(const struct proposal *p, int valid,
+                          struct hb_error *err)
+{
+    int has_memory = p->ranks && p->all && p->outcomes;
+    int32_t ranks[3] = {1, !valid, !has_memory};
+    int rc = sum_of_all(ranks, err);
+
+    if (rc < 0)
+        return rc;
+    if (ranks[1])
+        return hb_error_set(err, HVD_EINVAL,
+                            "ranks or set is NULL, or count is not in 1..%d, "
+                            "on %s rank",
+                            p->size, valid ? "another" : "this");
+    if (!ranks[2])
+        return 0;
+    return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks on %s rank",
+                        p->size, has_memory ? "another" : "this");
+}
+
+int hvd__sets_agree(int number, const char *what, struct hb_error *err)
+{
+    int32_t ranks[3] = {1, 0, 0}, bounds[2] = {number, ~number};
+    int rc = sum_of_all(ranks, err);
+
+    if (rc == 0)
+        rc = hvd__words_allreduce(bounds, bounds, 2, HVD_INT32, HVD_MAX, err);
+    if (rc < 0)
+        return rc;
+    if (bounds[0] == ~bounds[1])
+        return 0;
+    return hb_error_set(err, HVD_EMISMATCH, "one rank %s %d and another %d",
+                        what, ~bounds[1], bounds[0]);
+}
+
+static int add(const int *ranks, struct proposal *p, struct hb_error *err)
+{
+    size_t bytes = (size_t)p->size * sizeof(int);
+    int rc;
+
+    for (int i = 0; i < p->size; i++)
+        p->ranks[i] = i < p->n ? ranks[i] : INT32_MAX;
+    qsort(p->ranks, (size_t)p->size, sizeof(int), by_value);
+    rc = hvd__words_allgather(p->ranks, bytes, p->all, bytes * (size_t)p->size,
+                              err);
+    if (rc == 0)
+        rc = compare_all(p, err);
+    if (rc == 0)
+        rc = check_ranks(p, err);
+    if (rc == 0)
+        rc = choose_slot(p, err);
+    return rc == 0 ? make_set(p, err) : rc;
+}
+
+static int add_set(const int *ranks, size_t count, int *set,
+                   struct hb_error *err)
+{
+    struct proposal p = {.size = hvd__context.topology.size};
+    size_t size = (size_t)p.size;
+    int valid = ranks && set && count >= 1 && count <= size;
+
+    p.n = valid ? (int)count : 0;
+    p.ranks = hb_calloc(size, sizeof(int));
+    p.all = hb_calloc(size * size, sizeof(int));
+    p.outcomes = hb_calloc(size, sizeof(*p.outcomes));
+    if (agree_to_begin(&p, valid, err) == 0 && add(ranks, &p, err) == 0)
+        *set = p.slot;
+    hb_free(p.outcomes);
+    hb_free(p.ranks);
+    hb_free(p.all);
+    return err->status ? hb_error_context(err, "hvd_process_set_add") : 0;
+}
+
+int hvd__set_add(const int *ranks, size_t count, int *set, struct hb_error *err)
+{
+    int rc = hvd__sets_begin_change(err);
+
+    if (rc < 0)
+        return rc;
+    rc = add_set(ranks, count, set, err);
+    hvd__sets_release();
+    return rc;
+}
+
+/* ---- Removing ------------------------------------------------------------ */
+
+/* Cancels what some members have launched while others, which had halted
+ * before, have not: it would never end.  Ranks whose plane does not launch, and
+ * those that are no members, do not matter. */
+static void cancel_launched(struct hvd__set *s, const struct hb_error *why)
+{
+    const struct hvd__launch_ops *l = s->plane ? s->plane->ops->launches : NULL;
+    int64_t own = l ? (int64_t)l->count(s->plane) : INT64_MAX;
+    int64_t least = own;
+
+    if (hvd__words_allreduce(&own, &least, 1, HVD_INT64, HVD_MIN, NULL) == 0 &&
+        l && own > least)
+        l->cancel(s->plane, why);
+}
+
+static int remove_set(int set, struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    struct hvd__set *s;
+
+    if (hvd__sets_agree(set, "removes set", err) < 0)
+        return hb_error_context(err, "hvd_process_set_remove");
+    if (set == HVD_WORLD)
+        return hb_error_set(
+            err, HVD_EINVAL,
+            "hvd_process_set_remove: the world cannot be removed");
+    s = hvd__set_find(set);
+    if (!s)
+        return hb_error_set(err, HVD_ENOSET,
+                            "hvd_process_set_remove: there is no process set "
+                            "%d",
+                            set);
+    hb_error_set(&why, HVD_ENOSET, "process set %d was removed", set);
+    /* A rank uses buffers that others have lent to it (hvd_alloc) until it has
+     * halted, so no operation may end before all ranks have. */
+    if (s->me >= 0)
+        hvd__engine_halt(&s->engine, &why);
+    cancel_launched(s, &why); /* its exchange also waits for all to halt */
+    hvd__set_stop(s, &why);
+    if (s->me >= 0)
+        hvd__stats_move(&hvd__removed_stats, &s->engine.controller.stats);
+    hvd__set_disconnect(s);
+    /* Its number may be used again once all have removed it. */
+    return hvd__words_barrier(err);
+}
+
+int hvd__set_remove(int set, struct hb_error *err)
+{
+    int rc = hvd__sets_begin_change(err);
+
+    if (rc < 0)
+        return rc;
+    rc = remove_set(set, err);
+    hvd__sets_release();
+    return rc;
+}
