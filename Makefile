@@ -265,6 +265,7 @@ RUNTIME_SRC := \
 	runtime/core/set/set.c \
 	runtime/core/set/set_change.c \
 	runtime/core/set/words.c \
+	runtime/core/set/world_set.c \
 	runtime/core/tune/autotune.c \
 	runtime/core/tune/tuner.c \
 	runtime/core/world/agent_client.c \

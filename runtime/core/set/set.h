@@ -41,11 +41,6 @@ static inline struct hvd__set *hvd__set_find(int id)
                : NULL;
 }
 
-/* Makes s->plane (and s->hosts) for the n world ranks `ranks`; this rank is
- * ranks[me], or no member if me is -1.  All ranks of the world call it, members
- * or not.  Returns 0 or negative with err set. */
-int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
-                     struct hb_error *err);
 /* Opens the engine of a set whose plane is made.  ranks: n world ranks, copied;
  * this rank is ranks[me], or no member if me is -1.  Returns 0 or
  * -HVD_ENOMEM. */

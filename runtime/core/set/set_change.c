@@ -5,6 +5,7 @@
 #include "lib/base/alloc.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/set/words.h"
+#include "runtime/core/set/world_set.h"
 #include "runtime/core/world/context.h"
 
 #include <stdio.h>
