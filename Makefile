@@ -251,6 +251,7 @@ RUNTIME_SRC := \
 	runtime/core/sched/engine.c \
 	runtime/core/sched/engine_alone.c \
 	runtime/core/sched/engine_launch.c \
+	runtime/core/sched/engine_queue.c \
 	runtime/core/sched/engine_stall.c \
 	runtime/core/sched/join.c \
 	runtime/core/sched/negotiate.c \

@@ -12,10 +12,6 @@
 void engine_pass_on(struct hvd__engine *e);
 void engine_wake_waiters(struct hvd__engine *e);
 
-/* Completes `req` with status rc.  Its owner may free it as soon as `done` is
- * set. */
-void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc);
-
 /* Returns 0, or -HVD_EUNSUPPORTED if the plane cannot carry out `op`.  For the
  * driver, or under the lock while `stopping` is not set: at other times the
  * plane may be gone. */
@@ -26,12 +22,8 @@ int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
  * NULL. */
 void engine_pause(struct hvd__engine *e, const struct hvd_request *alone);
 
-/* Takes a step of queueing `req`, under the lock: finds the plan entry of its
- * name (see engine.c), appends it to the queue, wakes a driver that waits for
- * new requests. */
-int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
-                      struct hb_error *err);
-void engine_append_locked(struct hvd__engine *e, struct hvd_request *req);
+/* Wakes a driver that waits for new requests, after one was queued; under the
+ * lock. */
 void engine_tell_driver(struct hvd__engine *e);
 /* Sets *err to the reason for which the engine was halted; under the lock. */
 int engine_stopped(const struct hvd__engine *e, const struct hvd_request *req,
@@ -40,10 +32,23 @@ int engine_stopped(const struct hvd__engine *e, const struct hvd_request *req,
 /* Waits until `req` is done for the engine; it may be only launched. */
 void engine_wait(struct hvd__engine *e, struct hvd_request *req);
 
-/* ---- engine_launch.c ----------------------------------------------------- */
+/* Drives the engine as far as possible without blocking.  Returns whether the
+ * engine is done with req; it may be only launched. */
+int engine_test(struct hvd__engine *e, struct hvd_request *req);
 
-/* Returns 1 when the launched `req` is done on the device too, else 0. */
-int engine_test_launch(struct hvd__engine *e, struct hvd_request *req);
+/* ---- engine_queue.c ------------------------------------------------------ */
+
+/* Sets req->entry: the plan's entry of the tensor's name, or plan->joining for
+ * a join; under the lock.  Returns 0, or negative with err set if the name is
+ * in flight, or a join and other operations would be in flight at once. */
+int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
+                      struct hb_error *err);
+/* Appends `req`, whose entry is set, to the queue; under the lock. */
+void engine_append_locked(struct hvd__engine *e, struct hvd_request *req);
+
+/* Completes `req`, which is in no queue, with status rc.  Its owner may free it
+ * as soon as `done` is set. */
+void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc);
 
 /* ---- engine_stall.c ------------------------------------------------------ */
 

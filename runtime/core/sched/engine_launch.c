@@ -7,16 +7,6 @@
 
 #include <sched.h>
 
-void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
-                          size_t n, uint64_t launch)
-{
-    e->launched = launch;
-    for (size_t i = 0; i < n; i++) {
-        reqs[i]->op.launch = launch;
-        reqs[i]->opened = atomic_load(&e->opened);
-    }
-}
-
 /* Returns the functions for what the plane has launched. */
 static const struct hvd__launch_ops *launches(const struct hvd__engine *e)
 {
@@ -69,7 +59,8 @@ static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
     }
 }
 
-int engine_test_launch(struct hvd__engine *e, struct hvd_request *req)
+/* Returns 1 when the launched `req` is done on the device too, else 0. */
+static int test_launch(struct hvd__engine *e, struct hvd_request *req)
 {
     int rc;
 
@@ -109,6 +100,13 @@ void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
     engine_wait(e, req);
     if (req->op.launch)
         wait_for_launch(e, req);
+}
+
+int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
+{
+    if (!engine_test(e, req))
+        return 0;
+    return req->op.launch ? test_launch(e, req) : 1;
 }
 
 void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,

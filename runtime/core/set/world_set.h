@@ -11,9 +11,9 @@
 #include "runtime/core/set/set.h"
 
 /* Joins the world that the environment tells of, sets the context's topology
- * and makes the world's plane.  leave: as open of struct
- * hvd__world_ops.  Returns 0, or
- * negative with err set; the caller then closes. */
+ * and makes the world's plane.  leave: as for open of struct
+ * hvd__world_ops.  Returns 0, or negative with err set; the caller then
+ * closes. */
 int hvd__world_join(void (*leave)(void), struct hb_error *err);
 
 /* Returns whether other ranks may wait for this one. */
