@@ -102,21 +102,18 @@ void hvd__gpu_close(void)
 
 static const char *host_of(void *arg, int member)
 {
-    const struct hvd__world_ops *world = hvd__providers_world();
     const struct hvd__set *s = arg;
 
     if (s->has_hosts)
         return hvd__hosts_name((void *)(uintptr_t)&s->hosts, (uint32_t)member);
-    return world ? world->host_name(s->ranks[member]) : NULL;
+    return s->launched ? s->launched->host_name(s->ranks[member]) : NULL;
 }
 
 static int host_index(const struct hvd__set *s, const int *ranks, int i)
 {
-    const struct hvd__world_ops *world = hvd__providers_world();
-
     if (s->has_hosts)
         return (int)s->hosts.map.host_of[i];
-    return world ? world->host(ranks[i]) : 0;
+    return s->launched ? s->launched->host(ranks[i]) : 0;
 }
 
 /* ---- Callbacks of a plane for device memory (plugins/gpu.h) ---- */

@@ -4,6 +4,7 @@
 
 #include "runtime/core/set/device.h"
 #include "runtime/core/set/mpi_context.h"
+#include "runtime/core/set/set.h"
 
 static const struct hvd__provider *const providers[] = {&hvd__gpu_provider,
                                                         &hvd__mpi_provider};
@@ -39,6 +40,7 @@ int hvd__providers_wrap(struct hvd__set *s, const int *ranks, int n, int me,
 {
     int rc = 0;
 
+    s->launched = hvd__providers_world();
     for (int i = 0; i < PROVIDERS && rc == 0; i++)
         if (providers[i]->wrap)
             rc = providers[i]->wrap(s, ranks, n, me, err);

@@ -14,6 +14,8 @@
 #include "runtime/core/sched/engine.h"
 #include "runtime/core/world/hosts.h"
 
+struct hvd__world_ops;
+
 struct hvd__set {
     _Atomic int exists;
     int id;
@@ -22,6 +24,8 @@ struct hvd__set {
     struct hvd__plane *plane; /* NULL: not a member */
     struct hvd__hosts hosts;  /* if has_hosts: on several hosts */
     int has_hosts;
+    /* Of the provider that has told the ranks of the world, or NULL. */
+    const struct hvd__world_ops *launched;
     struct hvd__engine engine;
 };
 
