@@ -377,6 +377,7 @@ UNIT_TESTS := \
 	agent_beat \
 	agent_image \
 	agent_launch \
+	agent_link \
 	agent_route \
 	agent_stall \
 	agent_state \
