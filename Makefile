@@ -90,8 +90,8 @@ TRANSPORT_SRC := \
 	lib/transport/transport.c
 # Keys and known hosts, which need libcrypto: for the plug-in and its tests.
 SSH_SRC := \
-	lib/ssh/keys/bcrypt_pbkdf.c \
 	lib/ssh/keys/passphrase.c \
+	lib/ssh/keys/ssh_add.c \
 	lib/ssh/keys/ssh_agent.c \
 	lib/ssh/keys/ssh_key.c \
 	lib/ssh/keys/ssh_pem.c \
@@ -595,10 +595,10 @@ WITH_SSH2 ?= auto
 ifneq ($(or $(filter yes,$(WITH_SSH2)),$(and $(filter auto,$(WITH_SSH2)),\
 		$(SSH2_LIBS))),)
 PLUGINS += $(BUILD)/lib/hvd/transport-ssh2.so
-SSH_TESTS := known_hosts ssh_agent ssh_key
+SSH_TESTS := known_hosts ssh_add ssh_agent ssh_key
 SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts ssh2_judge
 UNIT_TESTS += $(SSH_TESTS) $(SSH2_TESTS)
-SSH_FUZZERS := known_hosts ssh_decrypt ssh_key
+SSH_FUZZERS := known_hosts ssh_key
 FUZZERS += $(SSH_FUZZERS)
 endif
 # WITH_MPI=/path uses /path/bin/mpicc; MPICC names another compiler.

@@ -23,6 +23,7 @@ enum {
     AGENT_LIST_TIMEOUT_MS = 10000,
     AGENT_SIGN_TIMEOUT_MS = 120000, /* the agent may ask its user */
     TRIED_MAX = 200,
+    BROKEN_MAX = 320,
 };
 
 /* A key to try: one of the agent's, or a file. */
@@ -39,12 +40,12 @@ struct auth {
     size_t file_count;
     struct candidate list[TRIES_MAX];
     size_t count;
-    char *methods;          /* methods that the server accepts */
-    char tried[TRIED_MAX];  /* "agent, ~/.ssh/id_ed25519" */
-    int refused;            /* number of refused keys */
-    char unable[TRIED_MAX]; /* a key that libssh2 cannot use, or "" */
-    char locked[TRIED_MAX]; /* a key whose passphrase was not given, or "" */
-    char broken[TRIED_MAX]; /* a malformed or exposed key, or "" */
+    char *methods;           /* methods that the server accepts */
+    char tried[TRIED_MAX];   /* "agent, ~/.ssh/id_ed25519" */
+    int refused;             /* number of refused keys */
+    char unable[TRIED_MAX];  /* a key that libssh2 cannot use, or "" */
+    char locked[TRIED_MAX];  /* a key whose passphrase was not given, or "" */
+    char broken[BROKEN_MAX]; /* an unreadable or exposed key, or "" */
 };
 
 enum outcome { ACCEPTED, REFUSED, GAVE_UP };
@@ -390,6 +391,15 @@ static enum outcome probe(struct auth *a, const struct ssh2_key *k,
     return would_do ? ACCEPTED : judge(a, rc, err);
 }
 
+static void note_trouble(struct auth *a, const struct ssh2_key *k)
+{
+    char shown[TRIED_MAX];
+
+    short_path(a, k->path, shown, sizeof(shown));
+    if (!a->broken[0])
+        snprintf(a->broken, sizeof(a->broken), "%.120s %s", shown, k->trouble);
+}
+
 static enum outcome unlock(struct auth *a, struct ssh2_key *k,
                            struct hb_error *err)
 {
@@ -405,7 +415,9 @@ static enum outcome unlock(struct auth *a, struct ssh2_key *k,
         hb_error_set(err, HVD_ESHUTDOWN, "it was cancelled");
         return GAVE_UP;
     }
-    if (!a->locked[0])
+    if (k->trouble[0])
+        note_trouble(a, k);
+    else if (!a->locked[0])
         short_path(a, k->path, a->locked, sizeof(a->locked));
     return REFUSED;
 }

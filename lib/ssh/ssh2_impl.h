@@ -45,6 +45,7 @@ struct ssh2_key {
     int has_private;
     struct ssh_key key; /* its private part only in KEY_OPEN */
     char *passphrase;   /* likewise; NULL if none is needed */
+    char trouble[192];  /* KEY_REFUSED: why it cannot be decrypted, or "" */
 };
 
 struct ssh2_shared {
@@ -168,7 +169,7 @@ int ssh2_authenticate(struct ssh2_task *t, struct hb_error *err);
  * -HVD_ESHUTDOWN. */
 int ssh2_key_get(struct ssh2_task *t, const char *path, struct ssh2_key **out);
 /* Makes the private part usable, asking the user once.  0; -HVD_EPERM if no
- * passphrase was given; -HVD_ESHUTDOWN. */
+ * passphrase was given or k->trouble says why not; -HVD_ESHUTDOWN. */
 int ssh2_key_open(struct ssh2_task *t, struct ssh2_key *k);
 /* Returns whether the private part is usable. */
 int ssh2_key_is_open(struct ssh2_task *t, const struct ssh2_key *k);

@@ -8,6 +8,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/ssh/keys/passphrase.h"
+#include "lib/ssh/keys/ssh_add.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -127,28 +128,58 @@ static int ask(struct ssh2_task *t, const char *prompt, char *out)
     return passphrase_ask(prompt, t->cancel_fd, out, SSH2_PASSPHRASE_MAX);
 }
 
+/* Decrypts the key with ssh-add.  0; -HVD_EPERM if the passphrase is wrong;
+ * -HVD_EPROTO with k->trouble; -HVD_ESHUTDOWN. */
+static int decrypt(struct ssh2_task *t, struct ssh2_key *k, const char *program,
+                   const char *passphrase)
+{
+    char why[SSH_ADD_WHY_MAX] = "it is damaged";
+    struct hb_buf plain = HB_BUF_INIT;
+    int rc = ssh_add_decrypt(program, k->path, passphrase, t->cancel_fd, &plain,
+                             why);
+
+    if (rc == 0)
+        rc = ssh_key_set_private(&k->key, hb_buf_data(&plain),
+                                 hb_buf_len(&plain));
+    if (rc == -HVD_ENOMEM)
+        hb_die_oom();
+    if (rc == -HVD_EPROTO)
+        snprintf(k->trouble, sizeof(k->trouble), "cannot be decrypted: %s",
+                 why);
+    sodium_memzero(hb_buf_data(&plain), hb_buf_len(&plain));
+    hb_buf_free(&plain);
+    return rc;
+}
+
 /* Asks for the passphrase and decrypts the key; called by the asking thread
- * only. A key that is not decrypted here is left to libssh2, with the
+ * only.  A key that is not in OpenSSH's format is left to libssh2, with the
  * passphrase. */
 static int ask_and_decrypt(struct ssh2_task *t, struct ssh2_key *k)
 {
     char answer[SSH2_PASSPHRASE_MAX], prompt[PROMPT_MAX];
+    char *program = k->key.openssh ? ssh_add_find() : NULL;
     int rc = -HVD_EPERM;
 
+    if (k->key.openssh && !program) {
+        snprintf(k->trouble, sizeof(k->trouble),
+                 "has a passphrase, and ssh-add, which decrypts it, is not "
+                 "installed here; install OpenSSH's client programs");
+        return -HVD_ENOENT;
+    }
     for (int i = 0; i < ASK_TRIES && rc == -HVD_EPERM; i++) {
         snprintf(prompt, sizeof(prompt), "%snter passphrase for key '%s': ",
                  i ? "That is not it.  E" : "E", k->path);
         if (ask(t, prompt, answer) < 0)
             break;
-        rc = ssh_key_decrypt(&k->key, answer);
-        if (rc == -HVD_ENOMEM)
-            hb_die_oom();
-        if (rc == -HVD_EUNSUPPORTED) {
+        if (program)
+            rc = decrypt(t, k, program, answer);
+        else {
             k->passphrase = hb_xstrdup(answer);
             rc = 0;
         }
     }
     sodium_memzero(answer, sizeof(answer));
+    hb_free(program);
     return rc;
 }
 

@@ -3,15 +3,15 @@
  * Key files, and the keys that an ssh-agent lists.
  *
  * The first byte may say that the rest is the content of base64: 1 of an
- * OpenSSH key file, 3 of a public key, 4 the section of an ECDSA key.  Any
- * other input is a file as it is.  Decryption, which is slow on purpose, is in
- * fuzz_ssh_decrypt.c.
+ * OpenSSH key file, 3 of a public key, 4 the section of an ECDSA key, 5 a key
+ * as ssh-add sends it.  Any other input is a file as it is.
  */
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/ssh/keys/ssh_agent.h"
 #include "lib/ssh/keys/ssh_key.h"
 #include "lib/ssh/keys/ssh_pem.h"
+#include "lib/ssh/known_hosts.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <sodium.h>
@@ -94,6 +94,30 @@ static void check_ec(const uint8_t *data, size_t size)
     free(copy);
 }
 
+/* Reads the bytes as a private key; its public part has the same type. */
+static void check_private(const uint8_t *data, size_t size)
+{
+    struct ssh_key k = SSH_KEY_INIT, again = SSH_KEY_INIT;
+    char *copy = fuzz_copy(data, size);
+
+    known_hosts_key_type(copy, size, k.type, sizeof(k.type));
+    k.blob = hb_malloc(size + 1);
+    FUZZ_CHECK(k.blob);
+    memcpy(k.blob, copy, size);
+    k.blob_len = size;
+    k.encrypted = 1;
+    if (ssh_key_set_private(&k, copy, size) == 0) {
+        FUZZ_CHECK(!k.encrypted && k.text);
+        FUZZ_CHECK(strlen(k.text) == k.text_len);
+        if (k.text_len < SSH_KEY_FILE_MAX && k.type[0])
+            FUZZ_CHECK(ssh_key_parse(k.text, k.text_len, &again) == 0 &&
+                       !again.encrypted);
+    }
+    ssh_key_free(&again);
+    ssh_key_free(&k);
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text;
@@ -104,6 +128,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_public(data + 1, size - 1);
     } else if (size > 0 && data[0] == 4) {
         check_ec(data + 1, size - 1);
+    } else if (size > 0 && data[0] == 5) {
+        check_private(data + 1, size - 1);
     } else {
         text = fuzz_copy(data, size);
         check_file(text, size);

@@ -273,6 +273,43 @@ START_TEST(a_passphrase_of_another_format)
 }
 END_TEST
 
+/* Lets ssh-add be looked for in one folder only. */
+static void expect_fails_with_path(const char *folder, const char *part)
+{
+    char *path = hb_xstrdup(getenv("PATH"));
+
+    ck_assert_int_eq(setenv("PATH", folder, 1), 0);
+    expect_fails(&c, HVD_EPERM, part);
+    ck_assert_int_eq(setenv("PATH", path, 1), 0);
+    hb_free(path);
+}
+
+/* Without ssh-add nobody is asked for what would be of no use. */
+START_TEST(a_passphrase_without_ssh_add)
+{
+    c.answer = LOCKED_PHRASE;
+    ssh_client_identity(&c, "locked");
+    expect_fails_with_path("/nonexistent",
+                           "locked has a passphrase, and ssh-add, which "
+                           "decrypts it, is not installed here; install "
+                           "OpenSSH's client programs");
+    ck_assert_int_eq(c.asked, 0);
+}
+END_TEST
+
+/* A key that ssh-add cannot read is not asked for again. */
+START_TEST(a_locked_key_that_ssh_add_cannot_read)
+{
+    ssh_shell("mkdir -p bin && cd bin && echo '#!/bin/sh' >ssh-add && "
+              "echo 'echo invalid format >&2' >>ssh-add && chmod 700 ssh-add");
+    c.answer = LOCKED_PHRASE;
+    ssh_client_identity(&c, "locked");
+    expect_fails_with_path(ssh_file("bin"), "locked cannot be decrypted: "
+                                            "ssh-add: invalid format");
+    ck_assert_int_eq(c.asked, 1);
+}
+END_TEST
+
 /* No passphrase is asked for in CI, where nobody sits at a terminal. */
 START_TEST(the_terminal_is_asked_when_there_is_one)
 {
@@ -459,6 +496,8 @@ static void add_tests(TCase *t)
     tcase_add_test(t, nobody_to_be_asked);
     tcase_add_test(t, no_passphrase_is_asked_for_nothing);
     tcase_add_test(t, a_passphrase_of_another_format);
+    tcase_add_test(t, a_passphrase_without_ssh_add);
+    tcase_add_test(t, a_locked_key_that_ssh_add_cannot_read);
     tcase_add_test(t, the_terminal_is_asked_when_there_is_one);
     tcase_add_test(t, keys_of_the_agent);
     tcase_add_test(t, keys_that_are_in_a_file_and_in_the_agent);

@@ -12,13 +12,11 @@
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/hvd_status.h"
-#include "lib/ssh/keys/bcrypt_pbkdf.h"
 #include "lib/ssh/keys/ssh_pem.h"
 #include "lib/ssh/known_hosts.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +27,7 @@ static const char begin_openssh[] = "-----BEGIN OPENSSH PRIVATE KEY-----";
 static const char end_openssh[] = "-----END OPENSSH PRIVATE KEY-----";
 static const char magic[] = "openssh-key-v1"; /* including its final 0 */
 
-enum { PEM_LINE = 64, AES_KEY_BYTES = 32, AES_BLOCK_BYTES = 16 };
+enum { PEM_LINE = 64, BLOCK_BYTES = 8 };
 
 void ssh_key_free(struct ssh_key *k)
 {
@@ -48,7 +46,7 @@ struct part {
 };
 
 struct container {
-    struct part cipher, kdf, options, public, private;
+    struct part cipher, public, private;
 };
 
 static struct part read_part(struct hb_reader *r)
@@ -78,8 +76,8 @@ static int read_container(const unsigned char *bytes, size_t len,
     if (!start || memcmp(start, magic, sizeof(magic)) != 0)
         return -HVD_EPROTO;
     c->cipher = read_part(&r);
-    c->kdf = read_part(&r);
-    c->options = read_part(&r);
+    read_part(&r); /* kdf */
+    read_part(&r); /* its options */
     if (hb_read_u32(&r) != 1)
         return -HVD_EPROTO;
     c->public = read_part(&r);
@@ -128,57 +126,7 @@ static int set_blob(struct ssh_key *k, const void *blob, size_t len)
     return k->type[0] ? 0 : -HVD_EPROTO;
 }
 
-/* ---- Decryption ---- */
-
-/* Decrypts AES-256 in counter mode; the counter's start follows the key.  0 or
- * -HVD_EUNSUPPORTED. */
-static int decrypt_aes(const unsigned char key[AES_KEY_BYTES + AES_BLOCK_BYTES],
-                       const struct part *in, unsigned char *out)
-{
-    EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
-    int n = 0, ok = ctx &&
-                    EVP_DecryptInit_ex(ctx, EVP_aes_256_ctr(), NULL, key,
-                                       key + AES_KEY_BYTES) == 1 &&
-                    EVP_DecryptUpdate(ctx, out, &n, in->p, (int)in->len) == 1;
-
-    EVP_CIPHER_CTX_free(ctx);
-    return ok ? 0 : -HVD_EUNSUPPORTED;
-}
-
-/* Decrypts the section.  The passphrase is right if the section begins with a
- * number and its copy. */
-static int decrypt_section(const struct container *c, const char *passphrase,
-                           unsigned char *section)
-{
-    unsigned char key[AES_KEY_BYTES + AES_BLOCK_BYTES];
-    struct hb_reader r;
-    uint32_t check;
-    struct part salt;
-    uint32_t rounds;
-    int rc;
-
-    hb_reader_init(&r, c->options.p, c->options.len);
-    salt = read_part(&r);
-    rounds = hb_read_u32(&r);
-    if (r.bad)
-        return -HVD_EPROTO;
-    rc = bcrypt_pbkdf(passphrase, strlen(passphrase), salt.p, salt.len, rounds,
-                      key, sizeof(key));
-    /* an empty passphrase, or an absurd number of rounds */
-    if (rc == -HVD_EINVAL)
-        return *passphrase ? -HVD_EUNSUPPORTED : -HVD_EPERM;
-    if (rc < 0)
-        return rc;
-    rc = decrypt_aes(key, &c->private, section);
-    sodium_memzero(key, sizeof(key));
-    if (rc < 0)
-        return rc;
-    hb_reader_init(&r, section, c->private.len);
-    check = hb_read_u32(&r);
-    if (check != hb_read_u32(&r) || r.bad)
-        return -HVD_EPERM;
-    return 0;
-}
+/* ---- Without a passphrase ---- */
 
 static int put_part(struct hb_buf *out, const void *bytes, size_t len)
 {
@@ -187,7 +135,7 @@ static int put_part(struct hb_buf *out, const void *bytes, size_t len)
     return rc < 0 ? rc : hb_buf_append(out, bytes, len);
 }
 
-static int put_plain(const struct container *c, const unsigned char *section,
+static int put_plain(const struct ssh_key *k, const void *section, size_t len,
                      struct hb_buf *out)
 {
     int rc = hb_buf_append(out, magic, sizeof(magic));
@@ -201,9 +149,9 @@ static int put_plain(const struct container *c, const unsigned char *section,
     if (rc == 0)
         rc = hb_buf_put_u32(out, 1);
     if (rc == 0)
-        rc = put_part(out, c->public.p, c->public.len);
+        rc = put_part(out, k->blob, k->blob_len);
     if (rc == 0)
-        rc = put_part(out, section, c->private.len);
+        rc = put_part(out, section, len);
     return rc;
 }
 
@@ -219,7 +167,7 @@ static void set_text(struct ssh_key *k, char *text, size_t len)
 
 /* Stores the key as PEM, because libssh2 1.10 leaks the numbers of ECDSA keys
  * in OpenSSH's format. */
-static int set_ec(struct ssh_key *k, const unsigned char *section, size_t len)
+static int set_ec(struct ssh_key *k, const void *section, size_t len)
 {
     char *text;
     size_t text_len;
@@ -230,68 +178,61 @@ static int set_ec(struct ssh_key *k, const unsigned char *section, size_t len)
     return rc;
 }
 
-static int set_plain(struct ssh_key *k, const struct container *c,
-                     const unsigned char *section)
+static void wipe(struct hb_buf *b)
+{
+    sodium_memzero(hb_buf_data(b), hb_buf_len(b));
+    hb_buf_free(b);
+}
+
+static int set_plain(struct ssh_key *k, const void *section, size_t len)
 {
     struct hb_buf plain = HB_BUF_INIT;
     char *text;
-    size_t len;
+    size_t text_len;
     int rc = hb_buf_reserve(&plain, SSH_KEY_FILE_MAX);
 
     if (rc == 0)
-        rc = put_plain(c, section, &plain);
+        rc = put_plain(k, section, len, &plain);
     if (rc == 0)
         rc = ssh_pem_write("OPENSSH PRIVATE KEY", hb_buf_data(&plain),
-                           hb_buf_len(&plain), &text, &len);
+                           hb_buf_len(&plain), &text, &text_len);
     if (rc == 0)
-        set_text(k, text, len);
-    sodium_memzero(hb_buf_data(&plain), hb_buf_len(&plain));
-    hb_buf_free(&plain);
+        set_text(k, text, text_len);
+    wipe(&plain);
     return rc;
 }
 
-static int decrypt_container(struct ssh_key *k, const struct container *c,
-                             const char *passphrase)
+/* Appends a private section: one number, repeated, the key, and 1, 2, 3 and so
+ * on up to whole blocks. */
+static int put_section(const void *key, size_t len, struct hb_buf *out)
 {
-    unsigned char *section;
+    int rc = hb_buf_put_u64(out, 0);
+
+    if (rc == 0)
+        rc = hb_buf_append(out, key, len);
+    for (uint8_t i = 1; rc == 0 && hb_buf_len(out) % BLOCK_BYTES; i++)
+        rc = hb_buf_put_u8(out, i);
+    return rc;
+}
+
+int ssh_key_set_private(struct ssh_key *k, const void *key, size_t len)
+{
+    struct hb_buf section = HB_BUF_INIT;
+    char type[SSH_KEY_TYPE_MAX];
     int rc;
 
-    if (!is_part(&c->kdf, "bcrypt") || !is_part(&c->cipher, "aes256-ctr") ||
-        c->private.len == 0 || c->private.len > SSH_KEY_FILE_MAX)
-        return -HVD_EUNSUPPORTED;
-    section = hb_malloc(c->private.len);
-    if (!section)
-        return -HVD_ENOMEM;
-    rc = decrypt_section(c, passphrase, section);
+    known_hosts_key_type(key, len, type, sizeof(type));
+    if (!k->blob || strcmp(type, k->type) != 0 || len > SSH_KEY_FILE_MAX)
+        return -HVD_EPROTO;
+    rc = hb_buf_reserve(&section, 3 * BLOCK_BYTES + len);
+    if (rc == 0)
+        rc = put_section(key, len, &section);
     if (rc == 0) {
-        rc = set_ec(k, section, c->private.len);
+        rc = set_ec(k, hb_buf_data(&section), hb_buf_len(&section));
         if (rc == -HVD_EUNSUPPORTED)
-            rc = set_plain(k, c, section);
+            rc = set_plain(k, hb_buf_data(&section), hb_buf_len(&section));
     }
-    sodium_memzero(section, c->private.len);
-    hb_free(section);
-    return rc;
-}
-
-int ssh_key_decrypt(struct ssh_key *k, const char *passphrase)
-{
-    struct container c;
-    unsigned char *bytes;
-    size_t len;
-    int rc;
-
-    if (!k->encrypted)
-        return 0;
-    if (!k->text ||
-        !memmem(k->text, k->text_len, begin_openssh, strlen(begin_openssh)))
-        return -HVD_EUNSUPPORTED;
-    rc = decode_container(k->text, k->text_len, &bytes, &len);
-    if (rc < 0)
-        return rc;
-    rc = read_container(bytes, len, &c);
-    if (rc == 0)
-        rc = decrypt_container(k, &c, passphrase);
-    hb_free(bytes);
+    wipe(&section);
     return rc;
 }
 
@@ -311,6 +252,7 @@ static int parse_openssh(const char *text, size_t len, struct ssh_key *out)
         rc = set_blob(out, c.public.p, c.public.len);
     if (rc == 0) {
         out->encrypted = !is_part(&c.cipher, "none");
+        out->openssh = 1;
         out->text = hb_strndup(text, len);
         out->text_len = out->text ? strlen(out->text) : 0;
         rc = out->text ? 0 : -HVD_ENOMEM;
@@ -434,12 +376,6 @@ static int read_file(const char *path, struct hb_buf *out, int *exposed)
     }
     close(fd);
     return n < 0 ? -HVD_EPROTO : rc;
-}
-
-static void wipe(struct hb_buf *b)
-{
-    sodium_memzero(hb_buf_data(b), hb_buf_len(b));
-    hb_buf_free(b);
 }
 
 /* Reads the public part from the file with ".pub" appended. */

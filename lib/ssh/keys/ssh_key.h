@@ -3,9 +3,10 @@
  * ssh key files: the kind of key, its public part, and whether it needs a
  * passphrase.  Pure except for ssh_key_load.
  *
- * OpenSSH's own format is decrypted here, because its bcrypt takes a tenth of a
- * second or more on purpose, and libssh2 would repeat it for every host.  The
- * other formats are cheap to decrypt and left to libssh2.
+ * Files in OpenSSH's own format are decrypted by ssh-add (ssh_add.h): their
+ * bcrypt takes a tenth of a second or more on purpose, and libssh2 would do it
+ * twice for every host.  The other formats are cheap to decrypt and left to
+ * libssh2.
  */
 #ifndef HVD_TRANSPORT_SSH_KEY_H
 #define HVD_TRANSPORT_SSH_KEY_H
@@ -21,10 +22,11 @@ struct ssh_key {
     char *text; /* the private key in a form for libssh2, or NULL */
     size_t text_len;
     int encrypted;
+    int openssh; /* the file is in OpenSSH's own format */
 };
 
 /* clang-format off */
-#define SSH_KEY_INIT { "", NULL, 0, NULL, 0, 0 }
+#define SSH_KEY_INIT { "", NULL, 0, NULL, 0, 0, 0 }
 /* clang-format on */
 
 /* Parses a private or public key file: 0, -HVD_EPROTO if it is neither, or
@@ -41,12 +43,11 @@ void ssh_key_free(struct ssh_key *k); /* wipes it, leaves it empty */
  * - -HVD_EPROTO, -HVD_ENOMEM */
 int ssh_key_load(const char *path, struct ssh_key *out);
 
-/* Decrypts k.
- * - 0: it is not encrypted any more
- * - -HVD_EPERM: wrong passphrase
- * - -HVD_EUNSUPPORTED: a format that is left to libssh2
- * - -HVD_EPROTO, -HVD_ENOMEM */
-int ssh_key_decrypt(struct ssh_key *k, const char *passphrase);
+/* Sets the private part to a key without a passphrase: its type, its numbers
+ * and a comment, as OpenSSH's format and the agent protocol have them.  0;
+ * -HVD_EPROTO, also if its type differs from that of the public part;
+ * -HVD_ENOMEM. */
+int ssh_key_set_private(struct ssh_key *k, const void *key, size_t len);
 
 /* Returns the length of an RSA public key's modulus in bits; 0 if malformed; -1
  * for a key of another type. */
