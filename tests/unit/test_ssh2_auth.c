@@ -323,22 +323,28 @@ END_TEST
 
 /* ---- Agents ---- */
 
+/* Each test has a path of its own: an agent that was killed removes its socket
+ * later, and would remove that of the next agent. */
+static const char *agent_path(void)
+{
+    return ssh_file("agent-%d", (int)getpid());
+}
+
 static void agent_start(void)
 {
-    ssh_shell("ssh-agent -a %s >agent.env", ssh_file("agent"));
+    ssh_shell("ssh-agent -a %s >agent.env", agent_path());
     ck_assert_ptr_null(c.config.agent);
-    c.config.agent = hb_xstrdup(ssh_file("agent"));
+    c.config.agent = hb_xstrdup(agent_path());
 }
 
 static void agent_stop(void)
 {
-    ssh_shell(". ./agent.env >/dev/null; kill $SSH_AGENT_PID; rm -f agent");
+    ssh_shell(". ./agent.env >/dev/null; kill $SSH_AGENT_PID");
 }
 
 static void agent_add(const char *names)
 {
-    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q %s </dev/null", ssh_file("agent"),
-              names);
+    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q %s </dev/null", agent_path(), names);
 }
 
 START_TEST(keys_of_the_agent)
@@ -351,7 +357,7 @@ START_TEST(keys_of_the_agent)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         agent_add(names[i]);
         expect_works(&c);
-        ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -D", ssh_file("agent"));
+        ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -D", agent_path());
     }
     agent_add("rsa");
     if (ssh_client_has_rsa())
@@ -359,7 +365,7 @@ START_TEST(keys_of_the_agent)
     else
         expect_fails(&c, HVD_EUNSUPPORTED, "the ssh-rsa key of the agent");
     agent_add("stranger");
-    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -d rsa", ssh_file("agent"));
+    ssh_shell("SSH_AUTH_SOCK=%s ssh-add -q -d rsa", agent_path());
     expect_fails(&c, HVD_EPERM, "no key was accepted (tried agent)");
     agent_stop();
 }
@@ -414,8 +420,8 @@ END_TEST
 /* An agent may hang, as a forwarded one does: closing works all the same. */
 START_TEST(an_agent_that_hangs)
 {
-    ssh_shell("exec 3>&1; (ssh-agent -a %s >agent.env)", ssh_file("agent"));
-    c.config.agent = hb_xstrdup(ssh_file("agent"));
+    ssh_shell("exec 3>&1; (ssh-agent -a %s >agent.env)", agent_path());
+    c.config.agent = hb_xstrdup(agent_path());
     ssh_shell(". ./agent.env >/dev/null; kill -STOP $SSH_AGENT_PID");
     c.close_at = "authenticating";
     ssh_client_open(&c);
