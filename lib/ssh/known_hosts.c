@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sodium.h>
@@ -121,14 +122,22 @@ int known_hosts_match(const char *patterns, size_t len, const char *name)
     return found;
 }
 
-/* Hashes a name by HMAC-SHA1.  0 or -HVD_ENOMEM. */
+/* Hashes a name by HMAC-SHA1.  0, -HVD_ENOMEM, or -HVD_EUNSUPPORTED if
+ * libcrypto refuses it, as its FIPS modes may. */
 static int hash_name(const unsigned char *salt, size_t salt_len,
                      const char *name, unsigned char hash[HASH_BYTES])
 {
-    return HMAC(EVP_sha1(), salt, (int)salt_len, (const unsigned char *)name,
-                strlen(name), hash, NULL)
-               ? 0
-               : -HVD_ENOMEM;
+    unsigned long why;
+
+    ERR_clear_error();
+    if (HMAC(EVP_sha1(), salt, (int)salt_len, (const unsigned char *)name,
+             strlen(name), hash, NULL))
+        return 0;
+    why = ERR_peek_last_error();
+    ERR_clear_error();
+    return !why || ERR_GET_REASON(why) == ERR_R_MALLOC_FAILURE
+               ? -HVD_ENOMEM
+               : -HVD_EUNSUPPORTED;
 }
 
 /* Matches a hashed name: "|1|salt|hash". */
@@ -156,7 +165,8 @@ static int match_hashed(const struct field *f, const char *name, int *rc)
     return same;
 }
 
-/* Matches a line's names; *rc: 0, -HVD_ENOMEM, or -HVD_EPROTO if malformed. */
+/* Matches a line's names; *rc: 0, -HVD_ENOMEM, -HVD_EUNSUPPORTED, or
+ * -HVD_EPROTO if malformed. */
 static int match_names(const struct field *f, const char *name, int *rc)
 {
     *rc = 0;
@@ -255,7 +265,7 @@ static int read_line(struct known_hosts *k, const char *name, const char *file,
     if (!next_field(&line, &type) || !next_field(&line, &base64))
         return 0;
     if (!match_names(&names, name, &rc))
-        return rc == -HVD_ENOMEM ? rc : 0;
+        return rc == -HVD_EPROTO ? 0 : rc;
     blob = decode(&base64, &len, &rc);
     if (!blob)
         return rc == -HVD_ENOMEM ? rc : 0;

@@ -58,8 +58,8 @@ enum { KNOWN_HOSTS_SALT_BYTES = 20 };
  * -HVD_ENOMEM. */
 int known_hosts_name(const char *host, int port, struct hb_buf *out);
 
-/* Adds the lines of a file that concern `name`; malformed lines are skipped. 0
- * or -HVD_ENOMEM. */
+/* Adds the lines of a file that concern `name`; malformed lines are skipped. 0;
+ * -HVD_EUNSUPPORTED if libcrypto refuses to hash names; -HVD_ENOMEM. */
 int known_hosts_read(struct known_hosts *k, const char *name, const char *file,
                      const char *text, size_t len);
 void known_hosts_free(struct known_hosts *k); /* leaves it empty */
@@ -88,7 +88,7 @@ void known_hosts_key_type(const void *blob, size_t len, char *out, size_t size);
 /* Appends "SHA256:..." as ssh prints it. */
 int known_hosts_fingerprint(const void *blob, size_t len, struct hb_buf *out);
 /* Appends a line for a file, with its newline; the name is hashed with salt
- * unless that is NULL. */
+ * unless that is NULL.  As known_hosts_read. */
 int known_hosts_line(const char *name, const void *blob, size_t len,
                      const unsigned char salt[KNOWN_HOSTS_SALT_BYTES],
                      struct hb_buf *out);

@@ -70,6 +70,11 @@ static int read_list(const struct hb_strv *files, struct ssh2_hosts *h,
         hb_buf_free(&text);
         if (rc == -HVD_ENOMEM)
             hb_die_oom();
+        if (rc == -HVD_EUNSUPPORTED)
+            hb_error_set(err, HVD_EUNSUPPORTED,
+                         "ssh: %s has hashed names, and libcrypto refuses "
+                         "SHA-1",
+                         path);
     }
     return rc;
 }
@@ -217,10 +222,11 @@ static void remember(struct ssh2_task *t, const struct ssh2_hosts *h,
     path = c->user_known_hosts.items[0];
     if (hash && getrandom(salt, sizeof(salt), 0) != sizeof(salt))
         hash = 0;
-    if (known_hosts_line(hb_buf_data(&h->name), key->blob, key->len,
-                         hash ? salt : NULL, &line) < 0)
+    rc = known_hosts_line(hb_buf_data(&h->name), key->blob, key->len,
+                          hash ? salt : NULL, &line);
+    if (rc == -HVD_ENOMEM)
         hb_die_oom();
-    rc = append_line(path, &line);
+    rc = rc < 0 ? EOPNOTSUPP : append_line(path, &line);
     hb_buf_free(&line);
     if (rc)
         ssh2_task_note(t, HB_LOG_WARNING, "cannot add its host key to %s: %s",

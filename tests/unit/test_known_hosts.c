@@ -4,6 +4,7 @@
 #include "lib/ssh/known_hosts.h"
 #include "tests/unit/unit.h"
 
+#include <openssl/evp.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,26 @@ START_TEST(a_hashed_name)
     ck_assert_uint_eq(k.count, 0);
 }
 END_TEST
+
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+/* A libcrypto without SHA-1 is neither out of memory nor a reason to skip the
+ * line, which may say that the host's key has changed. */
+START_TEST(a_hash_that_is_refused)
+{
+    static const unsigned char salt[KNOWN_HOSTS_SALT_BYTES];
+    static const char line[] = "|1|SmVmZQ==|7/zfauXrL6LSdBbV8YTfnCWafHk= "
+                               "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAAXg=\n";
+    struct hb_buf out = HB_BUF_INIT;
+
+    ck_assert_int_eq(EVP_set_default_properties(NULL, "fips=yes"), 1);
+    ck_assert_int_eq(known_hosts_read(&k, "n1", "f", line, strlen(line)),
+                     -HVD_EUNSUPPORTED);
+    ck_assert_int_eq(known_hosts_line("n1", "x", 1, salt, &out),
+                     -HVD_EUNSUPPORTED);
+    hb_buf_free(&out);
+}
+END_TEST
+#endif
 
 START_TEST(patterns)
 {
@@ -411,6 +432,9 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, names);
     tcase_add_test(t, a_hashed_name);
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+    tcase_add_test(t, a_hash_that_is_refused);
+#endif
     tcase_add_test(t, patterns);
     tcase_add_test(t, a_hostile_pattern);
     tcase_add_test(t, verdicts);
