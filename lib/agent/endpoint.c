@@ -386,6 +386,16 @@ static void on_conn_ready(uv_poll_t *poll, int status, int events)
         conn_read(c);
 }
 
+/* Returns whether the process, which runs as another user, is in our session
+ * but not shown in /proc (hidepid): a program that a rank started through sudo.
+ * Only the session's first process and its descendants can be in it. */
+static int hidden_in_session(pid_t pid)
+{
+    struct tree_proc p;
+
+    return getsid(pid) == getsid(0) && !tree_stat(pid, &p);
+}
+
 /* Returns whether the peer runs as our user or root.  Sets *stranger if it is
  * not our descendant: any container that shares this network namespace can
  * connect, and its user may have our uid, so only the process tree tells.  A
@@ -402,7 +412,8 @@ static int peer_allowed(int fd, pid_t *pid, int *stranger)
     if (cred.uid != geteuid() && cred.uid != 0)
         return 0;
     *stranger =
-        cred.pid == 0 || (tree_can_read() && !tree_holds(getpid(), cred.pid));
+        cred.pid == 0 || (tree_can_read() && !tree_holds(getpid(), cred.pid) &&
+                          !(cred.uid == 0 && hidden_in_session(cred.pid)));
     return 1;
 }
 

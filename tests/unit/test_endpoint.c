@@ -4,8 +4,10 @@
 #include "tests/unit/worker_client.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -241,6 +243,41 @@ START_TEST(test_who_descends_is_welcomed)
 }
 END_TEST
 
+/* A rank that runs as root is accepted where /proc hides other users'
+ * processes.  Needs the right to mount and to change the uid. */
+START_TEST(test_a_hidden_rank_is_welcomed)
+{
+    int go[2], status;
+    pid_t pid;
+
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("proc", "/proc", "proc", 0, "hidepid=2") < 0)
+        return;
+    ck_assert_int_eq(pipe(go), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct client c;
+        char byte;
+
+        if (read(go[0], &byte, 1) != 1)
+            _exit(2);
+        client_open(&c);
+        send_hello(&c, 11, WORKER_ABI);
+        _exit(recv(c.fd, &byte, 1, 0) == 1 ? 0 : 1);
+    }
+    ck_assert_int_eq(setgroups(0, NULL), 0); /* root's sees all */
+    ck_assert_int_eq(setegid(65534), 0);
+    ck_assert_int_eq(seteuid(65534), 0);
+    ck_assert_int_eq(write(go[1], "", 1), 1);
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    ck_assert_int_eq(seteuid(0), 0);
+    ck_assert_int_eq(status, 0);
+    ck_assert(endpoint.slots[1].pid == pid);
+}
+END_TEST
+
 /* Needs the right to change the uid. */
 START_TEST(test_another_user_is_not_listened_to)
 {
@@ -309,6 +346,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_many_connections_at_once);
     tcase_add_test(t, test_who_is_no_descendant_is_refused);
     tcase_add_test(t, test_who_descends_is_welcomed);
+    tcase_add_test(t, test_a_hidden_rank_is_welcomed);
     tcase_add_test(t, test_another_user_is_not_listened_to);
     tcase_add_test(t, test_slow_client);
     suite_add_tcase(s, t);
