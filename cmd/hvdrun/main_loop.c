@@ -59,7 +59,8 @@ int main_loop_open(struct main_loop *l, const int *signals, size_t count,
     struct rlimit files = {FILES_MIN, FILES_MIN};
     int rc;
 
-    *l = (struct main_loop){.on_signal = on_signal, .arg = arg};
+    l->on_signal = on_signal;
+    l->arg = arg;
     getrlimit(RLIMIT_NOFILE, &files);
     if (files.rlim_cur < FILES_MIN)
         return hb_error_set(err, HVD_ESYSTEM,
@@ -79,6 +80,10 @@ int main_loop_reach(struct main_loop *l, const struct options *o,
                     const char *agent_path, const struct hb_log *log,
                     struct hb_error *err)
 {
+    if (l->remote) {
+        remote_try_for(l->remote, o->start_timeout_ms);
+        return 0;
+    }
     l->plugin_dir = reach_plugin_dir();
     reach_options(o, agent_path, l->plugin_dir, &l->remote_options);
     return remote_new(&l->loop, log, &l->remote_options, &l->remote, err);
@@ -99,7 +104,11 @@ void main_loop_run(struct main_loop *l)
     uv_run(&l->loop, UV_RUN_DEFAULT);
     close(l->signal_fd);
     main_loop_unblock(l);
+    uv_loop_close(&l->loop);
+}
+
+void main_loop_fini(struct main_loop *l)
+{
     remote_free(l->remote);
     hb_free(l->plugin_dir);
-    uv_loop_close(&l->loop);
 }

@@ -6,6 +6,10 @@
  *     main_loop_open(&l, ...)       and main_loop_reach for other hosts
  *     ... open a job or a survey on l.loop ...
  *     main_loop_run(&l)             returns after main_loop_stop(&l)
+ *     ... the same again ...        with the same way to other hosts
+ *     main_loop_fini(&l)
+ *
+ * Begins zeroed.
  */
 #ifndef HVDRUN_MAIN_LOOP_H
 #define HVDRUN_MAIN_LOOP_H
@@ -38,7 +42,8 @@ int main_loop_open(struct main_loop *l, const int *signals, size_t count,
                    void (*on_signal)(void *arg,
                                      const struct signalfd_siginfo *info),
                    void *arg, struct hb_error *err);
-/* Opens l->remote; agent_path must live until main_loop_run returns. */
+/* Opens l->remote, unless it is open; agent_path must live until
+ * main_loop_fini. */
 int main_loop_reach(struct main_loop *l, const struct options *o,
                     const char *agent_path, const struct hb_log *log,
                     struct hb_error *err);
@@ -46,7 +51,8 @@ int main_loop_reach(struct main_loop *l, const struct options *o,
 void main_loop_unblock(const struct main_loop *l);
 /* Takes no more signals, so that the loop ends with the caller's handles. */
 void main_loop_stop(struct main_loop *l);
-/* Runs until all handles are closed, and frees all. */
+/* Runs until all handles are closed, and closes the loop. */
 void main_loop_run(struct main_loop *l);
+void main_loop_fini(struct main_loop *l);
 
 #endif

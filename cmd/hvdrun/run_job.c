@@ -203,7 +203,8 @@ static int fill_config(struct run *run, struct hb_error *err)
 
     if (find_cwd(run, err) < 0)
         return err->status;
-    run->agent_path = reach_agent_path(o, err);
+    if (!run->agent_path)
+        run->agent_path = reach_agent_path(o, err);
     if (!run->agent_path)
         return err->status;
     /* With --rsh every name counts as a host of its own. */
@@ -266,7 +267,7 @@ static void fill_env(struct run *run)
                                 &config->rank_env[rank], NULL));
 }
 
-/* Frees the plan and what belongs to it, but not the hosts. */
+/* Frees the plan and what belongs to it, but not what the next plan uses. */
 static void drop_plan(struct run *run)
 {
     struct job_config *config = &run->config;
@@ -278,7 +279,6 @@ static void drop_plan(struct run *run)
     hb_strv_free(&config->env);
     hb_strv_free(&config->remote_env);
     explicit_bzero(config->secret, sizeof(config->secret));
-    hb_free(run->agent_path);
     hb_free(run->host_is_local);
     hb_free(run->same_as);
     hb_free(run->cwd);
@@ -288,6 +288,8 @@ static void drop_plan(struct run *run)
 static void run_fini(struct run *run)
 {
     drop_plan(run);
+    main_loop_fini(&run->main);
+    hb_free(run->agent_path);
     hostlist_free(&run->hosts);
 }
 
@@ -364,14 +366,14 @@ static void kill_leftovers(const struct run *run)
 
 static int start(struct run *run, struct hb_error *err)
 {
-    int rc = 0;
+    int remote = run->local_hosts < run->plan.host_count, rc = 0;
 
-    if (run->local_hosts < run->plan.host_count)
+    if (remote)
         rc = main_loop_reach(&run->main, run->options, run->agent_path,
                              &run->log, err);
     if (rc < 0)
         return rc;
-    run->config.remote = run->main.remote;
+    run->config.remote = remote ? run->main.remote : NULL;
     run->config.on_stop = stop_here;
     fill_env(run);
     rc = job_start(&run->config, on_done, run, &run->job, err);
@@ -418,7 +420,12 @@ static int plan_again(struct run *run, struct hb_error *err)
     }
     drop_plan(run);
     *run = (struct run){
-        .options = run->options, .log = run->log, .hosts = run->hosts};
+        .options = run->options,
+        .log = run->log,
+        .hosts = run->hosts,
+        .agent_path = run->agent_path,
+        .main = run->main,
+    };
     return rc < 0 ? rc : run_plan(run, err);
 }
 

@@ -9,6 +9,7 @@
 #include "lib/base/sys/clock.h"
 #include "lib/job/output/progress.h"
 #include "lib/job/output/xbuf.h"
+#include "lib/remote/remote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,8 @@ void job_check_connected(struct job *job)
         job->same_host = 1;
         job_event(job, JOB_EV_SAME_HOST);
     } else {
+        if (job->config->remote)
+            remote_release_keys(job->config->remote);
         job_event(job, JOB_EV_CONNECTED);
     }
 }

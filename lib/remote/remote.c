@@ -34,6 +34,7 @@ int remote_new(uv_loop_t *loop, const struct hb_log *log,
     r->log = log;
     r->options = *options;
     r->last = &r->first;
+    r->unready = r->holds_keys = 1;
     uv_update_time(loop);
     r->deadline_ms = uv_now(loop) + (uint64_t)options->start_timeout_ms;
     if (launcher_table[options->launcher].check)
@@ -49,6 +50,20 @@ int remote_new(uv_loop_t *loop, const struct hb_log *log,
 void remote_try_for(struct remote *r, int64_t timeout_ms)
 {
     r->deadline_ms = uv_now(r->loop) + (uint64_t)timeout_ms;
+}
+
+void remote_ready(struct remote *r)
+{
+    r->unready--;
+    if (r->unready == 0 && r->shared)
+        r->plugin->forget_keys(r->shared);
+}
+
+void remote_release_keys(struct remote *r)
+{
+    if (r->holds_keys)
+        remote_ready(r);
+    r->holds_keys = 0;
 }
 
 void remote_free(struct remote *r)

@@ -40,6 +40,9 @@ struct remote;
 int remote_new(uv_loop_t *loop, const struct hb_log *log,
                const struct remote_options *options, struct remote **out,
                struct hb_error *err);
+/* Wipes the keys when no host is being reached; until this call they are kept,
+ * because the hosts may have to be reached again. */
+void remote_release_keys(struct remote *r);
 /* Sets how long transports opened from now on may try. */
 void remote_try_for(struct remote *r, int64_t timeout_ms);
 /* Frees r; to be called after on_close of every transport opened with r. */

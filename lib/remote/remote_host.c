@@ -64,15 +64,6 @@ int remote_step(enum remote_state from, enum remote_event event,
     return 0;
 }
 
-/* Notes that a host needs no key any more.  After the last one, the keys are
- * wiped: they are not needed for the hours that the job may take. */
-static void remote_host_ready(struct remote *r)
-{
-    r->unready--;
-    if (r->unready == 0 && r->shared)
-        r->plugin->forget_keys(r->shared);
-}
-
 int remote_host_step(struct remote_host *h, enum remote_event event,
                      const char *cause)
 {
@@ -88,7 +79,7 @@ int remote_host_step(struct remote_host *h, enum remote_event event,
     if (remote_step(from, event, &h->state) < 0)
         return 0;
     if (from < REMOTE_RUNNING && h->state >= REMOTE_RUNNING)
-        remote_host_ready(h->remote);
+        remote_ready(h->remote);
     hb_log(h->remote->log, HB_LOG_DEBUG, "host %s: %s -> %s after %d ms: %s",
            h->name, names[from], names[h->state],
            (int)(now - h->state_since_ms), cause);

@@ -72,7 +72,8 @@ struct remote {
     size_t group_count;
     int configs;          /* running `ssh -G` */
     int starting;         /* hosts that hold a place */
-    int unready;          /* hosts that may still need a key */
+    int unready;          /* hosts that may still need a key, and holds_keys */
+    int holds_keys;       /* until remote_release_keys */
     uint64_t deadline_ms; /* by uv_now */
     int pumping, pump_again;
 };
@@ -127,6 +128,9 @@ void remote_leave(struct remote_host *h); /* gives the place back; then pump */
 /* Puts h into the group with this key, of which eight start at a time. */
 void remote_set_group(struct remote_host *h, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Notes that a host needs no key any more.  After the last one, the keys are
+ * wiped: they are not needed for the hours that the job may take. */
+void remote_ready(struct remote *r);
 /* Reads the agent's image if needed.  NULL with err set if that fails. */
 const struct agent_image *remote_image(struct remote *r, struct hb_error *err);
 

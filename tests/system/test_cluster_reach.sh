@@ -185,6 +185,12 @@ test_reach_asks_for_a_passphrase_once() {
     grep -q '^n2' text
     [ "$(grep -ci 'passphrase' out)" -eq 1 ]
     absent 'open sesame' out
+    # nor again when two names turn out to be one host
+    login "$PROG/pty" 'expect:assphrase' 'send:open sesame\n' wait -- \
+        env -u CI "$HVDRUN" --launcher ssh2 --no-tag-output \
+        -H n1,n2,10.66.0.1 uname -n >out
+    grep -q 'host 10.66.0.1: counted as host n1, which it is' out
+    [ "$(grep -ci 'enter passphrase' out)" -eq 1 ]
     # with CI set, hvdrun does not ask for the passphrase even at a terminal
     login env CI=true "$PROG/pty" wait -- "$HVDRUN" --launcher ssh2 \
         -H n1,n2 uname -n >out || true

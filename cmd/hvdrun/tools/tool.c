@@ -179,6 +179,7 @@ int tool_run(struct tool *t)
 void tool_fini(struct tool *t)
 {
     survey_free(t->survey);
+    main_loop_fini(&t->main);
     hostlist_free(&t->hosts);
     hb_free(t->is_local);
     hb_free(t->agent_path);
