@@ -206,13 +206,14 @@ static int count_sends(const struct mp_plane *p)
     return 2 * (p->n + p->nrounds);
 }
 
-/* Returns whether all peers are gone, and have got what this rank has sent, for
- * which their MPI may have to make progress. */
+/* Returns whether no operation is in progress, and all peers are gone and have
+ * got what this rank has sent, for which their MPI may have to make
+ * progress. */
 static int is_quiet(struct mp_plane *p)
 {
     int sent = 0;
 
-    if (mp_farewells_read(p, NULL) < 0)
+    if (p->op || mp_farewells_read(p, NULL) < 0)
         return 0;
     for (int r = 0; r < p->n; r++)
         if (r != p->me && p->peers[r].how != MP_GONE)
