@@ -48,9 +48,7 @@ const char bench_help[] =
     "  --json           one JSON object per line\n"
     "  --help, --version\n";
 
-#define WHAT(symbol, name, nccl) [BENCH_##symbol] = name
-static const char *const what_names[] = {[BENCH_IDLE] = "idle",
-                                         COLLECTIVES(WHAT)};
+static const char *const what_names[] = {COLLECTIVES(COLLECTIVE_NAME), "idle"};
 enum { NWHATS = sizeof(what_names) / sizeof(what_names[0]) };
 
 static const char *const plane_names[] = {

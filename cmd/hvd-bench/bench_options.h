@@ -4,6 +4,7 @@
 #define HVD_BENCH_OPTIONS_H
 
 #include "lib/base/error.h"
+#include "lib/protocol/collectives.h"
 #include "runtime/hvd.h"
 
 #include <stddef.h>
@@ -15,15 +16,9 @@ enum {
     BENCH_RANKS_MAX = 1024    /* highest rank + 1 in --process-set */
 };
 
-enum bench_what {
-    BENCH_ALLREDUCE,
-    BENCH_BROADCAST,
-    BENCH_ALLGATHER,
-    BENCH_ALLTOALL,
-    BENCH_REDUCESCATTER,
-    BENCH_BARRIER,
-    BENCH_IDLE
-};
+/* BENCH_ALLREDUCE and so on. */
+#define BENCH_KIND(symbol, ...) BENCH_##symbol
+enum bench_what { COLLECTIVES(BENCH_KIND), BENCH_IDLE };
 
 /* The plane that moves the data: shared memory on one host; TCP if every host
  * has one rank or HVD_FORCE_TCP is set; both otherwise; NCCL for device

@@ -22,9 +22,11 @@ static int call(const struct bench_work *w, const struct bench_tensor *t)
     case BENCH_REDUCESCATTER:
         return hvd_reducescatter(t->send, t->recv, t->send_count, 1, o->dtype,
                                  o->op, &w->opts);
-    default:
-        return hvd_barrier(&w->opts);
+    case BENCH_BARRIER:
+    case BENCH_IDLE:
+        break;
     }
+    return hvd_barrier(&w->opts);
 }
 
 static int call_async(const struct bench_work *w, struct bench_tensor *t)
@@ -49,9 +51,11 @@ static int call_async(const struct bench_work *w, struct bench_tensor *t)
     case BENCH_REDUCESCATTER:
         return hvd_reducescatter_async(t->name, t->send, t->recv, t->send_count,
                                        1, o->dtype, o->op, &w->opts, &t->req);
-    default:
-        return hvd_barrier_async(t->name, &w->opts, &t->req);
+    case BENCH_BARRIER:
+    case BENCH_IDLE:
+        break;
     }
+    return hvd_barrier_async(t->name, &w->opts, &t->req);
 }
 
 static int call_group(const struct bench_work *w)

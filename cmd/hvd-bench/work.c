@@ -39,7 +39,10 @@ static void set_counts(const struct bench_work *w, struct bench_tensor *t,
         t->send_count = part * ranks;
         t->recv_count = part;
         break;
-    default:
+    case BENCH_ALLREDUCE:
+    case BENCH_BROADCAST:
+    case BENCH_BARRIER:
+    case BENCH_IDLE:
         break;
     }
 }
@@ -259,9 +262,11 @@ static int compare(struct bench_work *w, const struct bench_tensor *t,
     case BENCH_ALLTOALL:
         return equal_parts(w, t, own * (t->recv_count / (size_t)w->set.size), r,
                            err);
-    default:
-        return 0;
+    case BENCH_BARRIER:
+    case BENCH_IDLE:
+        break;
     }
+    return 0;
 }
 
 int bench_work_verify(struct bench_work *w, struct hb_error *err)
