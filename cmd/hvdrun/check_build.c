@@ -53,9 +53,9 @@ struct build {
 static const char no_libhvd[] = "there is no libhvd";
 static const char line_end[] = "\r\n", package[] = ",\r\n";
 
-#define OPERATION(symbol, name, nccl) \
-    {                                 \
-        name, nccl                    \
+#define OPERATION(symbol, name, nccl, ...) \
+    {                                      \
+        name, nccl                         \
     }
 static const struct {
     const char *name;

@@ -45,7 +45,7 @@ enum {
     STATUS_BYTES = 2304,  /* of one rank's status */
 };
 
-#define STATUS_KIND(symbol, name, nccl) STATUS_##symbol
+#define STATUS_KIND(symbol, ...) STATUS_##symbol
 enum status_kind { COLLECTIVES_AND_JOIN(STATUS_KIND), STATUS_KINDS };
 
 /* Where a pending operation is. */

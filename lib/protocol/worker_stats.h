@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WORKER_STATS_KIND(symbol, name, nccl) WORKER_STATS_##symbol
+#define WORKER_STATS_KIND(symbol, ...) WORKER_STATS_##symbol
 enum worker_stats_kind { COLLECTIVES(WORKER_STATS_KIND), WORKER_STATS_KINDS };
 
 enum {

@@ -35,7 +35,7 @@ enum {
 };
 
 /* HVD__ALLREDUCE and so on; HVD__JOIN never reaches a plane. */
-#define HVD__KIND(symbol, name, nccl) HVD__##symbol
+#define HVD__KIND(symbol, ...) HVD__##symbol
 enum hvd__kind {
     COLLECTIVES_AND_JOIN(HVD__KIND),
     HVD__LANE_SCATTER, /* used inside the hierarchical plane only */

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define KIND(symbol, name, nccl) #symbol
+#define KIND(symbol, ...) #symbol
 static const char *const kinds[] = {COLLECTIVES_AND_JOIN(KIND)};
 
 /* ---- Pieces --------------------------------------------------------- */
@@ -175,11 +175,6 @@ static const char *kind_of(const struct timeline_record *r)
     return "OTHER";
 }
 
-static int reduces(const struct timeline_record *r)
-{
-    return r->kind == HVD__ALLREDUCE || r->kind == HVD__REDUCESCATTER;
-}
-
 static void put_args(struct timeline_text *t, const struct timeline_record *r)
 {
     puts_(t, ",\"args\":{");
@@ -188,7 +183,7 @@ static void put_args(struct timeline_text *t, const struct timeline_record *r)
         put_field(t, ",\"count\":", r->count);
         put_text_field(t, ",\"dtype\":", hvd_dtype_name(r->dtype));
     }
-    if (reduces(r))
+    if (collective_reduces(r->kind))
         put_text_field(t, ",\"op\":", hvd_op_name(r->op));
     if (r->plane)
         put_text_field(t, ",\"plane\":", r->plane);

@@ -57,11 +57,6 @@ int hvd__call_no_scales(const struct hvd_options *o, struct hb_error *err)
                         "hvd_options: only reductions can be scaled");
 }
 
-static int is_reduction(enum hvd__kind kind)
-{
-    return kind == HVD__ALLREDUCE || kind == HVD__REDUCESCATTER;
-}
-
 /* ---- A call ----------------------------------------------------------- */
 
 static int find_set(struct hvd__call *c, struct hb_error *err)
@@ -113,7 +108,7 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
         rc = read_options(opts, &c->o, err);
     if (rc == 0)
         rc = find_set(c, err);
-    if (rc == 0 && !is_reduction(kind))
+    if (rc == 0 && !collective_reduces(kind))
         rc = hvd__call_no_scales(&c->o, err);
     op->name = name;
     op->name_hash = name[0] ? hvd__name_hash(name) : 0;

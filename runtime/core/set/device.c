@@ -125,7 +125,7 @@ static int look_at_engine(void *arg, struct hb_error *err)
     return hvd__engine_look(&s->engine, err);
 }
 
-#define ACTIVITY(symbol, name, nccl) "NCCL_" #symbol
+#define ACTIVITY(symbol, ...) "NCCL_" #symbol
 
 static void trace(const struct hvd__set *s, const struct hvd__gpu_span *span)
 {
@@ -268,8 +268,7 @@ static int on_host(const struct hvd__issue *i, struct hb_error *err)
         return hb_error_set(err, HVD_EINVAL,
                             "hvd_options: stream is set, and the buffers are "
                             "in host memory");
-    if (op->op != HVD_ADASUM && !op->reduce &&
-        (op->kind == HVD__ALLREDUCE || op->kind == HVD__REDUCESCATTER))
+    if (op->op != HVD_ADASUM && !op->reduce && collective_reduces(op->kind))
         return hb_error_set(err, HVD_EINVAL,
                             "%s of %s is not defined in host memory",
                             hvd_op_name(op->op), hvd_dtype_name(op->dtype));
