@@ -343,6 +343,27 @@ START_TEST(test_others)
 }
 END_TEST
 
+/* A kind that has no list of steps is refused. */
+static int kinds_body(struct hier_world *w, struct hvd__plane *p, int rank)
+{
+    struct hvd__op op;
+
+    (void)w;
+    (void)rank;
+    hvd__op_init(&op);
+    for (op.kind = HVD__ALLREDUCE; op.kind <= HVD__JOIN; op.kind++)
+        must(p->ops->supports(p, &op));
+    for (; op.kind < HVD__LANE_SCATTER + 3; op.kind++)
+        must(!p->ops->supports(p, &op));
+    return 0;
+}
+
+START_TEST(test_kinds)
+{
+    ck_assert_int_eq(run("ab", kinds_body), 0);
+}
+END_TEST
+
 /* ---- Proposals ----------------------------------------------------------- */
 
 /* All learn the smallest number of fused operations, whichever rank has it. */
@@ -665,6 +686,7 @@ static Suite *hier_suite(void)
     tcase_add_test(t, test_uneven_lanes);
     tcase_add_loop_test(t, test_alltoall, 0, PLACES);
     tcase_add_loop_test(t, test_others, 0, PLACES);
+    tcase_add_test(t, test_kinds);
     tcase_add_loop_test(t, test_cut, 0, PLACES);
     tcase_add_loop_test(t, test_mismatch, 0, PLACES);
     tcase_add_loop_test(t, test_parked, 0, PLACES);

@@ -505,6 +505,31 @@ START_TEST(test_room)
 }
 END_TEST
 
+/* A kind that has no row is refused. */
+static int body_kinds(struct shm_group *g, int me)
+{
+    struct shm_member k;
+    struct hvd__op op;
+
+    shm_member_open(&k, g, me);
+    hvd__op_init(&op);
+    for (op.kind = HVD__ALLREDUCE; op.kind <= HVD__LANE_SCATTER; op.kind++)
+        must(k.plane->ops->supports(k.plane, &op));
+    for (; op.kind < HVD__LANE_SCATTER + 3; op.kind++)
+        must(!k.plane->ops->supports(k.plane, &op));
+    shm_member_close(&k);
+    return 0;
+}
+
+START_TEST(test_kinds)
+{
+    struct shm_group g = {
+        .n = 2, .body = body_kinds, .arena_bytes = SHM_TEST_ARENA_BYTES};
+
+    ck_assert_int_eq(shm_group_run(&g), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("shm");
@@ -520,6 +545,7 @@ int main(void)
     tcase_add_loop_test(mixed, test_mixed_threads, 4, 6);
     tcase_add_loop_test(mixed, test_mixed_domains, 0, NDOMAINS);
     tcase_add_test(data, test_room);
+    tcase_add_test(data, test_kinds);
     suite_add_tcase(s, data);
     suite_add_tcase(s, mixed);
     return unit_run(s);

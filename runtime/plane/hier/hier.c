@@ -63,19 +63,19 @@ static const enum hier_step alltoall[] = {HIER_LOCAL, HIER_TELL,  HIER_VERDICT,
                                           HIER_LEND,  HIER_CROSS, HIER_HAND,
                                           HIER_AGAIN, HIER_DONE};
 
-static const enum hier_step *plan_for(const struct hvd__hier *h,
-                                      const struct hvd__op *op)
-{
-    if (op->kind == HVD__ALLGATHER)
-        return allgather;
-    if (op->kind == HVD__ALLTOALL)
-        return alltoall;
-    if (op->kind == HVD__BARRIER || hier_small(h, op))
-        return agree;
-    if (op->kind == HVD__REDUCESCATTER)
-        return reducescatter;
-    return op->kind == HVD__BROADCAST ? broadcast : allreduce;
-}
+/* How the kinds are carried out, as members of struct hvd__hier say. */
+static const struct {
+    const enum hier_step *plan;
+    int (*prepare)(struct hvd__hier *h, struct hvd__op *op);
+} kinds[] = {
+    [HVD__ALLREDUCE] = {allreduce, hier_lanes_prepare},
+    [HVD__BROADCAST] = {broadcast, NULL},
+    [HVD__ALLGATHER] = {allgather, hier_gather_counts},
+    [HVD__BARRIER] = {agree, NULL},
+    [HVD__ALLTOALL] = {alltoall, hier_alltoall_counts},
+    [HVD__REDUCESCATTER] = {reducescatter, hier_rows_prepare},
+    [HVD__JOIN] = {agree, NULL},
+};
 
 static int again_begin(struct hvd__hier *h, struct hvd__op *op)
 {
@@ -222,8 +222,8 @@ static int hier_supports(const struct hvd__plane *plane,
                          const struct hvd__op *op)
 {
     (void)plane;
-    (void)op;
-    return 1;
+    return (size_t)op->kind < sizeof(kinds) / sizeof(kinds[0]) &&
+           kinds[op->kind].plan;
 }
 
 static int hier_start(struct hvd__plane *plane, struct hvd__op *op)
@@ -238,7 +238,8 @@ static int hier_start(struct hvd__plane *plane, struct hvd__op *op)
         return hb_error_set(op->err, HVD_ESHUTDOWN,
                             "this rank has said that it leaves");
     hier_watch_disarm(&h->watch);
-    h->plan = plan_for(h, op);
+    h->plan = hier_data_rides(h, op) ? agree : kinds[op->kind].plan;
+    h->prepare = kinds[op->kind].prepare;
     h->round = 0;
     h->rounds = 1;
     h->at = 0;

@@ -23,12 +23,6 @@ static int root_host(const struct hvd__hier *h, const struct hvd__op *op)
     return (int)h->map->host_of[op->root];
 }
 
-static int data_rides(const struct hvd__hier *h, const struct hvd__op *op)
-{
-    return (hier_reduces(op) || op->kind == HVD__BROADCAST) &&
-           hier_small(h, op);
-}
-
 /* Returns the payload bytes after the head in the message of `host`, if all
  * agree.  Not for alltoall (hier_alltoall.c).  For an allgather, the counts
  * must already be in the host's block. */
@@ -40,7 +34,7 @@ static size_t data_bytes(const struct hvd__hier *h, const struct hvd__op *op,
 
     if (op->kind == HVD__ALLGATHER)
         return counts + hier_riding_bytes(h, data);
-    if (!data_rides(h, op) ||
+    if (!hier_data_rides(h, op) ||
         (op->kind == HVD__BROADCAST && root_host(h, op) != host))
         return 0;
     return hier_bytes(op);
@@ -102,7 +96,7 @@ int hier_local_begin(struct hvd__hier *h, struct hvd__op *op)
         hier_alltoall_wants(h, op);
         sub_gathering(h, h->wants, h->work,
                       (size_t)h->map->size * sizeof(uint64_t));
-    } else if (data_rides(h, op)) {
+    } else if (hier_data_rides(h, op)) {
         sub_small_data(h, op);
     } else {
         hier_sub(h, HVD__BARRIER);
@@ -214,11 +208,11 @@ static void conclude(struct hvd__hier *h, struct hvd__op *op)
             memcpy(out, h->srcs[i], hier_counts_bytes(h, i));
             out += hier_counts_bytes(h, i);
         }
-    } else if (op->count && data_rides(h, op) && hier_reduces(op)) {
+    } else if (op->count && hier_data_rides(h, op) && hier_reduces(op)) {
         args.pre = 1.0;
         args.stream = 0;
         op->reduce(out, h->srcs, h->map->hosts, op->count, &args);
-    } else if (data_rides(h, op)) {
+    } else if (hier_data_rides(h, op)) {
         memcpy(out, h->srcs[root_host(h, op)], hier_bytes(op));
     }
 }
@@ -275,7 +269,7 @@ static size_t verdict_bytes(const struct hvd__hier *h, const struct hvd__op *op)
         return head + size * sizeof(uint64_t);
     if (op->kind == HVD__ALLTOALL)
         return head + (1 + size * (size_t)h->local_size) * sizeof(uint64_t);
-    return head + (data_rides(h, op) ? hier_bytes(op) : 0);
+    return head + (hier_data_rides(h, op) ? hier_bytes(op) : 0);
 }
 
 int hier_verdict_begin(struct hvd__hier *h, struct hvd__op *op)
@@ -296,7 +290,7 @@ static void deliver(struct hvd__hier *h, struct hvd__op *op)
     const unsigned char *data = h->verdict->payload;
     struct hvd__share s;
 
-    if (!data_rides(h, op))
+    if (!hier_data_rides(h, op))
         return;
     op->algorithm = hier_algorithm(h, "tcp.exchange");
     if (op->kind == HVD__REDUCESCATTER) {
@@ -326,14 +320,8 @@ int hier_verdict_end(struct hvd__hier *h, struct hvd__op *op, int rc)
     }
     op->algorithm = hier_algorithm(h, "tcp");
     deliver(h, op);
-    if (op->kind == HVD__ALLGATHER)
-        rc = hier_gather_counts(h, op);
-    else if (op->kind == HVD__ALLTOALL)
-        rc = hier_alltoall_counts(h, op);
-    else if (op->kind == HVD__REDUCESCATTER)
-        hier_rows_prepare(h, op);
-    else if (op->kind == HVD__ALLREDUCE)
-        hier_lanes_prepare(h, op);
+    if (h->prepare)
+        rc = h->prepare(h, op);
     if (rc < 0)
         h->sub_err = *op->err;
     return rc;

@@ -103,6 +103,9 @@ struct hvd__hier {
 
     /* the operation */
     const enum hier_step *plan;
+    /* Prepares the steps that follow the agreement: 0, or negative with op->err
+     * set.  NULL: nothing is to be prepared. */
+    int (*prepare)(struct hvd__hier *h, struct hvd__op *op);
     int at;     /* index in plan */
     int begun;  /* the step at `at` has been started */
     int in_tcp; /* ... on TCP */
@@ -187,7 +190,15 @@ static inline int hier_rides(const struct hvd__hier *h, uint64_t bytes)
 
 static inline int hier_reduces(const struct hvd__op *op)
 {
-    return op->kind == HVD__ALLREDUCE || op->kind == HVD__REDUCESCATTER;
+    return collective_reduces(op->kind);
+}
+
+/* Returns whether the data travels with the signatures. */
+static inline int hier_data_rides(const struct hvd__hier *h,
+                                  const struct hvd__op *op)
+{
+    return (hier_reduces(op) || op->kind == HVD__BROADCAST) &&
+           hier_small(h, op);
 }
 
 static inline void hier_put_u64(unsigned char *at, uint64_t v)
@@ -255,7 +266,7 @@ int hier_verdict_end(struct hvd__hier *h, struct hvd__op *op, int rc);
 
 /* ---- hier_lanes.c: large allreduce and broadcast ---- */
 /* Computes slice and rounds, before the first round. */
-void hier_lanes_prepare(struct hvd__hier *h, struct hvd__op *op);
+int hier_lanes_prepare(struct hvd__hier *h, struct hvd__op *op);
 int hier_scatter_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_ring_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_ring_end(struct hvd__hier *h, struct hvd__op *op, int rc);
@@ -266,7 +277,7 @@ int hier_chain_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_collect_begin(struct hvd__hier *h, struct hvd__op *op);
 
 /* ---- hier_rows.c: large reducescatter ---- */
-void hier_rows_prepare(struct hvd__hier *h, const struct hvd__op *op);
+int hier_rows_prepare(struct hvd__hier *h, struct hvd__op *op);
 int hier_rows_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_reduce_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_reduce_end(struct hvd__hier *h, struct hvd__op *op, int rc);

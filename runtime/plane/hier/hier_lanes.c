@@ -30,12 +30,13 @@ static struct hvd__span own_span(const struct hvd__hier *h,
     return hvd__lane_span(count, op->elem_bytes, h->map->lanes, h->local_rank);
 }
 
-void hier_lanes_prepare(struct hvd__hier *h, struct hvd__op *op)
+int hier_lanes_prepare(struct hvd__hier *h, struct hvd__op *op)
 {
     h->slice = op->count;
     if (!hvd__op_direct(op))
         h->slice = h->work_bytes / op->elem_bytes;
     h->rounds = h->slice ? (op->count + h->slice - 1) / h->slice : 0;
+    return 0;
 }
 
 /* ---- Allreduce ----------------------------------------------------------- */

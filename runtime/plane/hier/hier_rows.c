@@ -76,7 +76,7 @@ static size_t most_served(const struct hvd__hier *h)
 
 /* Chooses the slice so that all lanes, padded to the longest, and the
  * passed-on data behind them fit into the plane's memory. */
-void hier_rows_prepare(struct hvd__hier *h, const struct hvd__op *op)
+int hier_rows_prepare(struct hvd__hier *h, struct hvd__op *op)
 {
     size_t room = h->work_bytes / op->elem_bytes;
     size_t most = hvd__op_share(op, 0, h->map->size).count;
@@ -85,6 +85,7 @@ void hier_rows_prepare(struct hvd__hier *h, const struct hvd__op *op)
     room -= lanes * align_elems(op);
     h->slice = room / (lanes * most_served(h) + (size_t)h->local_max);
     h->rounds = (most + h->slice - 1) / h->slice;
+    return 0;
 }
 
 /* ---- Inside the host ----------------------------------------------------- */

@@ -34,14 +34,6 @@ uint64_t hvd__shm_segment_bytes(int segment_ranks)
            HVD_PROCESS_SETS_MAX * set_bytes(segment_ranks);
 }
 
-static int shm_supports(const struct hvd__plane *plane,
-                        const struct hvd__op *op)
-{
-    (void)plane;
-    (void)op;
-    return 1;
-}
-
 /* ---- The kinds ------------------------------------------------------- */
 
 struct collective {
@@ -72,6 +64,14 @@ static const struct collective collectives[] = {
     [HVD__JOIN] = {stage_nothing, advance_nothing},
     [HVD__LANE_SCATTER] = {shm_scatter_stage, shm_scatter_advance},
 };
+
+static int shm_supports(const struct hvd__plane *plane,
+                        const struct hvd__op *op)
+{
+    (void)plane;
+    return (size_t)op->kind < sizeof(collectives) / sizeof(collectives[0]) &&
+           collectives[op->kind].advance;
+}
 
 /* ---- Headers ---------------------------------------------------------- */
 

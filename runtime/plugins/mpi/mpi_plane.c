@@ -9,12 +9,6 @@
 
 /* ---- Operations ---------------------------------------------------------- */
 
-static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
-{
-    (void)plane;
-    return op->kind != HVD__LANE_SCATTER;
-}
-
 static int barrier_advance(struct mp_plane *p, struct hvd__op *op)
 {
     (void)p;
@@ -31,6 +25,13 @@ static int (*const collectives[])(struct mp_plane *, struct hvd__op *) = {
     [HVD__REDUCESCATTER] = mp_scatter_advance,
     [HVD__JOIN] = barrier_advance,
 };
+
+static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
+{
+    (void)plane;
+    return (size_t)op->kind < sizeof(collectives) / sizeof(collectives[0]) &&
+           collectives[op->kind];
+}
 
 static int is_broken(const struct mp_plane *p, struct hb_error *err)
 {

@@ -323,7 +323,7 @@ static int supports(const struct hvd__plane *plane, const struct hvd__op *op)
     const struct nc_plane *p = (const struct nc_plane *)plane;
 
     if (op->flags & HVD__OP_DEVICE)
-        return op->kind != HVD__LANE_SCATTER;
+        return op->kind == HVD__BARRIER || collective_nccl(op->kind);
     return p->base->ops->supports(p->base, op);
 }
 
