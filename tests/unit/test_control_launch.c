@@ -12,6 +12,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* Statements for each member of struct control_spec. */
+#define SPEC_GREATEST(type, name, value, kind, min, max) m->spec.name = max;
+#define SPEC_LEAST(type, name, value, kind, min, max) m.spec.name = min;
+#define SPEC_SAME(type, name, ...) \
+    ck_assert_int_eq((int64_t)got.spec.name, (int64_t)m->spec.name);
+#define SPEC_USUAL(type, name, ...) \
+    ck_assert_int_eq((int64_t)m.spec.name, (int64_t)usual.name);
+#define SPEC_NAME(type, name, ...) #name,
+
 static void make_launch(struct control_launch *m, int rank_count)
 {
     int i;
@@ -48,11 +57,7 @@ static void make_launch(struct control_launch *m, int rank_count)
         r->stdin_open = i == 0;
         hb_strv_addf(&r->env, "RANK=%d", 2 + i);
     }
-    m->spec.bind = CONTROL_BIND_NUMA;
-    m->spec.gpus_per_rank = 2;
-    m->spec.bind_gpu = 1;
-    m->spec.share_gpus = 1;
-    m->spec.grace_ms = 5000;
+    CONTROL_SPEC(SPEC_GREATEST)
     m->output_window = CONTROL_OUTPUT_WINDOW_MIN;
     m->trace = 1;
     m->limits[CONTROL_LIMIT_NOFILE] = (struct control_soft_limit){1, 777};
@@ -105,11 +110,7 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_int_eq(got.rank_count, m->rank_count);
     for (i = 0; i < m->rank_count; i++)
         check_same_rank(&got.ranks[i], &m->ranks[i]);
-    ck_assert_int_eq((int)got.spec.bind, (int)m->spec.bind);
-    ck_assert_int_eq(got.spec.gpus_per_rank, m->spec.gpus_per_rank);
-    ck_assert_int_eq(got.spec.bind_gpu, m->spec.bind_gpu);
-    ck_assert_int_eq(got.spec.share_gpus, m->spec.share_gpus);
-    ck_assert_int_eq(got.spec.grace_ms, m->spec.grace_ms);
+    CONTROL_SPEC(SPEC_SAME)
     ck_assert_int_eq(got.output_window, m->output_window);
     ck_assert_int_eq(got.trace, m->trace);
     for (i = 0; i < CONTROL_LIMIT_COUNT; i++) {
@@ -129,10 +130,7 @@ START_TEST(test_launch_round_trip)
     check_launch_round_trip(&m);
     control_launch_fini(&m);
     make_launch(&m, 3);
-    m.spec.bind = CONTROL_BIND_NONE;
-    m.spec.bind_gpu = 0;
-    m.spec.share_gpus = 0;
-    m.spec.grace_ms = 0;
+    CONTROL_SPEC(SPEC_LEAST)
     m.output_window = 0;
     m.limits[CONTROL_LIMIT_CORE].value = 0;
     check_launch_round_trip(&m);
@@ -325,8 +323,7 @@ static char *changed_launch(const struct change *c)
 START_TEST(test_launch_defaults)
 {
     static const struct control_spec usual = CONTROL_SPEC_INIT;
-    static const char *const names[] = {"bind", "gpus_per_rank", "bind_gpu",
-                                        "share_gpus", "grace_ms"};
+    static const char *const names[] = {CONTROL_SPEC(SPEC_NAME)};
     struct control_launch m;
     struct hb_buf b = HB_BUF_INIT;
     struct frame f;
@@ -345,11 +342,7 @@ START_TEST(test_launch_defaults)
     hb_buf_free(&b);
     ck_assert_int_eq(control_decode_launch(text, strlen(text), &m, NULL), 0);
     hb_free(text);
-    ck_assert_int_eq((int)m.spec.bind, (int)usual.bind);
-    ck_assert_int_eq(m.spec.gpus_per_rank, 1);
-    ck_assert_int_eq(m.spec.bind_gpu, 0);
-    ck_assert_int_eq(m.spec.share_gpus, 0);
-    ck_assert_int_eq(m.spec.grace_ms, 5000);
+    CONTROL_SPEC(SPEC_USUAL)
     control_launch_fini(&m);
 }
 END_TEST

@@ -17,7 +17,6 @@
 
 enum {
     CPUS_MAX = 1 << 20,
-    GPUS_MAX = 1024,
     SIGNAL_MAX = 127,
     JOB_ID_DIGITS = 32,
     INTERFACE_NAME_MAX = 64,
@@ -110,7 +109,6 @@ static const char *const bind_words[] = {
     [CONTROL_BIND_CORE] = "core",
     [CONTROL_BIND_NUMA] = "numa",
 };
-enum { BIND_COUNT = sizeof(bind_words) / sizeof(bind_words[0]) };
 
 static const struct control_field rank_fields[] = {
     CONTROL_FIELD_INT(control_rank, rank, 0, CONTROL_RANKS_MAX - 1),
@@ -140,14 +138,15 @@ static const struct control_field launch_fields[] = {
     CONTROL_FIELDS_END,
 };
 
+/* clang-format off */
+#define SPEC_FIELD(type, name, value, kind, min, max) \
+    { #name, CONTROL_##kind, CONTROL_MEMBER(control_spec, name), min, max, \
+      CONTROL_##kind == CONTROL_WORD ? bind_words : NULL, 0, NULL },
 static const struct control_field spec_fields[] = {
-    CONTROL_FIELD_WORD(control_spec, bind, bind_words, BIND_COUNT),
-    CONTROL_FIELD_INT(control_spec, gpus_per_rank, 1, GPUS_MAX),
-    CONTROL_FIELD(control_spec, bind_gpu, CONTROL_BOOL),
-    CONTROL_FIELD(control_spec, share_gpus, CONTROL_BOOL),
-    CONTROL_FIELD_INT(control_spec, grace_ms, 0, CONTROL_GRACE_MAX_MS),
+    CONTROL_SPEC(SPEC_FIELD)
     CONTROL_FIELDS_END,
 };
+/* clang-format on */
 
 static const char *const limit_words[CONTROL_LIMIT_COUNT] = {
     [CONTROL_LIMIT_NOFILE] = "nofile",

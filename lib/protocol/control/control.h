@@ -88,6 +88,7 @@ enum control_type {
 enum {
     CONTROL_RANKS_MAX = 65536,            /* ranks of a job */
     CONTROL_LOCAL_MAX = 1024,             /* ranks of one host */
+    CONTROL_GPUS_MAX = 1024,              /* of one rank */
     CONTROL_GRACE_MAX_MS = 86400000,      /* a day */
     CONTROL_OUTPUT_WINDOW = 512 << 10,    /* bytes in flight per agent */
     CONTROL_OUTPUT_WINDOW_MIN = 16 << 10, /* where there are many agents */
@@ -130,19 +131,28 @@ struct control_soft_limit {
 
 enum control_bind { CONTROL_BIND_NONE, CONTROL_BIND_CORE, CONTROL_BIND_NUMA };
 
-/* What the user asked of the agents: options, the job and LAUNCH hold the same
- * struct.  A row of spec_fields (control.c) carries a member to the agents, and
- * one that is absent from the message has its default. */
-struct control_spec {
-    enum control_bind bind;
-    int gpus_per_rank; /* at least 1 */
-    int bind_gpu;      /* set CUDA_VISIBLE_DEVICES per rank, by UUID */
-    int share_gpus;    /* bound ranks may share GPUs if there are too few */
-    int64_t grace_ms;  /* from SIGTERM to SIGKILL */
-};
-
+/*
+ * What the user asked of the agents, a row for each member: its type, name,
+ * default, kind (control_json.h), least and greatest value; of a word, the
+ * greatest index.  Options, the job and LAUNCH hold the same struct.  A member
+ * that is absent from LAUNCH has its default.
+ */
 /* clang-format off */
-#define CONTROL_SPEC_INIT { CONTROL_BIND_NONE, 1, 0, 0, 5000 }
+#define CONTROL_SPEC(X) \
+    X(enum control_bind, bind, CONTROL_BIND_NONE, WORD, 0, CONTROL_BIND_NUMA) \
+    X(int, gpus_per_rank, 1, INT, 1, CONTROL_GPUS_MAX) \
+    /* Set CUDA_VISIBLE_DEVICES per rank, by UUID. */ \
+    X(int, bind_gpu, 0, BOOL, 0, 1) \
+    /* Bound ranks may share GPUs if there are too few. */ \
+    X(int, share_gpus, 0, BOOL, 0, 1) \
+    /* From SIGTERM to SIGKILL. */ \
+    X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS)
+
+#define CONTROL_SPEC_MEMBER(type, name, ...) type name;
+struct control_spec { CONTROL_SPEC(CONTROL_SPEC_MEMBER) };
+
+#define CONTROL_SPEC_DEFAULT(type, name, value, ...) .name = value,
+#define CONTROL_SPEC_INIT { CONTROL_SPEC(CONTROL_SPEC_DEFAULT) }
 /* clang-format on */
 
 /* What differs from the job's common part. */
