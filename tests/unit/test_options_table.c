@@ -94,6 +94,26 @@ START_TEST(manual_has_every_option)
 }
 END_TEST
 
+START_TEST(manual_says_what_mpi_refuses)
+{
+    char *manual = read_manual("man/hvdrun.1");
+    char *list = strstr(manual, "own agents are refused:\n");
+    char *end = list ? strstr(list, ".\nA program") : NULL;
+
+    ck_assert_msg(end != NULL, "hvdrun(1) does not list what --mpi refuses");
+    end[1] = '\0';
+    for (size_t i = 0; i < options_table_count; i++) {
+        const struct option *p = &options_table[i];
+
+        ck_assert_msg(
+            !(p->flags & OPTION_AGENT) || manual_has(list, p->names[0]),
+            "%s is not in the list of what --mpi refuses in hvdrun(1)",
+            p->names[0]);
+    }
+    hb_free(manual);
+}
+END_TEST
+
 /* Each `.It Fl` line of the manual names existing options. */
 START_TEST(manual_has_no_other_option)
 {
@@ -245,6 +265,7 @@ int main(void)
     tcase_add_test(t, table_is_sound);
     tcase_add_test(t, help_is_short_and_help_all_is_whole);
     tcase_add_test(t, manual_has_every_option);
+    tcase_add_test(t, manual_says_what_mpi_refuses);
     tcase_add_test(t, manual_has_no_other_option);
     tcase_add_test(t, hvd_env_has_every_knob);
     tcase_add_test(t, options_without_effect_are_marked);
