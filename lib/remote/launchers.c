@@ -284,7 +284,9 @@ void remote_close_raw(struct remote_host *h)
 void remote_explain(struct remote_host *h, const struct hb_error *ended,
                     struct hb_error *err)
 {
-    if (!h->launcher->explain(h, ended, err))
+    const struct launcher *l = h->launcher;
+
+    if (!l->explain || !l->explain(h, ended, err))
         bootstrap_ended(&h->boot, ended ? ended->text : NULL, err);
 }
 

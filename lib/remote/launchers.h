@@ -4,8 +4,8 @@
  * What differs between them is in their rows; no other file asks which one a
  * host uses.
  */
-#ifndef HVD_TRANSPORT_LAUNCHERS_H
-#define HVD_TRANSPORT_LAUNCHERS_H
+#ifndef HVD_REMOTE_LAUNCHERS_H
+#define HVD_REMOTE_LAUNCHERS_H
 
 #include "lib/base/error.h"
 
@@ -38,11 +38,12 @@ struct launcher {
     int (*open)(struct remote_host *h, const struct transport_events *e,
                 struct hb_error *err);
     /* Explains why the stream ended before the agent ran; `ended` is on_end's
-     * err.  1 with err set, or 0 if it does not know. */
+     * err.  1 with err set, or 0 if it does not know: then the last words of
+     * the stream explain it.  NULL: it never knows. */
     int (*explain)(struct remote_host *h, const struct hb_error *ended,
                    struct hb_error *err);
     /* Returns whether its command has ended as ssh does when ssh itself fails.
-     * NULL: it runs no command. */
+     * NULL: it runs no ssh. */
     int (*ended_as_ssh)(const struct remote_host *h);
 };
 

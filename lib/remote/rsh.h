@@ -9,8 +9,8 @@
  * replaced inside words after the splitting.  Without {host} the host is
  * appended; /bin/sh is always appended.
  */
-#ifndef HVD_TRANSPORT_RSH_H
-#define HVD_TRANSPORT_RSH_H
+#ifndef HVD_REMOTE_RSH_H
+#define HVD_REMOTE_RSH_H
 
 #include "lib/base/error.h"
 #include "lib/base/strv.h"

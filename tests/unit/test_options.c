@@ -421,8 +421,6 @@ static const struct {
      "--launcher rsh: give the command with --rsh 'COMMAND {host}'"},
     {"hvdrun -np 2 --launcher ssh2 --rsh docker cmd",
      "--rsh: it excludes the other launchers"},
-    {"hvdrun -np 2 --launcher telnet cmd",
-     "--launcher 'telnet': must be one of auto ssh2 openssh rsh"},
     {"hvdrun -np 2 --map-by socket cmd",
      "--map-by 'socket': must be one of slot node"},
     {"hvdrun -np 2 -i ~other/key cmd",
