@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EXIT_LAUNCHER = 125, OWN_VARIABLES = 4 };
+enum { EXIT_LAUNCHER = 125 };
 
 struct launch {
     struct agent *agent;
