@@ -168,7 +168,7 @@ START_TEST(a_name_that_only_ssh_knows)
     hosts[0].dns_failed = 1;
     hosts[0].dns_error = (char *)"unknown node or service";
     check();
-    ck_assert_int_eq(has_note("dns", "but to ssh"), 1);
+    ck_assert_int_eq(has_note("dns", "but reached"), 1);
     ck_assert_uint_eq(findings_wrong(&found, NULL), 0);
 }
 END_TEST

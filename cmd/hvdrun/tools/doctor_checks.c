@@ -118,7 +118,7 @@ static void check_dns(const struct checks *c)
         known += !h->dns_failed;
         if (h->dns_failed && h->reached && !h->is_local)
             findings_add(c->f, FINDING_NOTE, "dns", h->name, "",
-                         "not known to this machine (%s), but to ssh",
+                         "not known to this machine (%s), but reached",
                          h->dns_error);
     }
     if (known > 0)
