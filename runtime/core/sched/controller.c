@@ -43,8 +43,8 @@ static void count_up(struct hvd__controller *c)
 }
 
 /* Tells the plan and the tuner that a request was carried out. */
-static void remember(struct hvd__controller *c, struct hvd__entry *e,
-                     uint64_t signature, const struct hvd__op *op)
+static inline void remember(struct hvd__controller *c, struct hvd__entry *e,
+                            uint64_t signature, const struct hvd__op *op)
 {
     hvd__plan_done(&c->plan, e, signature);
     hvd__tuner_count(c->tuner, e, e != &c->plan.unnamed, op);
