@@ -19,7 +19,7 @@
  *   a request is done             hvd__stats_request(s, &sample)
  *   elsewhere                     hvd__stats_count(&s->cuts, 1) and so on
  *   hvd_stats                     hvd__stats_sum(s, &sum) for each set
- *   set removed                   hvd__stats_move(&hvd__removed_stats, s), no
+ *   set removed                   hvd__stats_move(&hvd__context.removed, s), no
  *                                 driver
  *   hvd_init                      hvd__stats_open(size) if HVD_STATS is set
  *   hvd_shutdown, and at exit     if hvd__stats_wanted(): the sum of all sets

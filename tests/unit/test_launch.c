@@ -168,8 +168,7 @@ static void open_engine(void)
 
     memset(&scene, 0, sizeof(scene));
     atomic_store(&scene.was_open, -1);
-    hvd__gpu = hvd__gpu_places = &device;
-    hvd__context.looks_at_buffers = 1;
+    hvd__gpu_use(&device);
     hvd__context.release = hvd__gpu_provider.release;
     ck_assert_int_eq(hvd__engine_open(&engine, &plane, &rank, 1, 0), 0);
 }
@@ -181,8 +180,7 @@ static void close_engine(void)
     hb_error_set(&why, HVD_ESHUTDOWN, "hvd_shutdown was called");
     hvd__engine_close(&engine, &why);
     hvd__engine_drain(&engine);
-    hvd__gpu = hvd__gpu_places = NULL;
-    hvd__context.looks_at_buffers = 0;
+    hvd__gpu_use(NULL);
 }
 
 static void make(struct hvd_request *req, int ordered)
@@ -263,8 +261,9 @@ START_TEST(test_late_call)
     hvd__op_release(&early.op);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(atomic_load(&scene.was_open), 0);
-    ck_assert_ptr_null(hvd__gpu);
+    atomic_store(&scene.was_open, -1);
     hvd__gpu_close();
+    ck_assert_int_eq(atomic_load(&scene.was_open), -1);
     close_engine();
     hvd__controller_fini(&engine.controller);
 }
@@ -277,13 +276,13 @@ START_TEST(test_no_memory)
     struct hvd__set set = {.plane = &plane};
     struct hb_error err = HB_ERROR_INIT;
 
-    hvd__gpu = &device;
+    hvd__gpu_use(&device);
     hb_alloc_fail_after(0);
     ck_assert_int_eq(hvd__gpu_wrap(&set, &rank, 1, 0, &err), -HVD_ENOMEM);
     hb_alloc_fail_after(-1);
     ck_assert_ptr_null(set.plane);
     ck_assert_int_eq(scene.freed, 2);
-    hvd__gpu = NULL;
+    hvd__gpu_use(NULL);
 }
 END_TEST
 
@@ -316,11 +315,11 @@ START_TEST(test_provider_fails)
     struct hvd__set set = {.plane = &plane};
     struct hb_error err = HB_ERROR_INIT;
 
-    hvd__gpu = &device;
+    hvd__gpu_use(&device);
     hb_alloc_fail_after(0);
     ck_assert_int_eq(hvd__providers_wrap(&set, &rank, 1, 0, &err), -HVD_ENOMEM);
     hb_alloc_fail_after(-1);
-    hvd__gpu = NULL;
+    hvd__gpu_use(NULL);
 }
 END_TEST
 

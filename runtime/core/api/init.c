@@ -7,7 +7,6 @@
 #include "runtime/core/set/world_set.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
-#include "runtime/core/world/memory.h"
 #include "runtime/core/world/message.h"
 #include "runtime/trace/stall.h"
 #include "runtime/trace/stats.h"
@@ -30,10 +29,10 @@ static void take_down(void)
         hvd__set_free(&hvd__sets[i]);
     hvd__providers_close();
     hvd__stats_close();
-    hvd__stats_init(&hvd__removed_stats, NULL, 0);
+    hvd__stats_init(&hvd__context.removed, NULL, 0);
     hvd__stall_close();
     hvd__tuner_close(&tuner);
-    hvd__arena_fini(&hvd__memory);
+    hvd__arena_fini(&hvd__context.memory);
     hvd__world_close();
     is_up = 0;
     atomic_store(&hvd__context.up, 0);

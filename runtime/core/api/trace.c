@@ -44,7 +44,7 @@ static void tell_stats(struct hvd__agent *agent)
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
         if (hvd__sets[i].plane)
             hvd__stats_sum(&hvd__sets[i].engine.controller.stats, &sum);
-    hvd__stats_sum(&hvd__removed_stats, &sum);
+    hvd__stats_sum(&hvd__context.removed, &sum);
     hvd__providers_stats(&sum);
     hvd__stats_report(&sum, &report);
     if (worker_encode_stats(&out, &report) == 0)
@@ -111,7 +111,7 @@ int hvd_stats(struct hvd_stats *stats)
         if (s && s->me >= 0)
             hvd__stats_sum(&s->engine.controller.stats, &sum);
     }
-    hvd__stats_sum(&hvd__removed_stats, &sum);
+    hvd__stats_sum(&hvd__context.removed, &sum);
     hvd__providers_stats(&sum);
     memcpy(stats, &sum, stats->size < sizeof(sum) ? stats->size : sizeof(sum));
     return 0;

@@ -15,8 +15,15 @@
 
 static struct hvd__plugin plugin = {"libhvd-nccl.so", "CUDA", RTLD_LOCAL, NULL};
 
-const struct hvd__gpu *_Atomic hvd__gpu, *_Atomic hvd__gpu_places;
-static struct hb_error why; /* why hvd__gpu is NULL */
+/* The plug-in while it is open, else NULL. */
+static const struct hvd__gpu *_Atomic current;
+
+/* As `current`, but set even if the plug-in could not be opened, for lack of
+ * NCCL for example: it can still recognise device memory, which must not be
+ * taken for host memory. */
+static const struct hvd__gpu *_Atomic recogniser;
+
+static struct hb_error why; /* why `current` is NULL */
 
 /* users: calls that look at their buffers, and events not given back.  A call
  * may begin before hvd_shutdown and look at its buffers after it, so each side
@@ -52,11 +59,11 @@ static int open_plugin(int wanted, struct hb_error *err)
     gpu = hvd__plugin_load(&plugin, err);
     if (!gpu)
         return err->status;
-    hvd__gpu_places = gpu;
+    recogniser = gpu;
     hvd__context.looks_at_buffers = 1;
     rc = gpu->open(err);
     if (rc == 0)
-        hvd__gpu = gpu;
+        current = gpu;
     return rc;
 }
 
@@ -82,19 +89,25 @@ static int open_device(const struct hb_log *log, struct hb_error *err)
     return 0;
 }
 
+void hvd__gpu_use(const struct hvd__gpu *gpu)
+{
+    recogniser = current = gpu;
+    hvd__context.looks_at_buffers = gpu != NULL;
+}
+
 void hvd__gpu_close(void)
 {
-    const struct hvd__gpu *gpu = hvd__gpu;
+    const struct hvd__gpu *gpu = current;
 
     hvd__context.looks_at_buffers = 0;
-    hvd__gpu_places = NULL;
+    recogniser = NULL;
     if (!gpu)
         return;
     atomic_store(&closing, 1);
     while (atomic_load(&users))
         sched_yield();
     gpu->close();
-    hvd__gpu = NULL;
+    current = NULL;
     atomic_store(&closing, 0);
 }
 
@@ -203,7 +216,7 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
     };
     int *hosts;
 
-    if (!hvd__gpu)
+    if (!current)
         return 0;
     if (config.launched)
         atomic_store(config.launched, 0);
@@ -218,7 +231,7 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
     for (int i = 0; i < n; i++)
         hosts[i] = host_index(s, ranks, i);
     config.host_index = hosts;
-    s->plane = hvd__gpu->plane(&config, err);
+    s->plane = current->plane(&config, err);
     hb_free(hosts);
     return s->plane ? 0 : err->status;
 }
@@ -233,7 +246,7 @@ struct seen {
 
 static void look_at(struct seen *s, const void *buf)
 {
-    const struct hvd__gpu *gpu = hvd__gpu_places;
+    const struct hvd__gpu *gpu = recogniser;
     enum hvd__place place;
 
     if (!buf)
@@ -259,7 +272,7 @@ static int on_host(const struct hvd__issue *i, struct hb_error *err)
 {
     const struct hvd__op *op = &i->req->op;
 
-    if (i->stream && !hvd__gpu)
+    if (i->stream && !current)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "hvd_options: stream is set, and this process "
                             "cannot use device memory; hvdrun --check-build "
@@ -277,7 +290,7 @@ static int on_host(const struct hvd__issue *i, struct hb_error *err)
 
 static int can_run(const struct hvd__op *op, struct hb_error *err)
 {
-    if (!hvd__gpu)
+    if (!current)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "the buffers are in device memory: %s", why.text);
     if (op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM)
@@ -325,12 +338,12 @@ static int look_and_issue(const struct hvd__issue *i)
     /* Without any buffer, as on a rank that has nothing to send or receive, the
      * stream tells that it is in device memory. */
     if (!(seen.places & 1u << HVD__DEVICE) &&
-        (seen.places || !i->stream || !hvd__gpu || op->kind == HVD__BARRIER ||
+        (seen.places || !i->stream || !current || op->kind == HVD__BARRIER ||
          op->kind == HVD__JOIN))
         return on_host(i, err);
     rc = can_run(op, err);
     if (rc == 0)
-        rc = hvd__gpu->issue(i->stream, seen.device, &ready, err);
+        rc = current->issue(i->stream, seen.device, &ready, err);
     if (rc == 0)
         hand_over(i, ready);
     return rc;
@@ -367,7 +380,7 @@ static int issue(const struct hvd__issue *i)
 
 static void release(void *ready)
 {
-    const struct hvd__gpu *gpu = hvd__gpu;
+    const struct hvd__gpu *gpu = current;
 
     gpu->done(ready);
     leave();

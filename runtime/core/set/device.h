@@ -11,15 +11,10 @@
 #include "runtime/core/set/provider.h"
 #include "runtime/plugins/gpu.h"
 
-/* The plug-in while it is open, else NULL. */
-extern const struct hvd__gpu *_Atomic hvd__gpu;
-
-/* As hvd__gpu, but set even if the plug-in could not be opened, for lack of
- * NCCL for example: it can still recognise device memory, which must not be
- * taken for host memory. */
-extern const struct hvd__gpu *_Atomic hvd__gpu_places;
-
 extern const struct hvd__provider hvd__gpu_provider;
+
+/* Uses `gpu`, which is open, or NULL, in place of the plug-in; for tests. */
+void hvd__gpu_use(const struct hvd__gpu *gpu);
 
 /* Closes the plug-in, after waiting for other threads' calls that still use it.
  * Called after the last plane was freed; idempotent. */

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <string.h>
 
-struct hvd__stats hvd__removed_stats;
 struct hvd__set hvd__sets[HVD_PROCESS_SETS_MAX] = {
     [0 ... HVD_PROCESS_SETS_MAX - 1] = {.engine = HVD__ENGINE_INIT}};
 

@@ -31,9 +31,6 @@ struct hvd__set {
 
 extern struct hvd__set hvd__sets[HVD_PROCESS_SETS_MAX];
 
-/* The counters of sets that were removed, since hvd_init. */
-extern struct hvd__stats hvd__removed_stats;
-
 /* Returns the set of that number, or NULL. */
 static inline struct hvd__set *hvd__set_find(int id)
 {

@@ -282,7 +282,7 @@ static int remove_set(int set, struct hb_error *err)
     cancel_launched(s, &why); /* its exchange also waits for all to halt */
     hvd__set_stop(s, &why);
     if (s->me >= 0)
-        hvd__stats_move(&hvd__removed_stats, &s->engine.controller.stats);
+        hvd__stats_move(&hvd__context.removed, &s->engine.controller.stats);
     hvd__set_disconnect(s);
     /* Its number may be used again once all have removed it. */
     return hvd__words_barrier(err);

@@ -16,7 +16,6 @@
 #include "runtime/core/world/agent_client.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
-#include "runtime/core/world/memory.h"
 #include "runtime/core/world/segment_map.h"
 #include "runtime/plane/shm/shm.h"
 #include "runtime/trace/stall.h"
@@ -389,7 +388,7 @@ static void open_memory(void)
     if (at && world.arena_bytes)
         at += hvd__shm_arena_at((int)w->local_size, (int)w->local_rank,
                                 world.arena_bytes);
-    hvd__arena_init(&hvd__memory, world.arena_bytes ? at : NULL,
+    hvd__arena_init(&hvd__context.memory, world.arena_bytes ? at : NULL,
                     world.arena_bytes);
 }
 

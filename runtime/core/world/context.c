@@ -7,7 +7,7 @@
 
 enum { PAGE_BYTES = 4096 };
 
-struct hvd__context hvd__context;
+struct hvd__context hvd__context = {.memory = HVD__ARENA_INIT};
 
 int hvd__context_map(struct hb_error *err)
 {

@@ -10,6 +10,8 @@
 #define HVD_CORE_CONTEXT_H
 
 #include "runtime/core/world/knobs.h"
+#include "runtime/plane/shm/arena.h"
+#include "runtime/trace/stats.h"
 
 #include <stdatomic.h>
 
@@ -27,6 +29,8 @@ struct hvd__context {
     _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
     struct hvd__topology topology;
     struct hvd__knobs knobs;
+    struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */
+    struct hvd__stats removed; /* of process sets removed since hvd_init */
     /* A provider (set/provider.h) must look at the buffers of every call, as
      * they may be in its memory; and its function that gives back op->ready,
      * which stays set. */
