@@ -148,7 +148,8 @@ static int agree(struct measure *m, struct told *own, struct hb_error *err)
     rc = finish(m, err);
     for (int i = 0; rc == 0 && i < t->n; i++) {
         if (i != t->me && m->recv[i].len != TOLD_BYTES)
-            return tcp_blame(t, i, HVD_EPROTO, "its measurements have a wrong length", err);
+            return tcp_blame(t, i, HVD_EPROTO,
+                             "its measurements have a wrong length", err);
         if (i != t->me)
             take_worst(own, m->told[i]);
     }
