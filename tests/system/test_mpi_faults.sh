@@ -251,9 +251,15 @@ long_stops_end() {
     local blocking
     for blocking in 0 1; do
         HVD_CPU_PLANE=mpi HVD_MPI_BLOCKING=$blocking HVD_START_TIMEOUT=10 \
-            launch 3 "$BUILD/tests/$mpi/mpi_user" stopped 3500
+            launch 3 "$BUILD/tests/$mpi/mpi_user" stopped 3500 10
         absent 'not so' out
     done
+    # A rank that learns that another one is leaving does not go on alone, which
+    # could only end by the end of the job.
+    HVD_CPU_PLANE=mpi HVD_START_TIMEOUT=10 \
+        launch 3 "$BUILD/tests/$mpi/mpi_user" stopped 3500 1000
+    absent 'not so' out
+    [ "$status" -eq 0 ] || fail "$mpi: exit $status"
 }
 
 test_mpi_faults_long_stops() {

@@ -77,7 +77,7 @@ test_mpi_world_planes() {
 }
 
 slow_peers_are_waited_for() {
-    HVD_CPU_PLANE=mpi under 3 0 "$BUILD/tests/$mpi/mpi_user" stopped 500
+    HVD_CPU_PLANE=mpi under 3 0 "$BUILD/tests/$mpi/mpi_user" stopped 500 10
 }
 
 test_mpi_world_slow_peers() {

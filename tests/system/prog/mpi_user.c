@@ -6,7 +6,8 @@
  *     mpi_user finalized     has also finalised it before hvd_init
  *     mpi_user early         finalises MPI before hvd_shutdown
  *     mpi_user refused V     rank 1 has nonsense in variable V
- *     mpi_user stopped MS    a rank is stopped for MS milliseconds
+ *     mpi_user stopped MS LATE   a rank is stopped for MS milliseconds, and
+ *                                another one begins LATE milliseconds late
  *     mpi_user absent        rank 1 does not call hvd_init
  *     mpi_user comm          makes process sets from communicators
  *     mpi_user beside ROUNDS sends messages of its own
@@ -159,10 +160,11 @@ static int stopper(int ms)
     return fds[1];
 }
 
-/* Stops rank 2 of three for `ms` in an operation.  Rank 0 knows that all ranks
- * have begun it.  Rank 1 has begun it, leaves, and does not know that, as rank
- * 2 cannot tell it. */
-static int stopped(int ms)
+/* Stops rank 2 of three for `ms` in an operation.  Rank 1 has begun it, leaves,
+ * and does not know that all ranks have begun it, as rank 2 cannot tell it.
+ * Rank 0 does know; if it begins so late that rank 1 is leaving, it must not go
+ * on by itself. */
+static int stopped(int ms, int late_ms)
 {
     int stop = stopper(ms), rc;
     hvd_request *request;
@@ -171,7 +173,9 @@ static int stopped(int ms)
     WANT(hvd_init() == 0);
     rank = hvd_rank();
     WANT(hvd_barrier(NULL) == 0);
-    usleep(rank == 2 ? 0 : 60000 + (rank == 0) * 10000);
+    usleep(rank == 2   ? 0
+           : rank == 0 ? 60000 + (useconds_t)late_ms * 1000
+                       : 60000);
     WANT(hvd_allreduce_async("a", &v, &v, 1, HVD_INT32, HVD_SUM, NULL,
                              &request) == 0);
     if (rank == 2)
@@ -285,8 +289,9 @@ int main(int argc, char **argv)
         return finalized();
     if (strcmp(what, "refused") == 0 && argc == 3)
         return refused_by_one(argv[2]);
-    if (strcmp(what, "stopped") == 0 && argc == 3)
-        return stopped((int)strtol(argv[2], NULL, 10));
+    if (strcmp(what, "stopped") == 0 && argc == 4)
+        return stopped((int)strtol(argv[2], NULL, 10),
+                       (int)strtol(argv[3], NULL, 10));
     if (strcmp(what, "absent") == 0)
         return absent();
     if (strcmp(what, "early") == 0)
@@ -298,6 +303,6 @@ int main(int argc, char **argv)
     fprintf(
         stderr,
         "usage: mpi_user level L | finalized | early | refused V | stopped MS "
-        "| absent | comm | beside N\n");
+        "LATE | absent | comm | beside N\n");
     return 99;
 }
