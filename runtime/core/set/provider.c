@@ -16,7 +16,7 @@ int hvd__providers_open(const struct hb_log *log, struct hb_error *err)
     int rc = 0;
 
     for (int i = 0; i < PROVIDERS && rc == 0; i++) {
-        if (providers[i]->release)
+        if (providers[i]->release && !hvd__context.release)
             hvd__context.release = providers[i]->release;
         if (providers[i]->open)
             rc = providers[i]->open(log, err);
