@@ -7,7 +7,7 @@
  * fused into the operation, and of the operations that the process set has
  * carried out before.  Planes compare the signatures of all ranks and nothing
  * else; the engine finds out what differs and what to do about it
- * (core/negotiate.h).
+ * (runtime/core/sched/negotiate.h).
  *
  * Ranks are numbered within the plane's group (the process set), 0 .. n - 1.
  *

@@ -2,8 +2,8 @@
 /*
  * A plane moves the data of operations between ranks: one table of
  * functions per plane.  The engine chooses a plane, and one thread at a
- * time (the driver, see core/engine.h) calls it, one operation after the
- * other.  Nothing here blocks but pause.
+ * time (the driver, see runtime/core/sched/engine.h) calls it, one operation
+ * after the other.  Nothing here blocks but pause.
  */
 #ifndef HVD_PLANE_PLANE_H
 #define HVD_PLANE_PLANE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connecting some ranks of a world (core/hosts.h) by itself: two processes that
- * exchange over shared memory.
+ * Connecting some ranks of a world (runtime/core/world/hosts.h) by itself: two
+ * processes that exchange over shared memory.
  */
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"

@@ -14,8 +14,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* Serialises init, shutdown and the exit handlers, and protects what
- * follows. */
+/* Serialises init, shutdown and the exit handlers, and protects what follows;
+ * drivers of an engine use `tuner` without it, between init and shutdown. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static int is_up;    /* hvd_init succeeded, no hvd_shutdown yet */
 static pid_t opener; /* the process that called hvd_init */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory; see gpu.h. */
+/* Device memory; see device.h. */
 #include "runtime/core/set/device.h"
 
 #include "lib/base/alloc.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world that an MPI launcher started; see mpi.h. */
+/* A world that an MPI launcher started; see mpi_context.h. */
 #include "runtime/core/set/mpi_context.h"
 
 #include "lib/base/alloc.h"

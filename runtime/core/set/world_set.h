@@ -3,7 +3,9 @@
  * The world: joins the other ranks of the job, through hvdrun's agent or MPI,
  * and makes the process set of all of them.
  *
- * Called by hvd_init and hvd_shutdown, one at a time.
+ * hvd_init and hvd_shutdown call these functions one at a time, and
+ * hvd__set_connect is called under the lock of changes of sets.
+ * hvd__world_leave and hvd__world_agent are also called from exit handlers.
  */
 #ifndef HVD_CORE_WORLD_SET_H
 #define HVD_CORE_WORLD_SET_H

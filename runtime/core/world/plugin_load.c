@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds and loads a plug-in; see plugin.h. */
+/* Finds and loads a plug-in; see plugin_load.h. */
 #include "runtime/core/world/plugin_load.h"
 
 #include "lib/base/env.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps the shared segment; see segment.h. */
+/* Maps the shared segment; see segment_map.h. */
 #include "runtime/core/world/segment_map.h"
 
 #include <errno.h>
