@@ -123,8 +123,8 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
     return rc;
 }
 
-/* Asks the provider of device memory about the buffers of c.  Stays out of line:
- * inlined, `where` would cost every call a stack protector. */
+/* Asks the provider of device memory about the buffers of c.  Stays out of
+ * line: inlined, `where` would cost every call a stack protector. */
 static __attribute__((noinline)) int issue(struct hvd__call *c)
 {
     const struct hvd__issue where = {
