@@ -45,7 +45,7 @@ test_mpi_planes_side_by_side() {
 }
 
 test_mpi_rank_leaves() {
-    each_mpi with '2 3 4' leave given-up
+    each_mpi with '2 3 4' leave given-up given-up-driven
 }
 
 # The plane works beside an MPI that the program itself has initialised, and

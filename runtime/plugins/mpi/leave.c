@@ -48,8 +48,11 @@ int mp_farewells_read(struct mp_plane *p, struct hb_error *err)
     for (;;) {
         struct mp_farewell *f = &p->farewell_in;
         MPI_Status status;
-        int flag, rc = MPI_Test(&p->recvs[p->nrounds], &flag, &status);
+        int flag, rc;
 
+        if (p->recvs[p->nrounds] == MPI_REQUEST_NULL) /* disconnected */
+            return hb_error_set(err, HVD_ESHUTDOWN, "this rank has left");
+        rc = MPI_Test(&p->recvs[p->nrounds], &flag, &status);
         if (rc != MPI_SUCCESS)
             return mp_error(err, -1, rc, "MPI_Test");
         if (!flag)
@@ -163,25 +166,38 @@ static void yield_lock(void)
     mp_lock();
 }
 
-/* Stays in the given-up operation until it is over or STAY_NS have passed.
- * Once its data moves it cannot be given up, and need not: all ranks take
- * part. */
-static void stay(struct mp_plane *p)
+/* Advances the operation in progress, but keeps its error from the caller. */
+static int advance_quietly(struct mp_plane *p)
 {
     struct hvd__op *op = p->op;
     struct hb_error err = HB_ERROR_INIT, *given = op->err;
-    uint64_t until = hb_now_ns() + STAY_NS;
     int rc;
 
     op->err = &err;
-    while ((rc = mp_advance(p, op)) == 0) {
-        if (p->stage != MP_DATA && hb_now_ns() > until)
-            break;
-        yield_lock();
-    }
-    mp_world.unsure |= rc == 0;
-    mp_operation_over(p, rc);
+    rc = mp_advance(p, op);
     op->err = given;
+    return rc;
+}
+
+/* Stays in the given-up operation until it is over or STAY_NS have passed.
+ * Once its data moves it cannot be given up, and need not: all ranks take
+ * part.  Another thread may end the operation meanwhile. */
+static void stay(struct mp_plane *p)
+{
+    uint64_t until = hb_now_ns() + STAY_NS;
+    int rc = 0;
+
+    while (p->op && rc == 0) {
+        rc = advance_quietly(p);
+        if (rc == 0 && p->stage != MP_DATA && hb_now_ns() > until)
+            break;
+        if (rc == 0)
+            yield_lock();
+    }
+    if (p->op) {
+        mp_world.unsure |= rc == 0;
+        mp_operation_over(p, rc);
+    }
     hb_error_set(&p->broken, HVD_ESHUTDOWN, "an operation was given up");
 }
 
@@ -189,6 +205,7 @@ static void abandon(struct mp_plane *p)
 {
     if (!p->op)
         return;
+    p->closed = 1;
     if (p->stage != MP_DATA)
         mp_farewell_send(p, MP_LEAVING);
     stay(p);
@@ -208,7 +225,7 @@ void mp_leave_locked(struct mp_plane *p)
     abandon(p);
     if (p->left != MP_GONE)
         mp_farewell_send(p, MP_GONE);
-    hb_error_set(&p->broken, HVD_ESHUTDOWN, "this rank has left");
+    p->closed = 1;
 }
 
 int mp_lock_at_exit(void)

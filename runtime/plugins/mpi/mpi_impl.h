@@ -129,6 +129,7 @@ struct mp_plane {
     int first;                         /* rank that left first, -1: none */
     struct mp_farewell first_farewell; /* the first one that came */
     enum mp_leaving left;              /* what the others were told */
+    int closed; /* no further operation starts: this rank leaves */
     int freed;
     struct mp_plane *next;  /* list of all planes */
     struct hb_error broken; /* every later operation fails with it */

@@ -75,6 +75,8 @@ static int start(struct hvd__plane *plane, struct hvd__op *op)
 
     mp_lock();
     rc = is_broken(p, op->err);
+    if (rc == 0 && p->closed)
+        rc = hb_error_set(op->err, HVD_ESHUTDOWN, "this rank has left");
     if (rc == 0) {
         p->seq++;
         p->op = op;
@@ -160,6 +162,24 @@ static int progress(struct hvd__plane *plane, struct hvd__op *op)
     return rc;
 }
 
+/* Does what `began` specifies, for a plane that is not broken. */
+static int look_for_header(struct mp_plane *p, struct hb_error *err)
+{
+    int rc;
+
+    if (p->comm == MPI_COMM_NULL) /* this rank has left, and its peers */
+        return 0;
+    rc = mp_header_arrived(p, err);
+    if (rc == 0)
+        rc = mp_farewells_read(p, err);
+    if (rc == 0 && mp_can_agree(p, p->seq + 1, err) < 0) {
+        /* Look again: a header sent before its rank left counts. */
+        rc = mp_header_arrived(p, NULL);
+        rc = rc ? rc : err->status;
+    }
+    return rc;
+}
+
 static int began(struct hvd__plane *plane, struct hb_error *err)
 {
     struct mp_plane *p = (struct mp_plane *)plane;
@@ -168,14 +188,7 @@ static int began(struct hvd__plane *plane, struct hb_error *err)
     mp_lock();
     rc = is_broken(p, err);
     if (rc == 0)
-        rc = mp_header_arrived(p, err);
-    if (rc == 0)
-        rc = mp_farewells_read(p, err);
-    if (rc == 0 && mp_can_agree(p, p->seq + 1, err) < 0) {
-        /* Look again: a header sent before its rank left counts. */
-        rc = mp_header_arrived(p, NULL);
-        rc = rc ? rc : err->status;
-    }
+        rc = look_for_header(p, err);
     mp_unlock();
     return rc;
 }

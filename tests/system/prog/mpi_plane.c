@@ -7,6 +7,7 @@
  *     mpi_plane PLUGIN sets          planes work side by side, in threads
  *     mpi_plane PLUGIN leave         a rank leaves while others wait
  *     mpi_plane PLUGIN given-up      a rank gives up an operation that it began
+ *     mpi_plane PLUGIN given-up-driven   the same, while a thread drives it
  *     mpi_plane PLUGIN own           the program's own MPI goes on beside it
  *     mpi_plane PLUGIN too-low       the program's MPI thread level is too low
  *     mpi_plane PLUGIN too-late      the program has finalised MPI
@@ -170,6 +171,12 @@ static void leave(void)
         usleep(20000);
         m.plane->ops->leave(m.plane);
         m.plane->ops->leave(m.plane);
+        /* leaving is no failure, but this rank starts nothing more */
+        rc = m.plane->ops->began(m.plane, &m.err);
+        CHECK(rc >= 0 || m.err.rank >= 0);
+        hb_error_clear(&m.err);
+        prepare(&m, HVD__BARRIER, HVD_UINT8, 0);
+        CHECK_RC(run(&m), -HVD_ESHUTDOWN, &m.err);
     } else if (m.me == 0) {
         while ((rc = m.plane->ops->began(m.plane, &m.err)) == 0)
             m.plane->ops->pause(m.plane);
@@ -216,6 +223,46 @@ static void given_up(void)
             m.plane->ops->abandon(m.plane);
             m.plane->ops->abandon(m.plane);
         }
+        m.plane->ops->leave(m.plane);
+        part_from(&m);
+        mpi->close();
+    }
+}
+
+static void *finish_quietly(void *arg)
+{
+    struct member *m = arg;
+
+    m->rc = finish(m);
+    return NULL;
+}
+
+/* The last rank gives up an operation that one of its threads drives, while it
+ * frees another plane.  The operation is carried out once, by either thread. */
+static void given_up_while_driven(void)
+{
+    static int32_t send[1 << 16], recv[1 << 16];
+
+    for (int i = 0; i < 20; i++) {
+        struct member m = join_world(1), other = join_world(2);
+        struct hvd__op *op = prepare(&m, HVD__ALLREDUCE, HVD_INT32, 1 << 16);
+        pthread_t driver;
+
+        check_barrier(&other); /* all are about to begin */
+        op->sendbuf = send;
+        op->recvbuf = recv;
+        reduces(&m, HVD_SUM);
+        sign(&m);
+        if (m.me < m.n - 1) {
+            CHECK_RC(run(&m), 1, &m.err);
+        } else {
+            CHECK_RC(m.plane->ops->start(m.plane, op), 0, &m.err);
+            CHECK(pthread_create(&driver, NULL, finish_quietly, &m) == 0);
+            m.plane->ops->abandon(m.plane);
+            CHECK(pthread_join(driver, NULL) == 0);
+            CHECK(m.rc == 1 || m.rc == -HVD_ESHUTDOWN);
+        }
+        part_from(&other);
         m.plane->ops->leave(m.plane);
         part_from(&m);
         mpi->close();
@@ -343,6 +390,7 @@ static const struct {
     {"sets", sets, 0},
     {"leave", leave, 0},
     {"given-up", given_up, 0},
+    {"given-up-driven", given_up_while_driven, 0},
     {"speed", speed, 0},
     {"own", own, 1},
     {"too-low", too_low, 1},

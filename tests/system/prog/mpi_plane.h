@@ -29,6 +29,7 @@ struct member {
     struct hvd__plane *plane;
     int n, me;
     uint64_t seq;
+    int rc; /* what a thread's last call returned */
     struct hb_error err;
     struct hvd__op op;
 };
