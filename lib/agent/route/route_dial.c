@@ -101,7 +101,7 @@ struct route_dial *route_dial_open(struct route *r,
         return NULL;
     }
     d->tcp.data = d->connecting.data = d;
-    uv_tcp_nodelay(&d->tcp, 1);
+    (void)uv_tcp_nodelay(&d->tcp, 1);
     rc = route_auth_call(r->token, call, d->out);
     if (rc == 0)
         rc = uv_tcp_connect(&d->connecting, &d->tcp,

@@ -142,11 +142,12 @@ static void take_connection(struct route *r)
     (void)rc;
     s->tcp.data = s;
     if (uv_accept(listener, (uv_stream_t *)&s->tcp) < 0 ||
-        r->served_count >= ROUTE_SERVED_MAX || uv_tcp_nodelay(&s->tcp, 1) < 0 ||
+        r->served_count >= ROUTE_SERVED_MAX ||
         uv_read_start((uv_stream_t *)&s->tcp, on_alloc, on_read) < 0) {
         uv_close((uv_handle_t *)&s->tcp, on_closed);
         return;
     }
+    (void)uv_tcp_nodelay(&s->tcp, 1); /* only makes answers quicker */
     s->older = r->newest;
     *(s->older ? &s->older->newer : &r->oldest) = s;
     r->newest = s;
