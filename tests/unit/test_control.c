@@ -165,6 +165,55 @@ START_TEST(test_started)
 }
 END_TEST
 
+/* An error in an element says which one it is. */
+START_TEST(test_element_in_error)
+{
+    static const char bad[] = "{\"pids\":[10,0,-1]}";
+    struct hb_error err = HB_ERROR_INIT;
+    struct control_started got;
+
+    ck_assert_int_eq(control_decode_started(bad, strlen(bad), &got, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(
+        err.text, "started: field 'pids[2]' is -1, not from 0 to 2147483647");
+}
+END_TEST
+
+/* A flag that is there replaces its default, and no other flag. */
+START_TEST(test_flags)
+{
+    struct flagged {
+        unsigned flags;
+    };
+    static const struct control_field fields[] = {
+        CONTROL_FIELD_FLAG("low", flagged, flags, 1u << 0),
+        CONTROL_FIELD_FLAG("high", flagged, flags, 1u << 31),
+        CONTROL_FIELDS_END,
+    };
+    static const struct {
+        const char *payload;
+        unsigned before, after;
+    } cases[] = {
+        {"{}", 1u << 31 | 2, 1u << 31 | 2},
+        {"{\"low\":true}", 1u << 31 | 2, 1u << 31 | 3},
+        {"{\"low\":false}", 1u << 31 | 3, 1u << 31 | 2},
+        {"{\"high\":false}", 1u << 31 | 3, 3},
+        {"{\"high\":true,\"low\":false}", 3, 1u << 31 | 2},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct flagged m = {cases[i].before};
+        struct control_fields f;
+
+        control_fields_open(&f, "flags", cases[i].payload,
+                            strlen(cases[i].payload), 10, NULL);
+        control_take_present(&f, fields, &m);
+        ck_assert_int_eq(control_fields_close(&f), 0);
+        ck_assert_uint_eq(m.flags, cases[i].after);
+    }
+}
+END_TEST
+
 START_TEST(test_exited)
 {
     struct control_exited m = {3,
@@ -438,6 +487,8 @@ int main(void)
     tcase_add_test(c, test_longest_messages);
     tcase_add_test(c, test_hello);
     tcase_add_test(c, test_started);
+    tcase_add_test(c, test_element_in_error);
+    tcase_add_test(c, test_flags);
     tcase_add_test(c, test_exited);
     tcase_add_test(c, test_exited_refusals);
     tcase_add_test(c, test_failed);

@@ -161,14 +161,22 @@ static char *decode_nonempty(struct control_fields *f, const char *name,
     return s;
 }
 
+/* Writes the name of element i of an array. */
+static void name_element(const char *array, int i, char name[CONTROL_WHAT_MAX])
+{
+    snprintf(name, CONTROL_WHAT_MAX, "%s[%d]", array, i);
+}
+
 static void decode_strv(struct control_fields *f, const char *name,
                         json_t *array, struct hb_strv *v)
 {
     if (!json_is_array(array))
         control_refuse(f, name, "is not an array");
     for (size_t i = 0; f->rc == 0 && i < json_array_size(array); i++) {
-        char *s = decode_string(f, name, json_array_get(array, i));
+        char one[CONTROL_WHAT_MAX], *s;
 
+        name_element(name, (int)i, one);
+        s = decode_string(f, one, json_array_get(array, i));
         if (s && hb_strv_add(v, s) < 0)
             no_memory(f);
         hb_free(s);
@@ -238,7 +246,8 @@ static void decode_element(struct control_fields *f,
     char what[CONTROL_WHAT_MAX];
 
     if (!bare.name[0]) {
-        bare.name = array->name;
+        name_element(array->name, i, what);
+        bare.name = what;
         decode_field(f, &bare, value, m);
         return;
     }
@@ -262,6 +271,10 @@ static void decode_array(struct control_fields *f,
     char *items;
     int count = (int)size;
 
+    if (json_is_array(array) && count == 0 && field->min > 0) {
+        control_refuse(f, field->name, "is empty");
+        return;
+    }
     if (!json_is_array(array) || size < (size_t)field->min ||
         size > (size_t)field->max) {
         control_refuse(f, field->name, "is not an array of a possible length");
@@ -283,6 +296,13 @@ static void decode_array(struct control_fields *f,
 
 /* ---- Tables ---- */
 
+static void store_flag(const struct control_field *field, void *at, int set)
+{
+    int64_t others = control_load_int(field, at) & ~field->max;
+
+    store_int(field, at, others | (set ? field->max : 0));
+}
+
 static void decode_field(struct control_fields *f,
                          const struct control_field *field, json_t *value,
                          char *m)
@@ -297,8 +317,7 @@ static void decode_field(struct control_fields *f,
         store_int(field, at, decode_bool(f, field->name, value));
         break;
     case CONTROL_FLAG:
-        if (decode_bool(f, field->name, value))
-            store_int(field, at, control_load_int(field, at) | field->max);
+        store_flag(field, at, decode_bool(f, field->name, value));
         break;
     case CONTROL_WORD:
         store_int(field, at, decode_word(f, field, value));
@@ -341,12 +360,21 @@ void control_take_table(struct control_fields *f,
         take_field(f, fields, m);
 }
 
+/* Returns whether control_free_table frees fields of that kind. */
+static int is_freed(enum control_kind kind)
+{
+    return kind == CONTROL_STRING || kind == CONTROL_NONEMPTY ||
+           kind == CONTROL_STRV || kind == CONTROL_ARRAY;
+}
+
 void control_take_present(struct control_fields *f,
                           const struct control_field *fields, void *m)
 {
-    for (; fields->name; fields++)
+    for (; fields->name; fields++) {
+        assert(!is_freed(fields->kind));
         if (json_object_get(f->object, fields->name))
             take_field(f, fields, m);
+    }
 }
 
 static void free_array(const struct control_field *field, const char *m)

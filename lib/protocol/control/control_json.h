@@ -65,6 +65,9 @@ struct control_field {
 
 #define CONTROL_MEMBER(type, member) \
     offsetof(struct type, member), sizeof(((struct type *)NULL)->member)
+/* Does not compile if the member is not an int. */
+#define CONTROL_COUNT(type, member) \
+    _Generic(((struct type *)NULL)->member, int : offsetof(struct type, member))
 /* clang-format off */
 #define CONTROL_NAMED(name, type, member, kind) \
     { name, kind, CONTROL_MEMBER(type, member), 0, 0, NULL, 0, NULL }
@@ -83,7 +86,7 @@ struct control_field {
 #define CONTROL_FIELD_ARRAY(name, type, items, count, min, max, element) \
     { name, CONTROL_ARRAY, offsetof(struct type, items), \
       sizeof(*((struct type *)NULL)->items), min, max, NULL, \
-      offsetof(struct type, count), element }
+      CONTROL_COUNT(type, count), element }
 /* The elements themselves, of a C type, instead of their fields. */
 #define CONTROL_ELEMENT(type, kind, min, max) \
     { "", kind, 0, sizeof(type), min, max, NULL, 0, NULL }
@@ -158,7 +161,8 @@ json_t *control_take(struct control_fields *f, const char *name);
 /* Takes the fields into the struct at `m`, which is 0. */
 void control_take_table(struct control_fields *f,
                         const struct control_field *fields, void *m);
-/* Takes those of the fields that are there; others keep their defaults. */
+/* Takes those of the fields that are there; others keep their defaults.  None
+ * may be of a kind that control_free_table frees. */
 void control_take_present(struct control_fields *f,
                           const struct control_field *fields, void *m);
 /* Frees the strings, lists and arrays of the struct at `m`. */
