@@ -6,6 +6,7 @@
 #include "lib/job/output/xbuf.h"
 #include "lib/remote/remote.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,12 +24,17 @@ static int take_hello(struct agent_link *l, const struct frame *f,
     rc = control_decode_hello(f->payload, f->len, &l->hello, err);
     if (rc < 0)
         return rc;
+    hb_log(l->words.log, HB_LOG_DEBUG,
+           "host %s: agent pid %d on %s, %s, %d cpus", l->words.name,
+           (int)l->hello.pid, l->hello.host, l->hello.cpu, l->hello.cpus);
     if (strcmp(l->hello.version, HVD_VERSION) != 0)
         return hb_error_set(err, HVD_EPROTO,
                             "hvd-agent is version %s, hvdrun %s; both must "
                             "be of one build",
                             l->hello.version, HVD_VERSION);
     l->phase = AGENT_GREETED;
+    l->stage[0] = '\0';
+    hb_error_clear(&l->setback);
     return l->events->on_hello(l->arg, err);
 }
 
@@ -162,7 +168,8 @@ int agent_link_open(struct agent_link *l, const struct agent_link_config *c,
     config.arg = l;
     *l = (struct agent_link){.events = c->events, .arg = c->arg};
     host_log_init(&l->words, config.log, config.host);
-    if (!c->remote)
+    assert(c->is_local || c->remote);
+    if (c->is_local)
         return transport_open_local(&config, &l->transport, err);
     return transport_open_remote(c->remote, c->entry, &config, &l->transport,
                                  err);

@@ -12,8 +12,9 @@
  *
  * on_lost is called when the connection has ended or the agent has violated the
  * protocol: its stream cannot be trusted any more, and the owner must close it.
- * After agent_link_close only on_closed is called.  No callback runs inside a
- * call.
+ * After agent_link_close only on_closed is called; before it on_handled once,
+ * if a callback has closed the connection while bytes are handled.  No callback
+ * runs inside a call.
  */
 #ifndef HVD_JOB_AGENT_LINK_H
 #define HVD_JOB_AGENT_LINK_H
@@ -58,7 +59,8 @@ struct agent_events {
 
 struct agent_link_config {
     struct transport_config transport; /* without host, events and arg */
-    struct remote *remote;             /* NULL: the host is local */
+    int is_local;          /* the agent is started on this machine */
+    struct remote *remote; /* reaches a host that is not local */
     const struct host_entry *entry;
     const struct agent_events *events;
     void *arg; /* of all callbacks */
@@ -66,11 +68,13 @@ struct agent_link_config {
 
 struct agent_link {
     enum agent_phase phase;
-    struct control_hello hello; /* set before on_hello */
-    char stage[96];             /* current step of connecting; "": none yet */
-    struct hb_error setback;    /* the last attempt's; status 0: none */
-    struct host_log words;      /* the agent's lines for the user */
-    int closing;                /* nothing is sent or handled any more */
+    /* Set before on_hello; the owner may free it earlier than the link does. */
+    struct control_hello hello;
+    /* Empty after HELLO. */
+    char stage[96];          /* current step of connecting; "": none yet */
+    struct hb_error setback; /* the last attempt's; status 0: none */
+    struct host_log words;   /* the agent's lines for the user */
+    int closing;             /* nothing is sent or handled any more */
 
     /* the link's own fields */
     const struct agent_events *events;

@@ -21,16 +21,13 @@ int job_check_rank(const struct job_host *host, int rank, struct hb_error *err)
 int job_host_hello(void *arg, struct hb_error *err)
 {
     struct job_host *host = arg;
-    const struct control_hello *m = &host->link.hello;
-    int rc;
+    struct control_hello *m = &host->link.hello;
+    int rc = job_routes_hello(host, m, err);
 
-    hb_log(host->job->config->log, HB_LOG_DEBUG,
-           "host %s: agent pid %d on %s, %s, %d cpus", host->name, (int)m->pid,
-           m->host, m->cpu, m->cpus);
-    rc = job_routes_hello(host, m, err);
     if (rc < 0)
         return rc;
     job_same_hello(host, m);
+    control_hello_fini(m);
     host->state = HOST_CONNECTED;
     host->reached_ms =
         (int64_t)((hb_now_ns() - host->job->state_since_ns) / 1000000);

@@ -33,7 +33,8 @@ struct transport_events {
     /* the agent's own stderr (start-up trouble), a chunk */
     void (*on_stderr)(void *arg, const char *bytes, size_t len);
     /* the stream ended: NULL err after an orderly end, else the reason as a
-     * phrase ("it was killed by signal 9 (SIGKILL)"); no more on_read */
+     * phrase ("it was killed by signal 9 (SIGKILL)"), which does not begin with
+     * the host's name: the caller adds it; no more on_read */
     void (*on_end)(void *arg, const struct hb_error *err);
     /* the agent has ended, all resources and the transport are freed */
     void (*on_close)(void *arg);
@@ -43,7 +44,8 @@ struct transport_events {
     /* everything queued by transport_write is sent; may be NULL; not called for
      * bytes that transport_write sent at once */
     void (*on_drain)(void *arg);
-    /* an attempt to reach the agent failed and will be repeated; may be NULL */
+    /* an attempt to reach the agent failed, for a reason as on_end's, and will
+     * be repeated; may be NULL */
     void (*on_setback)(void *arg, const struct hb_error *why);
 };
 

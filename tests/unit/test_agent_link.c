@@ -6,9 +6,11 @@
  */
 #include "lib/job/agent_link.h"
 
+#include "lib/remote/remote.h"
 #include "lib/transport/transport_impl.h"
 #include "tests/unit/unit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- The transport ---- */
@@ -59,15 +61,36 @@ int transport_open_local(const struct transport_config *config,
     return 0;
 }
 
+static int remotes; /* connections to hosts that are not local */
+
+/* Replaces lib/remote/remote_host.c. */
+int transport_open_remote(struct remote *remote, const struct host_entry *host,
+                          const struct transport_config *config,
+                          struct transport **out, struct hb_error *err)
+{
+    ck_assert_ptr_eq(remote, &far);
+    ck_assert_str_eq(host->name, config->host);
+    remotes++;
+    return transport_open_local(config, out, err);
+}
+
 /* ---- The owner ---- */
 
 static struct host_entry entry = {.name = (char *)"n1"};
 static struct hb_log hush;
 static struct agent_link link_;
+static char last_line[256]; /* of the log */
 static struct hb_error lost_why;
 static enum agent_loss lost_how;
 static int hellos, handled, losses, closed, heard, heard_all;
 static int refuse_hello, refuse_message, close_in_handler;
+
+static void keep_line(void *arg, enum hb_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    snprintf(last_line, sizeof(last_line), "%s", line);
+}
 
 static int on_hello(void *arg, struct hb_error *err)
 {
@@ -127,6 +150,7 @@ static const struct agent_events events = {.messages = messages,
                                            .on_heard = on_heard,
                                            .on_handled = on_handled};
 static const struct agent_link_config config = {.transport = {.log = &hush},
+                                                .is_local = 1,
                                                 .entry = &entry,
                                                 .events = &events,
                                                 .arg = &link_};
@@ -352,6 +376,15 @@ START_TEST(closed_by_a_handler)
 }
 END_TEST
 
+/* The log tells of an agent whose HELLO is refused, too. */
+START_TEST(told_in_the_log)
+{
+    hush = (struct hb_log){.level = HB_LOG_DEBUG, .sink = keep_line};
+    violations[_i].say();
+    ck_assert_str_eq(last_line, "host n1: agent pid 7 on h, x, 1 cpus");
+}
+END_TEST
+
 /* ---- The connection ---- */
 
 START_TEST(ends)
@@ -407,6 +440,26 @@ START_TEST(how_far_it_came)
     hb_error_set(&why, HVD_ESYSTEM, "refused");
     far_config.events.on_setback(far_config.arg, &why);
     expect_last("; last attempt: refused");
+    say_hello();
+    expect_last("");
+}
+END_TEST
+
+/* A remote does not make a host remote. */
+START_TEST(local_or_not)
+{
+    struct transport_config first = far_config;
+    struct agent_link_config one = config;
+    struct agent_link other;
+
+    one.is_local = _i;
+    one.remote = (struct remote *)&far;
+    ck_assert_int_eq(agent_link_open(&other, &one, NULL), 0);
+    ck_assert_int_eq(remotes, !_i);
+    far_config.events.on_close(far_config.arg);
+    closed = 0;
+    agent_link_free(&other);
+    far_config = first;
 }
 END_TEST
 
@@ -434,11 +487,13 @@ int main(void)
     tcase_add_loop_test(c, in_pieces, 1, 30);
     tcase_add_loop_test(c, violation, 0,
                         sizeof(violations) / sizeof(violations[0]));
+    tcase_add_loop_test(c, told_in_the_log, 1, 3);
     tcase_add_test(c, closed_by_a_handler);
     tcase_add_loop_test(c, ends, 0, 2);
     tcase_add_test(c, sending);
     tcase_add_test(c, cancelling_closes);
     tcase_add_test(c, how_far_it_came);
+    tcase_add_loop_test(c, local_or_not, 0, 2);
     tcase_add_test(c, cannot_be_opened);
     suite_add_tcase(s, c);
     return unit_run(s);
