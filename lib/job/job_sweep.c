@@ -100,6 +100,8 @@ static void fail_to_ask(struct job_host *host, const struct survey_host *h)
 
     if (h->error.status != -HVD_ETIMEOUT)
         why = hb_xasprintf("a second connection failed: %s", h->error.text);
+    else if (h->link.phase != AGENT_CONNECTING)
+        why = hb_xstrdup("on a second connection the agent did not answer");
     else
         why = hb_xasprintf("a second connection took too long%s", last);
     fail(host, why);

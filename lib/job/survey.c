@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
+#include "lib/base/text.h"
 #include "lib/protocol/query.h"
 
 enum { SURVEY_EXIT_WAIT_MS = 5000 };
@@ -134,7 +135,38 @@ static int on_route(void *arg, const struct frame *f, struct hb_error *err)
     return s->config.on_frame(s->config.arg, (size_t)(h - s->hosts), f, err);
 }
 
+/* Loses a host whose agent says why it ends. */
+static int on_quitting(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+
+    if (f->len == 0)
+        return hb_error_set(err, HVD_EPROTO, "quitting without a reason");
+    hb_error_set(&why, HVD_ECLOSED, "%.*s", (int)f->len,
+                 (const char *)f->payload);
+    hb_text_sanitize(why.text);
+    on_lost(arg, AGENT_ENDED, &why);
+    return 0;
+}
+
+static int on_failed(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    struct control_failed m;
+    int rc = control_decode_failed(f->payload, f->len, &m, err);
+
+    if (rc < 0)
+        return rc;
+    hb_error_set(&why, HVD_ECLOSED, "%s", m.text);
+    hb_text_sanitize(why.text);
+    control_failed_fini(&m);
+    on_lost(arg, AGENT_ENDED, &why);
+    return 0;
+}
+
 static const struct agent_message survey_messages[AGENT_MESSAGES] = {
+    [CONTROL_FAILED] = {AGENT_CONNECTING, on_failed},
+    [CONTROL_QUITTING] = {AGENT_GREETED, on_quitting},
     [CONTROL_ANSWER] = {AGENT_GREETED, on_answer},
     [CONTROL_ROUTE_PORT] = {AGENT_GREETED, on_route},
     [CONTROL_ROUTE_RESULT] = {AGENT_GREETED, on_route},

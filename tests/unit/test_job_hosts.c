@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/job/job_impl.h"
 #include "lib/job/stall/stall_inspector.h"
+#include "lib/job/survey.h"
 #include "tests/unit/job_util.h"
 
 #include <signal.h>
@@ -470,6 +471,26 @@ START_TEST(a_second_connection_is_not_waited_for)
 }
 END_TEST
 
+/* The agent of the second connection says HELLO and nothing more. */
+START_TEST(a_second_connection_without_an_answer)
+{
+    struct survey *sweep;
+
+    lose_a("deaf", "hello;launch;started;kill 60000;ours 2 143;ours 3 143;"
+                   "done;eof");
+    while (job->sweeping == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    sweep = job->hosts[0].sweep;
+    while (sweep->hosts[0].state != SURVEY_ASKED)
+        uv_run(&loop, UV_RUN_ONCE);
+    survey_wait(sweep, 1);
+    finish_after_a("hvdrun: host a: what the job may have left there could not "
+                   "be ended: on a second connection the agent did not answer\n"
+                   "hvdrun: when the host can be reached, end what is left "
+                   "with: hvdrun clean -H 'a'\n");
+}
+END_TEST
+
 /* Ranks of a that end before those of b have started are counted as ended. */
 START_TEST(ranks_that_end_early_are_known_to_have_ended)
 {
@@ -654,6 +675,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, ctrl_c_while_connecting);
     tcase_add_test(tc, messages_before_their_time);
     tcase_add_loop_test(tc, a_second_connection, 0, SWEEPS);
+    tcase_add_test(tc, a_second_connection_without_an_answer);
     tcase_add_loop_test(tc, a_second_connection_is_not_waited_for, 0, 2);
     tcase_add_test(tc, ranks_that_end_early_are_known_to_have_ended);
     tcase_add_test(tc, silent_agent);

@@ -88,6 +88,18 @@ static void flood(void)
     }
 }
 
+static void tell_why(const char *how)
+{
+    struct control_failed m = {1, (char *)"no memory\a"};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    if (strcmp(how, "failed") == 0)
+        control_encode_failed(&frame, &m);
+    else
+        frame_encode(&frame, CONTROL_QUITTING, "it got SIGTERM\a", 15);
+    say(&frame);
+}
+
 static int agent(const char *how)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -120,6 +132,10 @@ static int agent(const char *how)
         flood();
     } else if (strcmp(how, "quits") == 0) {
         wait_for_question();
+    } else if (strcmp(how, "told") == 0 || strcmp(how, "failed") == 0) {
+        wait_for_question();
+        tell_why(how);
+        wait_for_end();
     } else {
         echo();
     }
@@ -287,6 +303,16 @@ START_TEST(who_breaks_the_protocol_is_lost)
 }
 END_TEST
 
+/* What an agent says before it ends is why it is lost. */
+START_TEST(an_agent_that_says_why_it_ends)
+{
+    run(_i ? "failed" : "told", ask_then_expect_lost);
+    ck_assert_int_eq(lost, HOSTS);
+    ck_assert_str_eq(survey->hosts[0].error.text,
+                     _i ? "no memory?" : "it got SIGTERM?");
+}
+END_TEST
+
 static void all_lost_at_once(int round)
 {
     ck_assert_int_eq(round, 0);
@@ -380,6 +406,7 @@ static Suite *suite(void)
     tcase_add_test(tc, asking_one);
     tcase_add_loop_test(tc, who_breaks_the_protocol_is_lost, 0,
                         sizeof(breakers) / sizeof(breakers[0]));
+    tcase_add_loop_test(tc, an_agent_that_says_why_it_ends, 0, 2);
     tcase_add_loop_test(tc, an_agent_that_dies_and_one_of_another_build, 0, 2);
     tcase_add_test(tc, an_agent_that_cannot_be_started);
     tcase_add_test(tc, silence_before_hello);
