@@ -6,9 +6,10 @@
  * then in an echo what was sent, and in a sink the number of bytes.
  *
  * The first byte says what the call is: the next 64 bytes as they are, or a
- * call of a mode, with a bit of it changed or not, or with another token.  Two
- * bytes follow, so that the limit of a sink is near, and then pieces: a byte
- * for the length, and the bytes.
+ * call of any mode, from and to any hosts, with a bit of it changed or not, or
+ * with another token.  The next byte says which time the listener fails to send
+ * (0: never).  Two bytes follow, so that the limit of a sink is near, and then
+ * pieces: a byte for the length, and the bytes.
  */
 #include "lib/agent/route/route_talk.h"
 #include "lib/base/buf.h"
@@ -20,17 +21,20 @@ static const unsigned char token[CONTROL_TOKEN_BYTES] = "the token of this job";
 static const unsigned char other[CONTROL_TOKEN_BYTES] = "the token of that job";
 
 static struct hb_buf said;
+static unsigned says, failing; /* how often it was called; which call fails */
 
 static int say(void *arg, const void *bytes, size_t len)
 {
     FUZZ_CHECK(arg == &said);
+    if (++says == failing)
+        return -1;
     FUZZ_CHECK(hb_buf_append(&said, bytes, len) == 0);
     return 0;
 }
 
 struct model {
     unsigned char call[ROUTE_CALL_BYTES];
-    int honest; /* the call proves the token */
+    int honest; /* the call proves the token and is in range */
     enum route_mode mode;
     struct hb_buf sent; /* after the call */
     uint64_t skipped;   /* of a sink's count */
@@ -38,24 +42,36 @@ struct model {
     int over;           /* the listener must have hung up */
 };
 
-/* Makes the call: any bytes, or one of a mode that is honest if nothing is
- * changed. */
+static int take_host(struct fuzz_input *in)
+{
+    unsigned v = 0;
+
+    for (int i = 0; i < 4; i++)
+        v = v << 8 | fuzz_take(in);
+    return (int)v;
+}
+
+/* Makes the call: any bytes, or one that is honest if its fields are in range
+ * and nothing is changed. */
 static void make_call(struct model *m, struct fuzz_input *in)
 {
     unsigned how = fuzz_take(in), bit;
-    struct route_call call = {(enum route_mode)(how % ROUTE_MODE_COUNT),
-                              (int)fuzz_take(in), (int)fuzz_take(in)};
+    struct route_call call;
 
-    m->mode = call.mode;
     if (how & 128) {
         for (int i = 0; i < ROUTE_CALL_BYTES; i++)
             m->call[i] = (unsigned char)fuzz_take(in);
         return;
     }
+    m->mode = call.mode = (enum route_mode)fuzz_take(in);
+    call.from = take_host(in);
+    call.to = take_host(in);
     FUZZ_CHECK(route_auth_call(how & 64 ? other : token, &call, m->call) == 0);
-    m->honest = !(how & 64);
+    m->honest = !(how & 64) && call.mode < ROUTE_MODE_COUNT && call.from >= 0 &&
+                call.to >= 0;
     if (how & 32) {
-        bit = fuzz_take(in) | (fuzz_take(in) & 1) << 8;
+        bit = fuzz_take(in);
+        bit |= (fuzz_take(in) & 1) << 8;
         m->call[bit / 8] ^= (unsigned char)(1u << bit % 8);
         m->honest = 0;
     }
@@ -69,6 +85,11 @@ static void check_said(const struct model *m)
     int host = -1;
 
     if (m->got < ROUTE_CALL_BYTES || !m->honest) {
+        FUZZ_CHECK(says == 0);
+        return;
+    }
+    FUZZ_CHECK(says > 0);
+    if (failing == 1) {
         FUZZ_CHECK(len == 0);
         return;
     }
@@ -109,6 +130,7 @@ static void send_piece(struct model *m, struct route_talk *t,
     size_t len = fuzz_take(in), own = ROUTE_CALL_BYTES - m->got, more = 0;
     struct hb_buf piece = HB_BUF_INIT;
     char *copy;
+    int rc;
 
     if (own > len)
         own = len;
@@ -121,9 +143,10 @@ static void send_piece(struct model *m, struct route_talk *t,
                hb_buf_append(&m->sent, in->p, more) == 0);
     m->got += own;
     in->p += more;
-    m->over = is_over(m);
     copy = fuzz_copy(hb_buf_data(&piece), hb_buf_len(&piece));
-    FUZZ_CHECK((route_talk_take(t, copy, own + more) < 0) == m->over);
+    rc = route_talk_take(t, copy, own + more);
+    m->over = is_over(m) || (says > 0 && says == failing);
+    FUZZ_CHECK((rc < 0) == m->over);
     free(copy);
     hb_buf_free(&piece);
 }
@@ -137,6 +160,10 @@ static void check_end(struct route_talk *t, const struct model *m)
 
     route_talk_end(t);
     if (!t->proved || m->mode != ROUTE_MODE_SINK) {
+        FUZZ_CHECK(hb_buf_len(&said) == before);
+        return;
+    }
+    if (says == failing) {
         FUZZ_CHECK(hb_buf_len(&said) == before);
         return;
     }
@@ -155,6 +182,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     hb_buf_clear(&said);
     make_call(&m, &in);
+    says = 0;
+    failing = fuzz_take(&in);
     if (fuzz_take(&in) & 1)
         m.skipped = ROUTE_SINK_MAX_BYTES - fuzz_take(&in);
     t.bytes = m.mode == ROUTE_MODE_SINK ? m.skipped : 0;
