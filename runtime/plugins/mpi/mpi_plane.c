@@ -338,6 +338,7 @@ static struct mp_plane *allocate(const struct hvd__mpi_plane_config *c,
         goto no_memory;
     p->plane.ops = &ops;
     p->comm = MPI_COMM_NULL;
+    hb_error_clear(&p->broken);
     p->n = c->n;
     p->me = c->me;
     p->first = -1;
