@@ -52,22 +52,27 @@ static void fold(enum hvd_dtype dtype, enum hvd_op op, void *in, void *inout,
 }
 
 /* What our kernels reduce. */
-#define OURS(do)                                                                                           \
-    do                                                                                                     \
-    (UINT8, MIN) do(UINT8, MAX) do(UINT16, MIN) do(UINT16, MAX) do(FLOAT16, SUM) do(FLOAT16, PRODUCT) do(  \
-        FLOAT16,                                                                                           \
-        MIN) do(FLOAT16,                                                                                   \
-                MAX) do(BFLOAT16,                                                                          \
-                        SUM) do(BFLOAT16,                                                                  \
-                                PRODUCT) do(BFLOAT16,                                                      \
-                                            MIN) do(BFLOAT16,                                              \
-                                                    MAX) do(FLOAT32,                                       \
-                                                            MIN) do(FLOAT32,                               \
-                                                                    MAX) do(FLOAT64,                       \
-                                                                            MIN) do(FLOAT64,               \
-                                                                                    MAX) do(BOOL,          \
-                                                                                            BAND) do(BOOL, \
-                                                                                                     BOR)
+/* clang-format off */
+#define OURS(X)          \
+    X(UINT8, MIN)        \
+    X(UINT8, MAX)        \
+    X(UINT16, MIN)       \
+    X(UINT16, MAX)       \
+    X(FLOAT16, SUM)      \
+    X(FLOAT16, PRODUCT)  \
+    X(FLOAT16, MIN)      \
+    X(FLOAT16, MAX)      \
+    X(BFLOAT16, SUM)     \
+    X(BFLOAT16, PRODUCT) \
+    X(BFLOAT16, MIN)     \
+    X(BFLOAT16, MAX)     \
+    X(FLOAT32, MIN)      \
+    X(FLOAT32, MAX)      \
+    X(FLOAT64, MIN)      \
+    X(FLOAT64, MAX)      \
+    X(BOOL, BAND)        \
+    X(BOOL, BOR)
+/* clang-format on */
 
 /* One function for each, as MPI passes no context to it. */
 #define FOLD(dtype, op)                                              \

@@ -100,7 +100,6 @@ CALL(ANY, Comm_create_keyval,
       int *key, void *x),
      (copy, drop, key, x))
 CALL(ANY, Group_free, (MPI_Group * g), (g))
-CALL(ANY, Group_size, (MPI_Group g, int *n), (g, n))
 CALL(ANY, Group_incl, (MPI_Group g, int n, const int r[], MPI_Group *to),
      (g, n, r, to))
 CALL(ANY, Group_translate_ranks,
