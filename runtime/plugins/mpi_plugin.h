@@ -53,8 +53,9 @@ struct hvd__mpi {
      * - -HVD_EUNSUPPORTED: MPI is finalised, or its thread level is too low
      * - -HVD_EINVAL: a rank has a bad HVD_MPI_CHUNK or HVD_MPI_BLOCKING
      * - -HVD_ESYSTEM: an MPI call failed; -HVD_ENOMEM
-     * - -HVD_EPEER: a rank reported that it failed
-     * - -HVD_ETIMEOUT: a rank has not joined by deadline_ns (hb_now_ns)
+     * - -HVD_EPEER: an MPI call that was begun failed
+     * - -HVD_ETIMEOUT: a rank has not joined by deadline_ns (hb_now_ns), or
+     *   its MPI calls failed
      *
      * After EPEER, ETIMEOUT or an MPI error, every later open fails the same
      * way.  All ranks must call it in the same order with MPI_Init and
@@ -71,10 +72,10 @@ struct hvd__mpi {
     void (*finalize)(void);
 
     /* Gathers len bytes from each world rank, by rank, into all [size * len].
-     * Blocks, until open's deadline at most.  Call between open and close,
-     * before the world's engine runs.  0, or negative with err set; then,
-     * unless it is -HVD_EINVAL, mine and all must stay valid for ever, as MPI
-     * may still use them. */
+     * Blocks, until the deadline of open or of the last plane at most.  Call
+     * between open and close, before the world's engine runs.  0, or negative
+     * with err set; then, unless it is -HVD_EINVAL, mine and all must stay
+     * valid for ever, as MPI may still use them. */
     int (*allgather)(const void *mine, size_t len, void *all,
                      struct hb_error *err);
 

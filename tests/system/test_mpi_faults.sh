@@ -103,7 +103,7 @@ test_mpi_faults_cover_all_calls() {
     each_mpi every_call_can_fail
 }
 
-# Each MPI call of the start fails once.  The rank names it; the others cannot
+# Each MPI call of the start fails once.  The rank names it.  The others cannot
 # be told before there is a plane, and wait until their time limit.
 start_up_fails() {
     local call calls=(Init_thread:1 Comm_idup:1 Op_create:5 Iallgather:1 Isend:1)
@@ -117,6 +117,13 @@ start_up_fails() {
         patience=4 fails_everywhere "MPI_${call%:*}" "${call#*:}" \
             'ranks have come to hvd_init\|START_TIMEOUT'
     done
+    # the receive for farewells, and the last agreement of hvd_init
+    for call in Irecv:5 Iallreduce:6; do
+        fails_everywhere "MPI_${call%:*}" "${call#*:}" \
+            "hvd_init: ${told%.*}MPI_${call%:*}: "
+        says 0 '^7 '
+        says 2 '^7 '
+    done
 }
 
 test_mpi_faults_at_start() {
@@ -125,15 +132,19 @@ test_mpi_faults_at_start() {
 }
 
 work_fails() {
-    local call
+    local call group_failed
     export HVD_CPU_PLANE=mpi HVD_MPI_BLOCKING=0
     for call in Isend:4 Isend:7 Irecv:30 Iallreduce:8 Ibcast:1 Iallgather:7 \
         Iallgatherv:2 Ialltoall:2 Ialltoallv:2 Ireduce_scatter:2; do
         fails_everywhere "MPI_${call%:*}" "${call#*:}" \
             "${told}MPI_${call%:*}"
     done
-    fails_everywhere MPI_Group_incl 1 \
-        "memory for a plane on another rank\|${told}MPI_Group_incl"
+    for call in Comm_group Group_incl; do
+        group_failed="\(a call of MPI for a plane$\|MPI_$call: \)"
+        fails_everywhere "MPI_$call" 1 "_add: ${told%.*}$group_failed"
+        says 0 '^7 '
+        says 2 '^7 '
+    done
     # as between hosts, where the first message makes a connection
     if [ "$mpi" = openmpi ]; then
         OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo \

@@ -61,6 +61,7 @@ int mp_farewells_read(struct mp_plane *p, struct hb_error *err)
         if (p->first < 0) {
             p->first = (int)(f->first % (uint64_t)p->n);
             p->first_farewell = *f;
+            p->first_farewell.text[MP_WHY_BYTES - 1] = '\0';
         }
         rc = mp_farewell_post(p, err);
         if (rc < 0)
@@ -74,14 +75,11 @@ static int has_left(struct mp_plane *p, struct hb_error *err)
     const struct mp_farewell *f = &p->first_farewell;
     int rank = p->ranks[p->first];
 
+    if (f->failed)
+        return mp_error_peer(err, rank, f->text);
     mp_name_rank(err, rank);
-    if (!f->failed)
-        return hb_error_set(err, HVD_ESHUTDOWN,
-                            "rank %d on host %s has shut down", rank,
-                            mp_host(rank));
-    mp_world.failed = 1; /* that rank does not finalise MPI */
-    return hb_error_set(err, HVD_EPEER, "rank %d on host %s has failed: %.*s",
-                        rank, mp_host(rank), (int)sizeof(f->text) - 1, f->text);
+    return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
+                        rank, mp_host(rank));
 }
 
 int mp_can_agree(struct mp_plane *p, uint64_t seq, struct hb_error *err)
@@ -124,10 +122,27 @@ static void push_out(MPI_Request *reqs, int n)
     }
 }
 
+/* Returns the plane rank whose failure `why` tells, and sets *text to its
+ * reason; returns this rank if it tells none. */
+static int find_culprit(const struct mp_plane *p, const struct hb_error *why,
+                        const char **text)
+{
+    const char *reason = mp_peer_reason(why);
+
+    *text = why->text;
+    for (int r = 0; reason && r < p->n; r++)
+        if (p->ranks[r] == why->rank) {
+            *text = reason;
+            return r;
+        }
+    return p->me;
+}
+
 static void fill_farewell(const struct mp_plane *p, struct mp_farewell *f)
 {
     const struct hb_error *why =
         p->broken.status ? &p->broken : &mp_world.broken;
+    const char *text;
 
     if (p->first >= 0)
         *f = p->first_farewell;
@@ -135,9 +150,9 @@ static void fill_farewell(const struct mp_plane *p, struct mp_farewell *f)
     f->carried_out = p->stage == MP_DATA ? p->seq : p->carried_out;
     if (p->first >= 0)
         return;
-    f->first = (uint64_t)p->me;
+    f->first = (uint64_t)find_culprit(p, why, &text);
     f->failed = why->status && why->status != -HVD_ESHUTDOWN;
-    snprintf(f->text, sizeof(f->text), "%.*s", MP_WHY_BYTES - 1, why->text);
+    snprintf(f->text, sizeof(f->text), "%.*s", MP_WHY_BYTES - 1, text);
 }
 
 /* Ignores failures of MPI_Isend: this rank ends anyway. */

@@ -89,6 +89,36 @@ int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
     return mp_error(err, peer, mpi_rc, both);
 }
 
+enum { HEAD_BYTES = HVD__MPI_HOST_BYTES + 64 };
+
+static size_t begin_failure(char head[HEAD_BYTES], int rank)
+{
+    return (size_t)snprintf(head, HEAD_BYTES,
+                            "rank %d on host %s has failed: ", rank,
+                            mp_host(rank));
+}
+
+int mp_error_peer(struct hb_error *err, int rank, const char *why)
+{
+    char head[HEAD_BYTES];
+
+    begin_failure(head, rank);
+    mp_world.failed = 1; /* that rank does not finalise MPI */
+    mp_name_rank(err, rank);
+    return hb_error_set(err, HVD_EPEER, "%s%s", head, why);
+}
+
+const char *mp_peer_reason(const struct hb_error *err)
+{
+    char head[HEAD_BYTES];
+    size_t len;
+
+    if (err->status != -HVD_EPEER || err->rank < 0)
+        return NULL;
+    len = begin_failure(head, err->rank);
+    return strncmp(err->text, head, len) == 0 ? err->text + len : NULL;
+}
+
 int mp_error_own(struct hb_error *err, int mpi_rc, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING];

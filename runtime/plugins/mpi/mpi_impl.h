@@ -16,9 +16,9 @@
  * busy-waits.
  *
  * A rank that leaves tells all others (leave.c), with its error if it has one.
- * While the world or a plane is made there is nothing to tell it over: then the
- * others wait until the time limit of hvd_init, or until the launcher ends
- * them.
+ * It tells over the planes it has, so those that wait for it while another
+ * plane is made learn it over the world's.  While that one is made, the others
+ * wait until the time limit of hvd_init, or until the launcher ends them.
  *
  * After an error, MPI is called only to tell the others.  Nothing is freed
  * that a request may still write to, and MPI is not finalised, which would
@@ -184,6 +184,10 @@ int mp_error_own(struct hb_error *err, int mpi_rc, const char *call);
  * began. */
 int mp_error_test(struct hb_error *err, int peer, int mpi_rc, const char *test,
                   const char *call);
+/* Sets err, HVD_EPEER: the world rank `rank` has failed. */
+int mp_error_peer(struct hb_error *err, int rank, const char *why);
+/* Returns `why` if mp_error_peer has set err, else NULL. */
+const char *mp_peer_reason(const struct hb_error *err);
 /* Sets err's rank and host, unless err is set already. */
 void mp_name_rank(struct hb_error *err, int rank);
 const char *mp_host(int rank);

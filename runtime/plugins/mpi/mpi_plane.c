@@ -366,26 +366,45 @@ no_memory:
     return NULL;
 }
 
+/* What members tell each other before they make a plane; the least counts.
+ * FAILED: plus the world rank; then come the values of those that are ready. */
+enum { MEMBER_NO_MEMORY, MEMBER_FAILED };
+
+/* Sets err for a member that cannot make the plane. */
+static int member_failed(uint64_t told, struct hb_error *err)
+{
+    if (told == MEMBER_NO_MEMORY)
+        return hb_error_set(err, HVD_ENOMEM,
+                            "no memory for a plane on another rank");
+    return mp_error_peer(err, (int)(told - MEMBER_FAILED),
+                         "a call of MPI for a plane");
+}
+
 /* Waits until this rank is in no blocking collective (the caller holds
  * the lock, which is released in between).  From when the new plane is
  * counted, this rank begins no blocking operation.  One that it began
  * before either ends, or some member already counts the plane and has
- * not begun it, so it will not block either.  A member that cannot make the
- * plane contributes 0, and all fail. */
-static int wait_unblocked(const struct hvd__mpi_plane_config *c, int ready,
+ * not begun it, so it will not block either.  If a member cannot make the
+ * plane (prepared: its status), all fail. */
+static int wait_unblocked(const struct hvd__mpi_plane_config *c, int prepared,
                           struct hb_error *err)
 {
-    uint64_t least = 0;
+    const struct hvd__mpi_world *w = &mp_world.view;
+    uint64_t ready = MEMBER_FAILED + (uint64_t)w->size, least;
     int rc;
 
-    if (ready)
-        least = 1 + (mp_world.all ? mp_world.all->seq : 0);
+    if (prepared < 0)
+        least = prepared == -HVD_ENOMEM ? MEMBER_NO_MEMORY
+                                        : MEMBER_FAILED + (uint64_t)w->rank;
+    else
+        least = ready + (mp_world.all ? mp_world.all->seq : 0);
     rc = mp_members_min(c, &least, err);
-    if (rc == 0 && least == 0)
-        rc = hb_error_set(err, HVD_ENOMEM,
-                          "no memory for a plane on another rank");
+    if (prepared < 0)
+        return prepared;
+    if (rc == 0 && least < ready)
+        rc = member_failed(least, err);
     while (rc == 0 && mp_world.all && mp_world.all->solo_seq &&
-           mp_world.all->solo_seq < least) {
+           mp_world.all->solo_seq < least - ready + 1) {
         mp_unlock();
         sched_yield();
         mp_lock();
@@ -419,9 +438,11 @@ static int make_comm(const struct hvd__mpi_plane_config *c, MPI_Group some,
     int tag = MP_TAG_MAKE + (int)(c->tag % MP_TAGS), rc;
     MPI_Request req;
 
-    if (some == MPI_GROUP_NULL)
-        return mp_finish(MPI_Comm_idup(mp_world.comm, comm, &req),
-                         "MPI_Comm_idup", &req, err);
+    if (some == MPI_GROUP_NULL) {
+        rc = MPI_Comm_idup(mp_world.comm, comm, &req);
+        return rc == MPI_SUCCESS ? mp_await("MPI_Comm_idup", -1, &req, 1, err)
+                                 : mp_error(err, -1, rc, "MPI_Comm_idup");
+    }
     rc = MPI_Comm_create_group(mp_world.comm, some, tag, comm);
     return rc == MPI_SUCCESS ? 0
                              : mp_error(err, -1, rc, "MPI_Comm_create_group");
@@ -460,21 +481,24 @@ static struct mp_plane *make(const struct hvd__mpi_plane_config *c,
 {
     struct mp_plane *p = allocate(c, err);
     MPI_Group some = MPI_GROUP_NULL;
-    int ready = p && make_group(c, &some, err) == 0, rc;
+    int connecting, rc = p ? make_group(c, &some, err) : err->status;
 
     mp_world.planes++;
     mp_world.deadline_ns = c->deadline_ns;
-    rc = wait_unblocked(c, ready, err);
+    rc = wait_unblocked(c, rc, err);
     mp_reap(0);
     if (rc == 0)
         rc = make_comm(c, some, &p->comm, err);
     if (some != MPI_GROUP_NULL)
         MPI_Group_free(&some);
-    if (rc == 0)
+    connecting = rc == 0;
+    if (connecting)
         rc = connect_members(p, err);
     if (rc < 0)
         mp_world.planes--;
     mp_keep_failure(rc, err);
+    if (rc < 0 && connecting) /* the others may have the plane */
+        mp_farewell_send(p, MP_GONE);
     keep(p, rc == 0);
     return rc == 0 ? p : NULL;
 }

@@ -24,7 +24,8 @@ static int too_late(struct hb_error *err, const char *call)
     mp_world.failed = 1;
     return hb_error_set(err, HVD_ETIMEOUT,
                         "%s has waited for other ranks as long as "
-                        "HVD_START_TIMEOUT allows",
+                        "HVD_START_TIMEOUT allows; if a rank has failed, its "
+                        "own message says why",
                         call);
 }
 
@@ -125,6 +126,23 @@ int mp_test_all(MPI_Request *reqs, int n, int *done)
     return rc;
 }
 
+/* Returns negative with err set if a rank of the world is known to have failed,
+ * over its plane, if there is one. */
+static int find_failed_peer(struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    struct mp_plane *all = mp_world.all;
+    int rc = all ? mp_farewells_read(all, &why) : 0;
+
+    if (all && rc == 0)
+        rc = mp_can_agree(all, all->carried_out + 1, &why);
+    if (rc >= 0 || rc == -HVD_ESHUTDOWN)
+        return 0;
+    if (err)
+        *err = why;
+    return rc;
+}
+
 int mp_await(const char *call, int peer, MPI_Request *reqs, int n,
              struct hb_error *err)
 {
@@ -138,6 +156,9 @@ int mp_await(const char *call, int peer, MPI_Request *reqs, int n,
             return mp_error_test(err, peer, rc, "MPI_Test", call);
         if (flag)
             return 0;
+        rc = find_failed_peer(err);
+        if (rc < 0)
+            return rc;
         if (hb_now_ns() > mp_world.deadline_ns)
             return too_late(err, call);
         rest(since_ns);
