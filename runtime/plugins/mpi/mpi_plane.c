@@ -162,7 +162,7 @@ static int progress(struct hvd__plane *plane, struct hvd__op *op)
     return rc;
 }
 
-/* Does what `began` specifies, for a plane that is not broken. */
+/* Returns as `began` does, for a plane that is not broken. */
 static int look_for_header(struct mp_plane *p, struct hb_error *err)
 {
     int rc;
