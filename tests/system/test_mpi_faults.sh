@@ -117,6 +117,9 @@ start_up_fails() {
         patience=4 fails_everywhere "MPI_${call%:*}" "${call#*:}" \
             'ranks have come to hvd_init\|START_TIMEOUT'
     done
+    # peers take part in copying a communicator
+    patience=4 faulty 20 MPI_FAIL='MPI_Comm_idup 2 1'
+    says 1 '^7 .*MPI_Comm_idup.*MPI names no peer'
     # the receive for farewells, and the last agreement of hvd_init
     for call in Irecv:5 Iallreduce:6; do
         fails_everywhere "MPI_${call%:*}" "${call#*:}" \

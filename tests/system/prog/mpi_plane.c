@@ -159,6 +159,18 @@ static void expect_shutdown(struct member *m, int rank)
     CHECK_RC(run(m), -HVD_ESHUTDOWN, &m->err);
 }
 
+/* A plane that all have left, and that is disconnected soon, finds no
+ * header. */
+static void ask_after_leaving(struct member *m)
+{
+    for (int i = 0; i < 200; i++) {
+        mpi->close();
+        CHECK(m->plane->ops->began(m->plane, &m->err) <= 0);
+        hb_error_clear(&m->err);
+        usleep(1000);
+    }
+}
+
 /* The last rank leaves.  The others wait for it, or ask whether it has
  * begun. */
 static void leave(void)
@@ -194,6 +206,7 @@ static void leave(void)
     m = join_world(0);
     sum_often(&m);
     m.plane->ops->leave(m.plane);
+    ask_after_leaving(&m);
     part_from(&m);
 }
 
