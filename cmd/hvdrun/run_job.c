@@ -21,6 +21,7 @@
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
 #include "lib/job/worker_env.h"
+#include "lib/remote/remote.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -374,6 +375,8 @@ static int start(struct run *run, struct hb_error *err)
     if (rc < 0)
         return rc;
     run->config.remote = remote ? run->main.remote : NULL;
+    if (!remote && run->main.remote)
+        remote_release_keys(run->main.remote);
     run->config.on_stop = stop_here;
     fill_env(run);
     rc = job_start(&run->config, on_done, run, &run->job, err);

@@ -10,6 +10,7 @@
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
 #include "lib/protocol/query.h"
+#include "lib/remote/remote.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -133,6 +134,8 @@ static void open_survey(struct tool *t)
     };
 
     t->survey = survey_open(&config);
+    if (t->main.remote) /* no host is reached a second time */
+        remote_release_keys(t->main.remote);
     on_progress(t);
 }
 
