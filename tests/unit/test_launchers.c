@@ -92,7 +92,7 @@ END_TEST
 
 START_TEST(refused_by_the_option)
 {
-    char *argv[] = {"hvdrun", "-np", "2", "--launcher", "telnet", "cmd"};
+    char *argv[] = {"hvdrun", "-np", "2", "--launcher", "telnet", "cmd", NULL};
     char *all = names_joined(" ");
     char *expected =
         hb_xasprintf("--launcher 'telnet': must be one of %s", all);
