@@ -320,7 +320,7 @@ static const struct hvd__plane_ops ops = {
 /* Returns an array of n requests that are null, or NULL. */
 static MPI_Request *null_requests(int n)
 {
-    MPI_Request *reqs = hb_calloc((size_t)n, sizeof(*reqs));
+    MPI_Request *reqs = hb_calloc((size_t)n, sizeof(MPI_Request));
 
     for (int i = 0; reqs && i < n; i++)
         reqs[i] = MPI_REQUEST_NULL;
