@@ -103,6 +103,9 @@ static int agent_main(pid_t guardian, struct guardian_shared *shared)
         return trouble("prctl");
     if (getppid() != guardian)
         return EXIT_TROUBLE;
+    /* The guardian could not begin a session if it leads a process group. */
+    if (getsid(0) != guardian && setsid() < 0)
+        return trouble("setsid");
     rc = uv_loop_init(&loop);
     if (rc < 0) {
         errno = -rc;
@@ -182,8 +185,8 @@ int main(int argc, char **argv)
     set_signals();
     (void)detach_from_file(0);
     prctl(PR_SET_NAME, "hvd-agent"); /* regardless of the file's name */
-    (void)setsid();                  /* fails for a group leader, which is
-                                        just as good */
+    (void)setsid();                  /* fails for a group leader; see
+                                        agent_main() */
     shared = guardian_share();
     if (!shared)
         return trouble("shared memory");

@@ -388,12 +388,16 @@ static void on_conn_ready(uv_poll_t *poll, int status, int events)
 
 /* Returns whether the process, which runs as another user, is in our session
  * but not shown in /proc (hidepid): a program that a rank started through sudo.
- * Only the session's first process and its descendants can be in it. */
+ * Only the session's first process and its descendants can be in it.  So it
+ * must be this process or the guardian above it: a session that began earlier
+ * may hold anything.  The id 0 stands for all sessions of outer pid
+ * namespaces. */
 static int hidden_in_session(pid_t pid)
 {
-    struct tree_proc p;
+    pid_t session = getsid(0);
 
-    return getsid(pid) == getsid(0) && !tree_stat(pid, &p);
+    return session > 0 && (session == getpid() || session == getppid()) &&
+           getsid(pid) == session && tree_hides(pid);
 }
 
 /* Returns whether the peer runs as our user or root.  Sets *stranger if it is

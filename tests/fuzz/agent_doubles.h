@@ -79,6 +79,12 @@ int tree_stat(pid_t pid, struct tree_proc *p)
     return 0;
 }
 
+int tree_hides(pid_t pid)
+{
+    (void)pid;
+    return 0;
+}
+
 struct stack *stack_open(const struct stack_config *config, const char **why)
 {
     (void)config;

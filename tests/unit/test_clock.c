@@ -28,6 +28,16 @@ START_TEST(test_wall_is_in_nanoseconds)
 }
 END_TEST
 
+START_TEST(test_sleep)
+{
+    ck_assert_uint_eq(hb_sleep_ns(50, 1000, 0), 50);
+    ck_assert_uint_eq(hb_sleep_ns(50, 1000, 1020), 20);
+    ck_assert_uint_eq(hb_sleep_ns(50, 1000, 2000), 50);
+    ck_assert_uint_eq(hb_sleep_ns(50, 1000, 1000), 0);
+    ck_assert_uint_eq(hb_sleep_ns(50, 1000, 10), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("clock");
@@ -35,6 +45,7 @@ int main(void)
 
     tcase_add_test(c, test_monotonic);
     tcase_add_test(c, test_wall_is_in_nanoseconds);
+    tcase_add_test(c, test_sleep);
     suite_add_tcase(s, c);
     return unit_run(s);
 }

@@ -152,14 +152,27 @@ START_TEST(unreachable)
 }
 END_TEST
 
+/* The advice for an agent that was reached fits how it was lost. */
 START_TEST(lost_while_it_answered)
 {
+    static const struct {
+        int status;
+        const char *error, *fix;
+    } cases[] = {
+        {-HVD_ETIMEOUT, "the agent does not answer", "something hangs there"},
+        {-HVD_ECLOSED, "the agent got SIGTERM", "ended while it answered"},
+        {-HVD_EPROTO, "message of unknown type 9", "try: ssh HOST"},
+    };
+
     json_decref(hosts[1].report);
     hosts[1].report = NULL;
     hosts[1].has_clock = 0;
-    hosts[1].status = -HVD_ETIMEOUT;
-    hosts[1].error = "the agent does not answer";
-    expect("agent", "n2", "does not answer");
+    hosts[1].status = cases[_i].status;
+    hosts[1].error = cases[_i].error;
+    expect("agent", "n2", cases[_i].error);
+    for (size_t i = 0; i < found.count; i++)
+        if (found.items[i].kind == FINDING_WRONG)
+            ck_assert_ptr_nonnull(strstr(found.items[i].fix, cases[_i].fix));
 }
 END_TEST
 
@@ -468,7 +481,7 @@ static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, all_is_well);
     tcase_add_loop_test(tc, unreachable, 0, 9);
-    tcase_add_test(tc, lost_while_it_answered);
+    tcase_add_loop_test(tc, lost_while_it_answered, 0, 3);
     tcase_add_test(tc, a_name_that_only_ssh_knows);
     tcase_add_test(tc, a_noisy_shell);
     tcase_add_test(tc, a_slow_shell);

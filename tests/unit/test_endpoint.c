@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -243,38 +244,101 @@ START_TEST(test_who_descends_is_welcomed)
 }
 END_TEST
 
-/* A rank that runs as root is accepted where /proc hides other users'
- * processes.  Needs the right to mount and to change the uid. */
-START_TEST(test_a_hidden_rank_is_welcomed)
+/* Mounts a /proc that hides other users' processes.  Returns 0 if that is not
+ * allowed. */
+static int hide_processes(void)
+{
+    return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("proc", "/proc", "proc", 0, "hidepid=2") == 0;
+}
+
+/* Begins a session, for which this process must not lead a process group. */
+static void begin_session(void)
+{
+    pid_t other = fork();
+
+    if (other == 0) {
+        pause();
+        _exit(0);
+    }
+    setpgid(other, other);
+    setpgid(0, other);
+    ck_assert_int_eq(setsid(), getpid());
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+}
+
+/* Says hello when `go` can be read.  Returns the type of the answer. */
+static int greet_when_told(int go)
+{
+    unsigned char answer[FRAME_HEADER_BYTES];
+    struct client c;
+
+    if (read(go, answer, 1) != 1)
+        return 0;
+    client_open(&c);
+    send_hello(&c, 11, WORKER_ABI);
+    return recv(c.fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer)
+               ? answer[5]
+               : 0;
+}
+
+/* Runs the endpoint as another user, from whom a child of root's is hidden.
+ * Returns what that child is answered, -1 if this cannot be tried. */
+static int answer_to_hidden(void)
 {
     int go[2], status;
     pid_t pid;
 
-    if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("proc", "/proc", "proc", 0, "hidepid=2") < 0)
-        return;
-    ck_assert_int_eq(pipe(go), 0);
+    if (pipe(go) < 0)
+        return -1;
     pid = fork();
-    if (pid == 0) {
-        struct client c;
-        char byte;
-
-        if (read(go[0], &byte, 1) != 1)
-            _exit(2);
-        client_open(&c);
-        send_hello(&c, 11, WORKER_ABI);
-        _exit(recv(c.fd, &byte, 1, 0) == 1 ? 0 : 1);
-    }
-    ck_assert_int_eq(setgroups(0, NULL), 0); /* root's sees all */
-    ck_assert_int_eq(setegid(65534), 0);
-    ck_assert_int_eq(seteuid(65534), 0);
-    ck_assert_int_eq(write(go[1], "", 1), 1);
+    if (pid == 0)
+        _exit(greet_when_told(go[0]));
+    if (setgroups(0, NULL) < 0 || /* root's sees all */
+        setegid(65534) < 0 || seteuid(65534) < 0 || write(go[1], "", 1) != 1)
+        return -1;
     while (waitpid(pid, &status, WNOHANG) == 0)
         uv_run(&loop, UV_RUN_NOWAIT);
-    ck_assert_int_eq(seteuid(0), 0);
-    ck_assert_int_eq(status, 0);
-    ck_assert(endpoint.slots[1].pid == pid);
+    close(go[0]);
+    close(go[1]);
+    return seteuid(0) == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A rank that runs as root is accepted where /proc hides other users'
+ * processes.  Needs the right to mount and to change the uid. */
+START_TEST(test_a_hidden_rank_is_welcomed)
+{
+    if (!hide_processes())
+        return;
+    begin_session();
+    ck_assert_int_eq(answer_to_hidden(), WORKER_WELCOME);
+    ck_assert(endpoint.slots[1].pid > 0);
+}
+END_TEST
+
+/* In a session that neither the agent nor its guardian began, a hidden process
+ * may be anybody's. */
+START_TEST(test_a_hidden_stranger_is_refused)
+{
+    int status;
+    pid_t pid;
+
+    if (!hide_processes())
+        return;
+    begin_session();
+    pid = fork();
+    if (pid == 0) {
+        pid = fork();
+        if (pid == 0)
+            _exit(uv_loop_fork(&loop) == 0 ? answer_to_hidden() : 0);
+        _exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+                  ? WEXITSTATUS(status)
+                  : 0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), WORKER_REFUSED);
 }
 END_TEST
 
@@ -347,6 +411,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_who_is_no_descendant_is_refused);
     tcase_add_test(t, test_who_descends_is_welcomed);
     tcase_add_test(t, test_a_hidden_rank_is_welcomed);
+    tcase_add_test(t, test_a_hidden_stranger_is_refused);
     tcase_add_test(t, test_another_user_is_not_listened_to);
     tcase_add_test(t, test_slow_client);
     suite_add_tcase(s, t);

@@ -16,7 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,6 +232,45 @@ START_TEST(private_directories)
     ck_assert_int_eq(exists("tmp/hvd-CCCCCC/hvd-agent-1"), 1);
     ck_assert_int_eq(exists("tmp/hvd-DDDDDDD/hvd-agent-1"), 1);
     ck_assert_int_eq(exists("tmp/hvd-EEEEEE"), 1);
+}
+END_TEST
+
+/* Makes a directory with a socket named "agent", and returns the socket. */
+static int make_socket(const char *name, mode_t mode)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    file("tmp/other", 0); /* makes tmp */
+    ck_assert_int_eq(mkdir(at(name), mode), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
+    ck_assert_int_eq(chdir(path), 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "agent");
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(chdir("/"), 0);
+    make_old(name);
+    return fd;
+}
+
+/* What an hvdrun that was killed while it made a socket has left goes, but not
+ * while a process has the socket, and not what others could have made. */
+START_TEST(sockets_of_a_killed_hvdrun)
+{
+    int fd = make_socket("tmp/hvd-AAAAAA", 0700);
+
+    close(make_socket("tmp/hvd-BBBBBB", 0755));
+    close(make_socket("tmp/hvd-CCCCCC", 0700));
+    file("tmp/hvd-CCCCCC/agents", 1);
+    make_old("tmp/hvd-CCCCCC");
+    ck_assert_int_eq(clean(0), 0);
+    close(fd);
+    ck_assert_int_eq(clean(1), 2);
+    ck_assert_int_eq(exists("tmp/hvd-AAAAAA/agent"), 1);
+    ck_assert_int_eq(clean(0), 2);
+    ck_assert_int_eq(exists("tmp/hvd-AAAAAA"), 0);
+    ck_assert_int_eq(exists("tmp/hvd-BBBBBB/agent"), 1);
+    ck_assert_int_eq(exists("tmp/hvd-CCCCCC/agent"), 1);
 }
 END_TEST
 
@@ -451,6 +492,7 @@ int main(void)
     tcase_add_test(tc, what_runs_stays);
     tcase_add_test(tc, a_cache_that_others_can_write_to_is_not_touched);
     tcase_add_test(tc, private_directories);
+    tcase_add_test(tc, sockets_of_a_killed_hvdrun);
     tcase_add_test(tc, timelines_that_an_agent_holds_stay);
     tcase_add_test(tc, libraries_in_usual_places);
     tcase_add_test(tc, the_library_path_comes_first);

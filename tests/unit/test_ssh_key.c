@@ -133,10 +133,12 @@ START_TEST(openssh_keys)
 }
 END_TEST
 
-/* What comes as a key must be one, of the same type as the public part. */
+/* What comes as a key must be one, with the same public part. */
 START_TEST(private_parts_that_are_none)
 {
     static const char ed25519[] = "\0\0\0\13ssh-ed25519\0\0\0\1x";
+    static const char another[] = "\0\0\0\13ssh-ed25519\0\0\0\1y";
+    static const char longer[] = "\0\0\0\13ssh-ed25519\0\0\0\2xy";
     struct ssh_key k = SSH_KEY_INIT;
 
     ck_assert_int_eq(ssh_key_set_private(&k, ed25519, 15), -HVD_EPROTO);
@@ -145,9 +147,18 @@ START_TEST(private_parts_that_are_none)
     ck_assert_int_eq(ssh_key_set_private(&k, "", 0), -HVD_EPROTO);
     ck_assert_int_eq(ssh_key_set_private(&k, "\0\0\0\7ssh-rsa", 11),
                      -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_set_private(&k, another, 20), -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_set_private(&k, longer, 21), -HVD_EPROTO);
+    ck_assert_int_eq(ssh_key_set_private(&k, longer, 20), -HVD_EPROTO);
     ck_assert_ptr_null(k.text);
     ck_assert_int_eq(ssh_key_set_private(&k, ed25519, 20), 0);
     ck_assert_ptr_nonnull(k.text);
+    ssh_key_free(&k);
+    /* without a public part, it must be of the type, if that is known */
+    snprintf(k.type, sizeof(k.type), "ssh-rsa");
+    ck_assert_int_eq(ssh_key_set_private(&k, ed25519, 20), -HVD_EPROTO);
+    k.type[0] = '\0';
+    ck_assert_int_eq(ssh_key_set_private(&k, ed25519, 20), 0);
     ssh_key_free(&k);
 }
 END_TEST

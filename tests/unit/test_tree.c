@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -126,6 +127,23 @@ START_TEST(test_reads_all_generations)
         ck_assert_int_ne(t.procs[i].pid, getpid());
     tree_free(&t);
     kill_all();
+}
+END_TEST
+
+/* A process is hidden only if the kernel says so. */
+START_TEST(test_what_is_hidden)
+{
+    struct rlimit old, none;
+
+    ck_assert_int_eq(tree_hides(getpid()), 0);
+    ck_assert_int_eq(tree_hides(0x7ffffff0), 1);
+    getrlimit(RLIMIT_NOFILE, &old);
+    none = old;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    ck_assert_int_eq(tree_hides(getpid()), 0);
+    ck_assert_int_eq(tree_hides(0x7ffffff0), 0);
+    setrlimit(RLIMIT_NOFILE, &old);
 }
 END_TEST
 
@@ -273,6 +291,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_stat_of_this_process);
     tcase_add_test(t, test_holds);
     tcase_add_test(t, test_reads_all_generations);
+    tcase_add_test(t, test_what_is_hidden);
     tcase_add_test(t, test_double_fork_and_setsid_do_not_hide);
     tcase_add_test(t, test_kill_ends_what_ignores_and_what_is_stopped);
     tcase_add_test(t, test_kill_outruns_a_program_that_keeps_forking);

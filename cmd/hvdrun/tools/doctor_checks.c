@@ -54,6 +54,9 @@ static const struct failure *classify(const struct doctor_host *h)
     static const struct failure hangs = {
         "agent", "something hangs there, perhaps a file server: try: ssh HOST "
                  "df; see also its system log"};
+    static const struct failure ended = {
+        "agent", "the agent or its connection ended while it answered: was it "
+                 "a signal, or lack of memory? See the host's system log"};
     static const struct failure stages[] = {
         [HB_STAGE_NAME] = {"dns",
                            "correct the name, or add it to DNS or /etc/hosts"},
@@ -69,8 +72,12 @@ static const struct failure *classify(const struct doctor_host *h)
     };
     enum hb_stage stage = h->stage;
 
-    if (h->reached)
+    if (h->reached && h->status == -HVD_ETIMEOUT)
         return &hangs;
+    if (h->reached && h->status == -HVD_ECLOSED)
+        return &ended;
+    if (h->reached)
+        return &agent;
     if (stage == HB_STAGE_NONE && h->status == -HVD_ETIMEOUT)
         stage = HB_STAGE_CONNECT;
     if (stage == HB_STAGE_CONNECT && h->dns_failed)

@@ -15,8 +15,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -217,6 +219,31 @@ static int is_file(int dir, const char *name, struct stat *st)
            S_ISREG(st->st_mode) && st->st_uid == geteuid();
 }
 
+/* Returns whether the entry is a socket that hvdrun made for ssh-add
+ * (lib/ssh/keys/ssh_add.c), and which no process has any more.  Such a socket
+ * is removed at once, unless hvdrun is killed at that moment. */
+static int is_dead_socket(int dir, const char *name)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct stat folder, st;
+    int fd, dead;
+
+    if (strcmp(name, "agent") != 0 || fstat(dir, &folder) < 0 ||
+        (folder.st_mode & 0777) != 0700 ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !S_ISSOCK(st.st_mode) || st.st_uid != geteuid())
+        return 0;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return 0;
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s", dir,
+             name);
+    dead = connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 &&
+           errno == ECONNREFUSED;
+    close(fd);
+    return dead;
+}
+
 struct newest {
     char name[NAME_MAX + 1];
     struct timespec when;
@@ -263,14 +290,32 @@ static int was_used(const struct stat *st)
     return st->st_mtim.tv_sec > time(NULL) - UNUSED_S;
 }
 
-/* Removes unused agents and partial transfers from `dir`, which it closes. */
+/* Returns what the entry is if it can be removed from `dir`, else NULL. */
+static const char *useless(int dir, const char *name, const char *keep)
+{
+    int part = is_part(name);
+    struct stat st;
+
+    if (!keep && is_dead_socket(dir, name))
+        return "a socket that nothing uses";
+    if ((!part && !is_agent(name)) || !is_file(dir, name, &st))
+        return NULL;
+    if (part ? is_young(&st)
+             : keep && (was_used(&st) || strcmp(name, keep) == 0))
+        return NULL;
+    return is_running(&st) ? NULL
+           : part          ? "a transfer that was cut"
+                           : "an old agent";
+}
+
+/* Removes unused agents, partial transfers and, from a temporary folder (not
+ * keep_newest), a socket from `dir`, which it closes. */
 static void clean_dir(int dir, const char *path, int keep_newest, int dry,
                       json_t *out)
 {
     DIR *list = fdopendir(dir);
     struct newest newest;
     struct dirent *e;
-    struct stat st;
 
     if (!list) {
         close(dir);
@@ -278,17 +323,11 @@ static void clean_dir(int dir, const char *path, int keep_newest, int dry,
     }
     find_newest(dir, list, &newest);
     while ((e = readdir(list))) {
-        int part = is_part(e->d_name);
+        const char *what =
+            useless(dir, e->d_name, keep_newest ? newest.name : NULL);
 
-        if ((!part && !is_agent(e->d_name)) || !is_file(dir, e->d_name, &st))
-            continue;
-        if (part ? is_young(&st)
-                 : keep_newest &&
-                       (was_used(&st) || strcmp(e->d_name, newest.name) == 0))
-            continue;
-        if (!is_running(&st) && (dry || unlinkat(dir, e->d_name, 0) == 0))
-            add_path(out, path, e->d_name,
-                     part ? "a transfer that was cut" : "an old agent");
+        if (what && (dry || unlinkat(dir, e->d_name, 0) == 0))
+            add_path(out, path, e->d_name, what);
     }
     closedir(list);
 }
@@ -307,8 +346,8 @@ static void clean_caches(const char *root, int dry, json_t *out)
     hb_strv_free(&dirs);
 }
 
-/* Returns whether mktemp made the directory from hvd-XXXXXX, where no cache was
- * usable. */
+/* Returns whether the directory was made from hvd-XXXXXX: by mktemp, where no
+ * cache was usable, or by hvdrun for a socket. */
 static int is_temporary(const char *name)
 {
     char own[32];
@@ -318,8 +357,8 @@ static int is_temporary(const char *name)
            strcmp(name, own) != 0;
 }
 
-/* Returns whether the directory holds only what a start puts there, none of it
- * in use. */
+/* Returns whether the directory holds only what is put there, none of it in
+ * use. */
 static int is_left_behind(int dir)
 {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -331,8 +370,9 @@ static int is_left_behind(int dir)
     while (left && (e = readdir(list))) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        left = (is_part(e->d_name) || is_agent(e->d_name)) &&
-               is_file(dir, e->d_name, &st) && !is_running(&st);
+        left = is_dead_socket(dir, e->d_name) ||
+               ((is_part(e->d_name) || is_agent(e->d_name)) &&
+                is_file(dir, e->d_name, &st) && !is_running(&st));
     }
     if (list)
         closedir(list);
@@ -356,7 +396,7 @@ static void clean_one(DIR *parent, const char *parent_path, const char *name,
     path = hb_xasprintf("%s/%s", parent_path, name);
     clean_dir(fd, path, 0, dry, out);
     if (dry || unlinkat(dirfd(parent), name, AT_REMOVEDIR) == 0)
-        add_path(out, path, "", "a private directory of an agent");
+        add_path(out, path, "", "a private directory that nothing uses");
     hb_free(path);
 }
 

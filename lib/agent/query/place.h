@@ -23,9 +23,10 @@ json_t *place_home(void);
 json_t *place_cache(void);
 
 /* Removes agents that no start has used for 30 days, unless they are running or
- * the newest of their directory, and private directories of agents that have
- * gone; never another user's.  Returns an array of {"path", "what"}; `dry`:
- * only lists them.  `root` is put before /tmp and the like: "" or a fixture. */
+ * the newest of their directory, and private directories of agents and hvdruns
+ * that have gone; never another user's.  Returns an array of {"path", "what"};
+ * `dry`: only lists them.  `root` is put before /tmp and the like: "" or a
+ * fixture. */
 json_t *place_clean(const char *root, int dry);
 
 #endif

@@ -70,6 +70,19 @@ int tree_stat(pid_t pid, struct tree_proc *p)
     return parse_stat(text, p);
 }
 
+int tree_hides(pid_t pid)
+{
+    char path[40];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES || errno == EPERM;
+    close(fd);
+    return 0;
+}
+
 static int by_pid(const void *a, const void *b)
 {
     const struct tree_proc *x = a, *y = b;

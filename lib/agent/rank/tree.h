@@ -70,4 +70,8 @@ int tree_holds(pid_t root, pid_t pid);
 /* Reads the state of a process into *p: 1, or 0 if it does not exist. */
 int tree_stat(pid_t pid, struct tree_proc *p);
 
+/* Returns whether /proc does not show the process `pid`, because it is hidden
+ * (hidepid) or does not exist; 0 if it cannot be found out. */
+int tree_hides(pid_t pid);
+
 #endif

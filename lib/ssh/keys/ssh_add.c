@@ -4,7 +4,9 @@
  *
  * Messages are those of an ssh-agent: u32 length, a type, a body.  The socket
  * has a name only while it is being made.  ssh-add reaches it by its standard
- * output, which is an O_PATH descriptor of that name.
+ * output, which is an O_PATH descriptor of that name.  Other processes of the
+ * user could reach it through that descriptor in /proc, so the connection must
+ * come from the process that was started.
  *
  * ssh-add asks on a terminal, or else by a program of SSH_ASKPASS if there is a
  * display; without both it reads its standard input.
@@ -26,7 +28,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,11 +43,13 @@ enum {
     HEAD_BYTES = 4,
     MESSAGE_MAX = 64 << 10,
     SAID_MAX = 4 << 10,
+    LINE_SHOWN = 100,
 };
 
 /* A run of ssh-add. */
 struct ssh_add {
     pid_t pid;
+    int pid_fd; /* readable at its end; -1 if the kernel cannot tell */
     int cancel_fd;
     int sock; /* the listener, then the connection; -1 after its end */
     int connected;
@@ -52,6 +59,7 @@ struct ssh_add {
     size_t said_len;
     struct hb_buf in;   /* an incomplete message */
     struct hb_buf *key; /* the result */
+    char *why;          /* or this, of SSH_ADD_WHY_MAX bytes */
 };
 
 static void close_fd(int *fd)
@@ -59,6 +67,21 @@ static void close_fd(int *fd)
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
+}
+
+/* Notes that `what` has failed by errno. */
+static int fail(struct ssh_add *a, const char *what)
+{
+    snprintf(a->why, SSH_ADD_WHY_MAX, "%s: %.80s", what, strerror(errno));
+    return -HVD_EPROTO;
+}
+
+static int is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+           access(path, X_OK) == 0;
 }
 
 char *ssh_add_find(void)
@@ -69,7 +92,7 @@ char *ssh_add_find(void)
         int n = (int)strcspn(dirs, ":");
         char *path = hb_xasprintf("%.*s/ssh-add", n, dirs);
 
-        if (n > 0 && access(path, X_OK) == 0)
+        if (dirs[0] == '/' && is_program(path))
             return path;
         hb_free(path);
         dirs += n + (dirs[n] == ':');
@@ -79,23 +102,71 @@ char *ssh_add_find(void)
 
 /* ---- Starting ---- */
 
-/* Makes the socket.  Only our user can enter the folder, and it is gone before
- * anybody can connect. */
-static int open_socket(struct ssh_add *a)
+/* Closes *fd unless it is of our user, of that type and, if mode is not 0, has
+ * that mode. */
+static void check_own(int *fd, mode_t type, mode_t mode)
 {
-    char folder[] = "/tmp/hvd-XXXXXX"; /* a name that `hvdrun clean` knows */
+    struct stat st;
+
+    if (*fd < 0)
+        return;
+    if (fstat(*fd, &st) == 0 && (st.st_mode & S_IFMT) == type &&
+        st.st_uid == geteuid() && (!mode || (st.st_mode & 0777) == mode))
+        return;
+    close_fd(fd);
+    errno = EPERM;
+}
+
+/* Binds the socket to a name in the folder, opens the name and removes it.
+ * Reaches the folder by its descriptor: whoever may write to the folder above
+ * could exchange it, and its path may be longer than a socket's address. */
+static void bind_in(struct ssh_add *a, int folder)
+{
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/agent",
+             folder);
+    if (bind(a->sock, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return;
+    a->name_fd = openat(folder, "agent", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    check_own(&a->name_fd, S_IFSOCK, 0);
+    unlinkat(folder, "agent", 0);
+}
+
+/* Makes the socket in a new folder below `parent`.  Only our user can enter the
+ * folder, and it is gone before anybody can connect. */
+static int open_socket_in(struct ssh_add *a, const char *parent)
+{
+    /* a name that `hvdrun clean` knows */
+    char *folder = hb_xasprintf("%s/hvd-XXXXXX", parent);
+    int dir = -1, e;
+
     a->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (a->sock < 0 || !mkdtemp(folder))
-        return -1;
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/agent", folder);
-    if (bind(a->sock, (struct sockaddr *)&addr, sizeof(addr)) == 0) {
-        a->name_fd = open(addr.sun_path, O_PATH | O_CLOEXEC);
-        unlink(addr.sun_path);
+    if (a->sock >= 0 && mkdtemp(folder)) {
+        dir = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        check_own(&dir, S_IFDIR, 0700);
+        if (dir >= 0)
+            bind_in(a, dir);
+        e = errno;
+        close_fd(&dir);
+        rmdir(folder);
+        errno = e;
     }
-    rmdir(folder);
+    hb_free(folder);
     return a->name_fd < 0 ? -1 : listen(a->sock, 1);
+}
+
+/* Makes the socket where the user wants temporary files or, if that fails, in
+ * /tmp. */
+static int open_socket(struct ssh_add *a)
+{
+    const char *tmpdir = hb_variable("TMPDIR");
+
+    if (tmpdir && tmpdir[0] == '/' && open_socket_in(a, tmpdir) == 0)
+        return 0;
+    close_fd(&a->name_fd);
+    close_fd(&a->sock);
+    return open_socket_in(a, "/tmp");
 }
 
 /* Makes the pipes; ssh-add will find the passphrase in its own. */
@@ -143,26 +214,30 @@ __attribute__((noreturn)) static void become(const struct ssh_add *a,
                                              char *const *env)
 {
     static const char trouble[] = "it cannot be started\n";
+    const struct rlimit no_core = {0, 0};
     sigset_t none;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
+    setsid();                         /* it has no terminal */
+    setrlimit(RLIMIT_CORE, &no_core); /* its memory will hold the key */
+    for (int i = 1; i < NSIG; i++) /* our handlers would write to our pipes */
+        signal(i, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    setsid(); /* it has no terminal */
     if (dup2(a->in_fd, 0) == 0 && dup2(a->name_fd, 1) == 1 &&
         dup2(a->err_fd, 2) == 2)
         execve(argv[0], argv, env);
     _exit(write(a->err_fd, trouble, sizeof(trouble) - 1) > 0 ? 1 : 2);
 }
 
-/* Starts ssh-add; -k leaves out a certificate beside the file. */
+/* Starts ssh-add; -k leaves out a certificate beside the file, and "-" would be
+ * its standard input. */
 static int start(struct ssh_add *a, const char *program, const char *path)
 {
-    char *const argv[] = {(char *)program, "-k", "--", (char *)path, NULL};
+    const char *file = strcmp(path, "-") == 0 ? "./-" : path;
+    char *const argv[] = {(char *)program, "-k", "--", (char *)file, NULL};
     struct hb_strv env = HB_STRV_INIT;
     pid_t parent = getpid();
     int rc = make_env(&env);
@@ -173,6 +248,8 @@ static int start(struct ssh_add *a, const char *program, const char *path)
             become(a, parent, argv, env.items);
     }
     hb_strv_free(&env);
+    if (a->pid > 0)
+        a->pid_fd = (int)syscall(SYS_pidfd_open, a->pid, 0u);
     close_fd(&a->in_fd);
     close_fd(&a->name_fd);
     close_fd(&a->err_fd);
@@ -181,15 +258,33 @@ static int start(struct ssh_add *a, const char *program, const char *path)
 
 /* ---- Talking to it ---- */
 
-static void accept_one(struct ssh_add *a)
+/* Returns whether the process that we started has made the connection. */
+static int is_its(const struct ssh_add *a, int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+           peer.pid == a->pid;
+}
+
+/* Accepts ssh-add's connection, and closes any other. */
+static int accept_one(struct ssh_add *a)
 {
     int fd = accept4(a->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0)
-        return;
+        return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
+                   ? 0
+                   : fail(a, "ssh-add's connection cannot be accepted");
+    if (!is_its(a, fd)) {
+        close(fd);
+        return 0;
+    }
     close(a->sock);
     a->sock = fd;
     a->connected = 1;
+    return 0;
 }
 
 /* Handles the message, if it is complete. */
@@ -206,7 +301,7 @@ static int handle_message(struct ssh_add *a)
     body = hb_read_bytes(&r, len);
     if (!body || len == 0)
         return 0;
-    if (body[0] == AGENT_ADD_IDENTITY && hb_buf_len(a->key) == 0) {
+    if (body[0] == AGENT_ADD_IDENTITY && len > 1) {
         rc = hb_buf_append(a->key, body + 1, len - 1);
         answer[HEAD_BYTES] = AGENT_SUCCESS;
     }
@@ -232,47 +327,75 @@ static int receive(struct ssh_add *a)
     return handle_message(a);
 }
 
-/* Reads what it says; 0 when it has ended. */
+/* Reads what it says, and keeps the end of that; 0 when it has ended. */
 static int hear(struct ssh_add *a)
 {
     char more[256];
     ssize_t n = read(a->said_fd, more, sizeof(more));
+    size_t spare = SAID_MAX - 1 - a->said_len, drop;
 
-    if (n < 0 && errno == EINTR)
-        return 1;
-    for (ssize_t i = 0; i < n && a->said_len < SAID_MAX - 1; i++)
-        a->said[a->said_len++] = more[i];
-    return n > 0;
+    if (n <= 0)
+        return n < 0 && errno == EINTR;
+    drop = (size_t)n > spare ? (size_t)n - spare : 0;
+    memmove(a->said, a->said + drop, a->said_len - drop);
+    a->said_len -= drop;
+    memcpy(a->said + a->said_len, more, (size_t)n);
+    a->said_len += (size_t)n;
+    return 1;
 }
 
-/* Plays the agent until ssh-add ends. */
+/* Plays the agent until it has the key, or ssh-add ends or falls silent for
+ * good.  A process that ssh-add has started may hold its stderr open. */
 static int play(struct ssh_add *a)
 {
-    int rc = 0;
+    int rc = 0, talks = 1;
 
-    while (rc == 0) {
+    while (rc == 0 && talks && hb_buf_len(a->key) == 0) {
         struct pollfd p[] = {{a->cancel_fd, POLLIN, 0},
                              {a->said_fd, POLLIN, 0},
-                             {a->sock, POLLIN, 0}};
+                             {a->sock, POLLIN, 0},
+                             {a->pid_fd, POLLIN, 0}};
 
-        if (poll(p, sizeof(p) / sizeof(p[0]), -1) < 0)
+        if (poll(p, sizeof(p) / sizeof(p[0]), -1) < 0) {
+            if (errno != EINTR)
+                rc = fail(a, "ssh-add cannot be waited for");
             continue;
+        }
         if (p[0].revents)
             return -HVD_ESHUTDOWN;
-        if (p[2].revents && a->connected)
-            rc = receive(a);
-        else if (p[2].revents)
-            accept_one(a);
-        if (p[1].revents && !hear(a))
-            break;
+        if (p[2].revents)
+            rc = a->connected ? receive(a) : accept_one(a);
+        if (p[1].revents)
+            talks = hear(a);
+        else if (p[3].revents && !p[2].revents)
+            talks = 0;
     }
     return rc;
 }
 
 /* ---- What came of it ---- */
 
+/* Returns the part of a line that fits into a message: the reason, which comes
+ * after the last ": ", or the end. */
+static const char *shorten(const char *line)
+{
+    size_t len = strlen(line);
+    const char *reason = line;
+
+    if (len <= LINE_SHOWN)
+        return line;
+    for (const char *p = line; (p = strstr(p, ": "));)
+        reason = p += 2;
+    if (*reason && strlen(reason) <= LINE_SHOWN)
+        return reason;
+    line += len - LINE_SHOWN;
+    while (((unsigned char)*line >> 6) == 2) /* within a character */
+        line++;
+    return line;
+}
+
 /* Copies the last line that it said, for messages. */
-static void last_line(struct ssh_add *a, char why[SSH_ADD_WHY_MAX])
+static void last_line(struct ssh_add *a)
 {
     char *line = a->said, *at;
 
@@ -283,25 +406,27 @@ static void last_line(struct ssh_add *a, char why[SSH_ADD_WHY_MAX])
     if (at)
         line = at + 1;
     hb_text_sanitize(line);
-    snprintf(why, SSH_ADD_WHY_MAX, "ssh-add: %.100s",
-             *line ? line : "it failed");
+    snprintf(a->why, SSH_ADD_WHY_MAX, "ssh-add: %.*s", LINE_SHOWN,
+             *line ? shorten(line) : "it failed");
 }
 
-static int judge(struct ssh_add *a, char why[SSH_ADD_WHY_MAX])
+static int judge(struct ssh_add *a)
 {
     if (hb_buf_len(a->key) > 0)
         return 0;
     if (memmem(a->said, a->said_len, "Bad passphrase", 14))
         return -HVD_EPERM;
-    last_line(a, why);
+    last_line(a);
     return -HVD_EPROTO;
 }
 
-/* Ends it, if it has not ended by itself, and frees all. */
+/* Ends it, if it has not ended by itself, with what it has started, and frees
+ * all. */
 static void finish(struct ssh_add *a)
 {
     if (a->pid > 0) {
-        kill(a->pid, SIGKILL);
+        kill(-a->pid, SIGKILL);
+        kill(a->pid, SIGKILL); /* it may not have its group yet */
         while (waitpid(a->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
     }
@@ -310,6 +435,7 @@ static void finish(struct ssh_add *a)
     close_fd(&a->in_fd);
     close_fd(&a->err_fd);
     close_fd(&a->said_fd);
+    close_fd(&a->pid_fd);
     if (a->in.data)
         sodium_memzero(a->in.data, MESSAGE_MAX);
     hb_buf_free(&a->in);
@@ -320,13 +446,15 @@ int ssh_add_decrypt(const char *program, const char *path,
                     char why[SSH_ADD_WHY_MAX])
 {
     struct ssh_add a = {.pid = -1,
+                        .pid_fd = -1,
                         .cancel_fd = cancel_fd,
                         .sock = -1,
                         .name_fd = -1,
                         .in_fd = -1,
                         .err_fd = -1,
                         .said_fd = -1,
-                        .key = key};
+                        .key = key,
+                        .why = why};
     int rc;
 
     if (!*passphrase) /* ssh-add takes it for the wish to stop */
@@ -336,15 +464,12 @@ int ssh_add_decrypt(const char *program, const char *path,
         rc = -HVD_ESYSTEM;
     if (rc == 0)
         rc = start(&a, program, path);
-    if (rc == -HVD_ESYSTEM) {
-        snprintf(why, SSH_ADD_WHY_MAX, "ssh-add cannot be run: %.80s",
-                 strerror(errno));
-        rc = -HVD_EPROTO;
-    } else if (rc == 0) {
+    if (rc == -HVD_ESYSTEM)
+        rc = fail(&a, "ssh-add cannot be run");
+    else if (rc == 0)
         rc = play(&a);
-    }
     if (rc == 0)
-        rc = judge(&a, why);
+        rc = judge(&a);
     finish(&a);
     return rc;
 }

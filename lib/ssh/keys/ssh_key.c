@@ -135,8 +135,8 @@ static int put_part(struct hb_buf *out, const void *bytes, size_t len)
     return rc < 0 ? rc : hb_buf_append(out, bytes, len);
 }
 
-static int put_plain(const struct ssh_key *k, const void *section, size_t len,
-                     struct hb_buf *out)
+static int put_plain(const struct hb_buf *public, const void *section,
+                     size_t len, struct hb_buf *out)
 {
     int rc = hb_buf_append(out, magic, sizeof(magic));
 
@@ -149,7 +149,7 @@ static int put_plain(const struct ssh_key *k, const void *section, size_t len,
     if (rc == 0)
         rc = hb_buf_put_u32(out, 1);
     if (rc == 0)
-        rc = put_part(out, k->blob, k->blob_len);
+        rc = put_part(out, hb_buf_data(public), hb_buf_len(public));
     if (rc == 0)
         rc = put_part(out, section, len);
     return rc;
@@ -184,7 +184,8 @@ static void wipe(struct hb_buf *b)
     hb_buf_free(b);
 }
 
-static int set_plain(struct ssh_key *k, const void *section, size_t len)
+static int set_plain(struct ssh_key *k, const struct hb_buf *public,
+                     const void *section, size_t len)
 {
     struct hb_buf plain = HB_BUF_INIT;
     char *text;
@@ -192,7 +193,7 @@ static int set_plain(struct ssh_key *k, const void *section, size_t len)
     int rc = hb_buf_reserve(&plain, SSH_KEY_FILE_MAX);
 
     if (rc == 0)
-        rc = put_plain(k, section, len, &plain);
+        rc = put_plain(public, section, len, &plain);
     if (rc == 0)
         rc = ssh_pem_write("OPENSSH PRIVATE KEY", hb_buf_data(&plain),
                            hb_buf_len(&plain), &text, &text_len);
@@ -215,23 +216,73 @@ static int put_section(const void *key, size_t len, struct hb_buf *out)
     return rc;
 }
 
+/* Appends the public part of a private key: some of its parts, in an order of
+ * their own.  -HVD_EPROTO if there are fewer, or for a type without a row. */
+static int put_public(const void *key, size_t len, struct hb_buf *out)
+{
+    enum { PARTS_MAX = 5 };
+    static const struct {
+        const char *type, *parts; /* numbers of the parts */
+    } kinds[] = {
+        {"ssh-ed25519", "01"},
+        {"ecdsa-sha2-nistp256", "012"},
+        {"ecdsa-sha2-nistp384", "012"},
+        {"ecdsa-sha2-nistp521", "012"},
+        {"ssh-rsa", "021"},
+        {"ssh-dss", "01234"},
+    };
+    struct part parts[PARTS_MAX];
+    struct hb_reader r;
+    const char *p = NULL;
+    int rc = 0;
+
+    hb_reader_init(&r, key, len);
+    parts[0] = read_part(&r);
+    for (size_t i = 0; !p && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (is_part(&parts[0], kinds[i].type))
+            p = kinds[i].parts;
+    for (size_t i = 1; p && i < strlen(p); i++)
+        parts[i] = read_part(&r);
+    if (!p || r.bad)
+        return -HVD_EPROTO;
+    for (; *p && rc == 0; p++)
+        rc = put_part(out, parts[*p - '0'].p, parts[*p - '0'].len);
+    return rc;
+}
+
+/* Returns whether that public key may be k's. */
+static int is_public(const struct ssh_key *k, const struct hb_buf *public)
+{
+    char type[SSH_KEY_TYPE_MAX];
+
+    if (k->blob)
+        return hb_buf_len(public) == k->blob_len &&
+               memcmp(hb_buf_data(public), k->blob, k->blob_len) == 0;
+    known_hosts_key_type(hb_buf_data(public), hb_buf_len(public), type,
+                         sizeof(type));
+    return !k->type[0] || strcmp(type, k->type) == 0;
+}
+
 int ssh_key_set_private(struct ssh_key *k, const void *key, size_t len)
 {
-    struct hb_buf section = HB_BUF_INIT;
-    char type[SSH_KEY_TYPE_MAX];
-    int rc;
+    struct hb_buf section = HB_BUF_INIT, public = HB_BUF_INIT;
+    int rc = -HVD_EPROTO;
 
-    known_hosts_key_type(key, len, type, sizeof(type));
-    if (!k->blob || strcmp(type, k->type) != 0 || len > SSH_KEY_FILE_MAX)
-        return -HVD_EPROTO;
-    rc = hb_buf_reserve(&section, 3 * BLOCK_BYTES + len);
+    if (len <= SSH_KEY_FILE_MAX)
+        rc = put_public(key, len, &public);
+    if (rc == 0 && !is_public(k, &public))
+        rc = -HVD_EPROTO;
+    if (rc == 0)
+        rc = hb_buf_reserve(&section, 3 * BLOCK_BYTES + len);
     if (rc == 0)
         rc = put_section(key, len, &section);
     if (rc == 0) {
         rc = set_ec(k, hb_buf_data(&section), hb_buf_len(&section));
         if (rc == -HVD_EUNSUPPORTED)
-            rc = set_plain(k, hb_buf_data(&section), hb_buf_len(&section));
+            rc = set_plain(k, &public, hb_buf_data(&section),
+                           hb_buf_len(&section));
     }
+    hb_buf_free(&public);
     wipe(&section);
     return rc;
 }

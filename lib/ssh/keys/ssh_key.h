@@ -45,8 +45,8 @@ int ssh_key_load(const char *path, struct ssh_key *out);
 
 /* Sets the private part to a key without a passphrase: its type, its numbers
  * and a comment, as OpenSSH's format and the agent protocol have them.  0;
- * -HVD_EPROTO, also if its type differs from that of the public part;
- * -HVD_ENOMEM. */
+ * -HVD_EPROTO, also if it does not belong to the public part or, where that is
+ * unknown, is not of the known type; -HVD_ENOMEM. */
 int ssh_key_set_private(struct ssh_key *k, const void *key, size_t len);
 
 /* Returns the length of an RSA public key's modulus in bits; 0 if malformed; -1
