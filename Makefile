@@ -240,8 +240,10 @@ HVD_BENCH_SRC := \
 RUNTIME_SRC := \
 	runtime/core/api/call.c \
 	runtime/core/api/call_arguments.c \
+	runtime/core/api/call_shapes.c \
 	runtime/core/api/collective.c \
 	runtime/core/api/completion.c \
+	runtime/core/api/feature.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
@@ -259,16 +261,19 @@ RUNTIME_SRC := \
 	runtime/core/sched/record.c \
 	runtime/core/sched/request.c \
 	runtime/core/sched/run.c \
+	runtime/core/sched/shapes.c \
 	runtime/core/set/connect.c \
 	runtime/core/set/device.c \
 	runtime/core/set/mpi_context.c \
 	runtime/core/set/provider.c \
 	runtime/core/set/set.c \
 	runtime/core/set/set_change.c \
+	runtime/core/set/set_members.c \
 	runtime/core/set/words.c \
 	runtime/core/set/world_set.c \
 	runtime/core/tune/autotune.c \
 	runtime/core/tune/tuner.c \
+	runtime/core/world/agent_call.c \
 	runtime/core/world/agent_client.c \
 	runtime/core/world/blame.c \
 	runtime/core/world/context.c \
@@ -375,6 +380,7 @@ UNIT_TESTS := \
 	again \
 	agent \
 	agent_beat \
+	agent_call \
 	agent_image \
 	agent_launch \
 	agent_link \
@@ -405,6 +411,7 @@ UNIT_TESTS := \
 	culprit \
 	detach \
 	doctor \
+	done \
 	dryrun \
 	endpoint \
 	engine \
@@ -466,6 +473,7 @@ UNIT_TESTS := \
 	remote \
 	rendezvous \
 	report \
+	room \
 	route \
 	route_auth \
 	route_choice \
@@ -474,6 +482,7 @@ UNIT_TESTS := \
 	routes_net \
 	rsh \
 	segment \
+	shapes \
 	shm \
 	shm_domains \
 	shm_order \
@@ -502,6 +511,7 @@ UNIT_TESTS := \
 	trust \
 	tty_text \
 	tuner \
+	wait \
 	worker \
 	worker_env \
 	worker_rdv \
@@ -512,12 +522,14 @@ SYSTEM_PROGS := \
 	differ \
 	disagree \
 	evil_agent \
+	members \
 	mpi_fault \
 	mpi_plane \
 	poke \
 	prop \
 	pty \
 	rdv \
+	room \
 	secret \
 	stall \
 	storm
@@ -928,6 +940,9 @@ SSH_TESTED := $(patsubst %,$(BUILD)/tests/test_%,$(SSH_TESTS) $(SSH2_TESTS)) \
 $(SSH_TESTED): $(call ar,ssh)
 $(SSH_TESTED): TESTED_LIBS = $(SSH2_LIBS)
 
+# This test runs the cases of a system test's program.
+$(BUILD)/tests/test_room: $(call obj,tests/system/prog/room_cases.c)
+
 # These tests contain parts of the plug-in.
 $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
 	$(addprefix runtime/plugins/nccl/,nccl_cuda.c fuse.c nccl.c))
@@ -946,6 +961,7 @@ $(BUILD)/tests/prog/differ: $(call obj,$(addprefix tests/system/prog/, \
 	differ_script.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
 	prop_job.c prop_script.c prop_values.c))
+$(BUILD)/tests/prog/room: $(call obj,tests/system/prog/room_cases.c)
 $(BUILD)/tests/prog/mpi_plane: $(call obj,tests/unit/values.c \
 	$(addprefix tests/system/prog/,mpi_plane_ops.c mpi_plane_world.c)) \
 		$(call ar,runtime)

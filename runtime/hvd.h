@@ -30,9 +30,9 @@
  * if the prediction fails, the ranks exchange messages to agree.  Operations
  * without a name, blocking calls among them, are matched by their order: the
  * n-th such operation of one rank with the n-th of all others.  Matched
- * operations that differ in kind, count, dtype, op, root, scale, live_average
- * or wire fail with HVD_EMISMATCH on every rank; the message names two ranks
- * and both values, and later operations work.
+ * operations that differ in kind, count, dtype, op, root, scale, live_average,
+ * wire or shapes fail with HVD_EMISMATCH on every rank; the message names two
+ * ranks and both values, and later operations work.
  *
  * A rank that leaves out an operation without a name, or issues one too many,
  * is not detected where the next one has the same arguments, or is an allgather
@@ -49,18 +49,20 @@
  *   HVD_ECLOSED    the agent is gone
  *   HVD_ETIMEOUT   hvdrun gives up a job in which ranks wait too long
  *   HVD_ENOMEM     this rank had no memory for its part of an HVD_ADASUM or of
- *                  a join, or to agree on what comes next; the others then get
- *                  HVD_ESHUTDOWN
+ *                  a join, or to agree on what comes next; or, in device memory
+ *                  or on the MPI plane, to receive what options.alloc refused;
+ *                  the others then get HVD_ESHUTDOWN
  * An operation that a peer had taken part in before it left still completes.
- * HVD_EMISMATCH and HVD_EINVAL do not last.
+ * HVD_EMISMATCH and HVD_EINVAL do not last, nor does HVD_ENOMEM where
+ * options.alloc returned NULL and the data could be received nevertheless.
  *
  * Threads: every function may be called from any thread.  Collectives
  * belong between the return of hvd_init and the call of hvd_shutdown:
  * outside they return -HVD_ENOTINIT, and none may begin while hvd_shutdown
  * runs.  hvd_init, hvd_shutdown, hvd_is_initialized, the topology
  * functions (outside, they return -HVD_ENOTINIT) and those that only return
- * texts, names or sizes may be called at any time; hvd_wait and hvd_test
- * as long as there is a request, also after hvd_shutdown.
+ * texts, names or sizes may be called at any time; hvd_wait, hvd_wait_for and
+ * hvd_test as long as there is a request, also after hvd_shutdown.
  *
  * Threads that issue operations without a name are ordered as they enter
  * the library: they must themselves agree on an order that is the same on
@@ -140,6 +142,66 @@ enum hvd_op {
     HVD_BOR = 7   /* bitwise or: integers and bool */
 };
 
+/* The shape of a tensor, row-major: ndim dimensions, 0 .. HVD_NDIM_MAX, each
+ * >= 0.  Their product is the count given in the call; for a reducescatter,
+ * dims[0] is rows and the product rows * row_elems. */
+enum { HVD_NDIM_MAX = 64 };
+struct hvd_shape {
+    int ndim;
+    const int64_t *dims; /* [ndim]; may be NULL if ndim is 0 */
+};
+
+/*
+ * Takes note that an operation is done: options.done, for _async forms.
+ *
+ *   arg     options.done_arg
+ *   status  the operation's status, as hvd_wait will return it; in device
+ *           memory with a stream, its status when it was launched: then
+ *           hvd_wait_on_stream will not block, and a later failure is the
+ *           status of hvd_wait and of the next operation
+ *
+ * Called exactly once for each operation that was queued, also for one that
+ * fails or that hvd_shutdown or hvd_process_set_remove ends; before hvd_wait,
+ * hvd_wait_for or hvd_test say that it is done; in no particular order, but in
+ * one thread at a time for the operations of one process set.  The thread is
+ * the one that carried the operation out: one that is inside the library, or
+ * the library's own.  All operations of the set wait until it returns: it must
+ * not block, and must not call the library.  No lock of the library is held
+ * meanwhile, but for those of hvd_shutdown and hvd_process_set_remove while one
+ * of these runs.  In a forked child it is not called.
+ */
+typedef void hvd_done_fn(void *arg, int status);
+
+/*
+ * Returns memory for what arrives, of a caller that cannot know its size
+ * before: options.alloc, for hvd_allgather and hvd_alltoall.
+ *
+ *   arg         options.alloc_arg
+ *   member      of a group; else 0
+ *   count       elements that arrive, of all ranks
+ *   recvcounts  size entries, what each rank sent here; valid during the call
+ *
+ * Called once per member, members in order, by the thread that carries the
+ * operation out: one that waits in the library, or the library's own.  Never
+ * called if the operation fails before its counts are known.  Other ranks may
+ * wait until it returns.  It must not block, and must not call the library, of
+ * which no lock is held meanwhile.
+ *
+ * Returns memory of the caller's for count elements, aligned to the element
+ * size and apart from sendbuf (HVD_EINVAL on this rank alone); it takes the
+ * place of recvbuf.  NULL with a count that is not 0: this rank alone gets
+ * HVD_ENOMEM, the other ranks succeed, and later operations work.  The caller
+ * owns the memory, also if the operation fails later; its contents are then
+ * undefined.
+ *
+ * Device memory: where the operation takes place there, so must the memory lie,
+ * on the same GPU (HVD_EINVAL on this rank alone), whose context is current
+ * during the call.  No earlier work may still use it.
+ * Source: none; Horovod allocates a gather's result through its framework.
+ */
+typedef void *hvd_alloc_fn(void *arg, size_t member, size_t count,
+                           const size_t *recvcounts);
+
 /*
  * Options of one call.  Make one with HVD_OPTIONS_INIT and change what you
  * need; `size` tells the library which fields the caller's header had.
@@ -160,10 +222,22 @@ struct hvd_options {
                          in the order of priority, the highest first; -2^31 ..
                          2^31-1 */
     void *stream;     /* device memory: a cudaStream_t; see below */
+    /* The shape of this rank's tensor, in a group one for each member; NULL:
+     * not given.  The ranks must agree on it, but for dims[0] of an allgather
+     * or alltoall, and on whether it is given.  A barrier or a join has none
+     * (HVD_EINVAL). */
+    const struct hvd_shape *shapes;
+    hvd_alloc_fn *alloc; /* allgather, alltoall: is asked for the memory of what
+                            arrives; recvbuf is NULL and recvcap 0 */
+    void *alloc_arg;
+    hvd_done_fn *done; /* _async forms: is called when the operation is done; in
+                          a blocking form it is HVD_EINVAL */
+    void *done_arg;
 };
 
 /* clang-format off */
-#define HVD_OPTIONS_INIT { sizeof(struct hvd_options), 1.0, 1.0, 0, 0, 0, 0, 0 }
+#define HVD_OPTIONS_INIT \
+    { sizeof(struct hvd_options), 1.0, 1.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 enum hvd_wire {
@@ -293,6 +367,35 @@ HVD_API int hvd_cross_size(void);
  */
 HVD_API int hvd_local_gpu(void);
 
+/*
+ * Returns what this installation and this world can do.
+ *
+ *   name  in; one of
+ *     mpi_built              1: the MPI plug-in and its MPI can be loaded
+ *     mpi_enabled            1: an MPI launcher has started this world
+ *     mpi_threads_supported  1: mpi_enabled, and MPI grants
+ *                            MPI_THREAD_MULTIPLE
+ *     gloo_built             1: jobs work without MPI, over shared memory and
+ *                            TCP
+ *     gloo_enabled           1: this world works without MPI
+ *     nccl_built             the version code of NCCL on this host, 21805 for
+ *                            2.18.5, if the plug-in for device memory can be
+ *                            loaded and use it; a GPU is not needed
+ *     cuda_built             1: that plug-in can be loaded
+ *     rocm_built, ddl_built, ccl_built
+ *                            0
+ *     is_homogeneous         1: all hosts have the same number of ranks
+ *
+ * Returns the value, 0 where something is missing; or the negative of
+ * HVD_EINVAL (name is NULL or another one), HVD_ENOTINIT
+ * (mpi_threads_supported, is_homogeneous).  mpi_enabled and gloo_enabled are 0
+ * outside of a world.
+ * Order: none.  Threads: any.  mpi_built, nccl_built and cuda_built load
+ * libraries, and look for them at each call; the others never block.
+ * Source: Horovod's mpi_built, mpi_enabled and so on.
+ */
+HVD_API int hvd_feature(const char *name);
+
 /* ---- Collectives --------------------------------------------------- */
 
 /*
@@ -309,8 +412,8 @@ HVD_API int hvd_local_gpu(void);
  * Both forms may be mixed.
  *
  * opts    in; NULL: defaults.  Scales other than 1 are HVD_EINVAL but for
- *         reductions; live_average changes nothing but reductions, wire
- *         nothing but allreduce.
+ *         reductions, and alloc but for allgather and alltoall; live_average
+ *         changes nothing but reductions, wire nothing but allreduce.
  *
  * Statuses of the blocking form, and of hvd_wait for the other:
  *   0; or the negative of HVD_ENOTINIT; HVD_EINVAL (an argument, named in
@@ -405,14 +508,17 @@ HVD_API int hvd_broadcast_async(const char *name, const void *sendbuf,
  *   sendbuf    in; sendcount elements of dtype; may overlap recvbuf
  *   sendcount  this rank's; ranks may differ, 0 is allowed
  *   recvbuf    out; the elements of rank 0, of rank 1, ...  NULL with
- *              recvcap 0 asks for the counts only
+ *              recvcap 0 asks for the counts only, or, if opts has an alloc,
+ *              for memory: see hvd_alloc_fn
  *   recvcap    room in recvbuf, in elements; ranks may differ
  *   recvcounts out; size entries, what each rank sent; or NULL; lent to
  *              the library as the buffers are
  *   dtype      the same on all ranks
  *
  * A rank whose recvcap is too small gets HVD_EINVAL alone: its recvbuf is
- * untouched, its recvcounts are filled, and the other ranks succeed.
+ * untouched, its recvcounts are filled, and the other ranks succeed.  The same
+ * holds for one whose alloc returns NULL, with HVD_ENOMEM.  Some ranks may use
+ * alloc and others not.
  *
  * Statuses, order, threads: above.
  * Source: MPI_Allgatherv (MPI 4.0, 6.7) without counts known beforehand;
@@ -448,14 +554,14 @@ HVD_API int hvd_barrier_async(const char *name, const struct hvd_options *opts,
  *   count      in; elements in sendbuf; with sendcounts, at least their sum,
  *              and what is beyond it is not sent
  *   recvbuf    out; must not overlap sendbuf.  NULL with recvcap 0 asks for
- *              the counts only
+ *              the counts only, or for memory, as in hvd_allgather
  *   recvcap    room in recvbuf, in elements; ranks may differ
  *   recvcounts out; one entry per rank: what each one sent here; or NULL;
  *              lent to the library as the buffers are (sendcounts is copied)
  *   dtype      the same on all ranks
  *
- * A rank whose recvcap is too small gets HVD_EINVAL alone, as in
- * hvd_allgather.
+ * A rank whose recvcap is too small gets HVD_EINVAL alone, and one whose alloc
+ * returns NULL HVD_ENOMEM, as in hvd_allgather.
  *
  * Statuses, order, threads: above.
  * Source: MPI_Alltoallv (MPI 4.0, 6.8); Horovod's alltoall.
@@ -507,6 +613,8 @@ HVD_API size_t hvd_reducescatter_rows(size_t rows, int process_set);
  *   n            at least 1, the same on all ranks, as is each count that has
  *                to be the same in the call for one
  *   recvcounts   n times size entries, or NULL
+ *   recvbufs, recvcaps  may be NULL if opts has an alloc; its NULL for one
+ *                member leaves the other members' results as they are
  *
  * Statuses: those of the call for one; the first failure of a member is that of
  * the group.
@@ -616,6 +724,23 @@ HVD_API int hvd_wait_on_stream(hvd_request *req, void *stream);
  */
 HVD_API int hvd_test(hvd_request *req, int *done);
 
+/*
+ * Waits for an operation for a limited time, and tells whether it is done.
+ *
+ *   req         in; stays the caller's.  NULL is HVD_EINVAL.
+ *   timeout_ms  in; how long, in milliseconds; 0: as hvd_test; negative:
+ *               without a limit
+ *   done        out; as in hvd_test
+ *
+ * Returns 0, also when the time was over first, or as hvd_test.
+ * Order: none.  Threads: any, one per request.  While it waits, the calling
+ * thread does the library's work as in hvd_wait, and sleeps when there is none;
+ * a time that is over ends the sleep.  It returns late by as much as the work
+ * at hand takes, such as the reduction of one piece of a tensor.
+ * Source: Work.wait(timeout) of PyTorch's process groups.
+ */
+HVD_API int hvd_wait_for(hvd_request *req, int timeout_ms, int *done);
+
 /* ---- Process sets --------------------------------------------------- */
 
 /*
@@ -626,7 +751,7 @@ HVD_API int hvd_test(hvd_request *req, int *done);
  * the order of their world ranks.
  */
 
-enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 32 }; /* the world included */
+enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 256 }; /* the world included */
 
 /*
  * Makes a process set.
@@ -637,10 +762,11 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 32 }; /* the world included */
  *          are used again
  *
  * Returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (ranks or set, here
- * or on another rank; a set with the same members; too many sets; a rank has
- * joined), HVD_EMISMATCH (ranks disagree on the members; the message names
- * two), HVD_EPEER, HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM,
- * HVD_ENOMEM.  On failure there is no set, on any rank.
+ * or on another rank; too many sets; a rank has joined), HVD_EEXIST (there is
+ * a set with the same members; the message has its number), HVD_EMISMATCH
+ * (ranks disagree on the members; the message names two), HVD_EPEER,
+ * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM, HVD_ENOMEM.  On
+ * failure there is no new set, on any rank.
  * Order: all ranks of the world, members or not, call it as one of the
  * world's operations.  Threads: any; blocks.
  * Source: Horovod's add_process_set.
@@ -668,11 +794,42 @@ HVD_API int hvd_process_set_add(const int *ranks, size_t count, int *set);
 HVD_API int hvd_process_set_add_mpi(const void *comm, int *set);
 
 /*
+ * Makes a process set that only its members know of, while the other ranks do
+ * something else.
+ *
+ *   ranks  in; count distinct world ranks, any order, this rank among them
+ *   count  1 .. hvd_size()
+ *   tag    in; 1 to 64 printable ASCII bytes, the same on all members; copied.
+ *          Calls under way at the same time whose ranks have the lowest one in
+ *          common need different tags; after a failure, use another tag.
+ *   set    out; its number, which may be another one on each member
+ *
+ * Another set may have the same members.  Later operations in it, queries, and
+ * hvd_process_set_remove, are the members' alone.  hvdrun does not report ranks
+ * that wait too long in it, as it does for other sets.
+ * Returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (an argument; or too
+ * many sets, here or on another member's host), HVD_EMISMATCH (this tag is in
+ * use with other ranks; a member that came before those that disagree with it
+ * has to wait for HVD_ETIMEOUT), HVD_ETIMEOUT (a member did not come within
+ * HVD_START_TIMEOUT, 30 s by default), HVD_EPEER (a member has died or left),
+ * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_EPROTO, HVD_ESYSTEM, HVD_ENOMEM,
+ * HVD_EUNSUPPORTED (more than one rank under an MPI launcher).  A member that
+ * gets a failure has no set.
+ * Order: none with operations of the world or of other sets.
+ * Threads: any, several at the same time; blocks until all members have called.
+ * Source: MPI_Comm_create_group (MPI 4.0, 7.4.2); new_group of PyTorch with
+ * use_local_synchronization.
+ */
+HVD_API int hvd_process_set_add_members(const int *ranks, size_t count,
+                                        const char *tag, int *set);
+
+/*
  * Removes a process set.  Operations in flight in it complete with
  * HVD_ENOSET, and so do later ones.  The world cannot be removed
  * (HVD_EINVAL).
  *
- * Returns 0, -HVD_ENOSET, or as hvd_process_set_add.  Order, threads: as there.
+ * Returns 0, -HVD_ENOSET, or as the function that made it.  Order, threads: as
+ * there.
  * Source: Horovod's remove_process_set.
  */
 HVD_API int hvd_process_set_remove(int set);
@@ -745,7 +902,9 @@ HVD_API int hvd_free(void *p);
  *   flags  HVD_TIMELINE_CYCLES: marks each operation's start on all lanes
  *
  * HVD_TIMELINE in the environment starts one at hvd_init, with ".RANK" before
- * the last dot or at the end of the name; hvd_shutdown stops it.
+ * the last dot or at the end of the name; hvd_shutdown stops it.  If it is not
+ * set, HOROVOD_TIMELINE starts one on rank 0 alone, in the file of exactly that
+ * name.  With the value DYNAMIC neither starts one.
  * Start returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (path NULL or
  * empty, unknown flags, one is running), HVD_ESYSTEM, HVD_ENOMEM; stop 0,
  * also when none runs, or -HVD_ENOTINIT, -HVD_ESYSTEM (the file is not

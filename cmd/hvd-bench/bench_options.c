@@ -310,9 +310,9 @@ static int parse_sets(struct bench_options *o, const char *s,
     memset(o->set_of, 0, sizeof(o->set_of));
     o->nsets = 0;
     while (rc == 0 && (set = strsep(&next, "/"))) {
-        if (++o->nsets == HVD_PROCESS_SETS_MAX)
+        if (++o->nsets > BENCH_SETS_MAX)
             return hb_error_set(err, HVD_EINVAL, "more than %d sets",
-                                HVD_PROCESS_SETS_MAX - 1);
+                                BENCH_SETS_MAX);
         while (rc == 0 && (item = strsep(&set, ",")))
             rc = parse_ranks(o, item, err);
     }

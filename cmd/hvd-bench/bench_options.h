@@ -13,7 +13,8 @@
 enum {
     BENCH_SIZES_MAX = 128,
     BENCH_TENSORS_MAX = 1024, /* in flight, or in a group */
-    BENCH_RANKS_MAX = 1024    /* highest rank + 1 in --process-set */
+    BENCH_RANKS_MAX = 1024,   /* highest rank + 1 in --process-set */
+    BENCH_SETS_MAX = 31       /* sets in --process-set */
 };
 
 /* BENCH_ALLREDUCE and so on. */

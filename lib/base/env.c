@@ -202,6 +202,13 @@ const char *hb_knob(const char *name)
     return find_knob(name, variable);
 }
 
+int hb_knob_is_horovods(const char *name)
+{
+    char variable[VARIABLE_MAX];
+
+    return find_knob(name, variable) && strncmp(variable, "HOROVOD_", 8) == 0;
+}
+
 int hb_knob_i64(const char *name, int64_t min, int64_t max, int64_t *out,
                 struct hb_error *err)
 {

@@ -43,6 +43,9 @@ const char *hb_ignored_variable(const char *name);
 /* Returns HVD_<name>, else HOROVOD_<name>, else NULL; an empty value counts as
  * unset. */
 const char *hb_knob(const char *name);
+/* Returns 1 if hb_knob(name) is the value of HOROVOD_<name>, for a knob with
+ * another meaning under that name; else 0. */
+int hb_knob_is_horovods(const char *name);
 /* Reads and parses a knob; *out keeps its default if the knob is unset. */
 int hb_knob_i64(const char *name, int64_t min, int64_t max, int64_t *out,
                 struct hb_error *err);

@@ -29,6 +29,7 @@ enum hvd_status {
     HVD_ENOENT = 14,     /* a file, host, key or program does not exist */
     HVD_EPERM = 15,      /* permission, ownership or identity check failed */
     HVD_ECLOSED = 16,    /* the other end of a connection went away */
+    HVD_EEXIST = 17,     /* there is a process set with the same members */
     HVD_STATUS_COUNT
 };
 

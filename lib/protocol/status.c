@@ -63,7 +63,8 @@ static void read_waits(const struct segment_status *s, struct status_view *v)
         uint64_t done = get(&s->waits_done);
         uint32_t listed = get32(&s->listed);
 
-        v->sets = get32(&s->sets);
+        for (int w = 0; w < STATUS_SETS_WORDS; w++)
+            v->sets[w] = get(&s->sets[w]);
         v->total = get32(&s->total);
         v->fresh = get32(&s->answered) == get32(&s->asked);
         v->count = listed < STATUS_WAITS_MAX ? (int)listed : STATUS_WAITS_MAX;

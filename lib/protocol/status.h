@@ -41,8 +41,9 @@ enum {
     STATUS_NAME_BYTES = 64, /* of an operation's name, with its final 0 */
     STATUS_NAME_WORDS = STATUS_NAME_BYTES / 8,
     STATUS_WAITS_MAX = 16,
-    STATUS_SETS_MAX = 32, /* process sets */
-    STATUS_BYTES = 2304,  /* of one rank's status */
+    STATUS_SETS_MAX = 256, /* process sets */
+    STATUS_SETS_WORDS = STATUS_SETS_MAX / 64,
+    STATUS_BYTES = 5888, /* of one rank's status */
 };
 
 #define STATUS_KIND(symbol, ...) STATUS_##symbol
@@ -75,12 +76,13 @@ struct segment_status {
     struct status_op call;
     _Alignas(128) _Atomic uint64_t waits_begun;
     _Atomic uint64_t waits_done;
-    _Atomic uint32_t sets;   /* bit n: member of process set n */
     _Atomic uint32_t total;  /* operations it waits for */
     _Atomic uint32_t listed; /* how many of these are in waits */
     /* incremented by the agent: publish the list again */
     _Atomic uint32_t asked;
     _Atomic uint32_t answered;
+    /* bit n % 64 of word n / 64: member of process set n */
+    _Atomic uint64_t sets[STATUS_SETS_WORDS];
     struct status_op waits[STATUS_WAITS_MAX];
     /* By process set: operations launched on the device. */
     _Alignas(128) _Atomic uint64_t launched[STATUS_SETS_MAX];
@@ -171,7 +173,7 @@ struct status_view {
     int inside;     /* the last call has not returned */
     int torn;       /* the rest may mix several states */
     struct status_view_op call;
-    uint32_t sets;
+    uint64_t sets[STATUS_SETS_WORDS];
     uint32_t total;
     int fresh; /* the list was published after the last request */
     int count;

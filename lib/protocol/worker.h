@@ -64,7 +64,7 @@ enum worker_type {
 };
 
 enum {
-    WORKER_ABI = 6,
+    WORKER_ABI = 7,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */

@@ -261,10 +261,10 @@ static void new_sub(struct hvd__adasum *a, enum hvd__kind kind)
     sub->signature = op->signature;
     sub->first_signature = op->first_signature;
     sub->entries = op->entries;
-    sub->agreed_ns = op->agreed_ns;
-    sub->late_rank = op->late_rank;
+    sub->trace.agreed_ns = op->trace.agreed_ns;
+    sub->trace.late_rank = op->trace.late_rank;
     if (a->steps > 0) {
-        sub->agreed_ns = 0;
+        sub->trace.agreed_ns = 0;
         sub->signature = hvd__mix(op->signature, a->steps);
         sub->first_signature = sub->signature;
         sub->entries = 1;
@@ -367,8 +367,8 @@ static int exchanged(struct hvd__adasum *a)
 {
     struct hvd__op *op = a->op;
 
-    op->agreed_ns = a->sub.agreed_ns;
-    op->late_rank = a->sub.late_rank;
+    op->trace.agreed_ns = a->sub.trace.agreed_ns;
+    op->trace.late_rank = a->sub.trace.late_rank;
     if (op->count == 0)
         return 1;
     if (a->values != a->inputs || op->args.pre != 1.0)
@@ -418,7 +418,7 @@ int hvd__adasum_begin(struct hvd__adasum *a, struct hvd__plane *plane,
     a->count = a->whole ? op->count : slice.count;
     a->work = op->dtype == HVD_FLOAT64 ? HVD_FLOAT64 : HVD_FLOAT32;
     a->work_bytes = hvd_dtype_size(a->work);
-    op->algorithm = a->whole ? "adasum.whole" : "adasum.slices";
+    op->trace.algorithm = a->whole ? "adasum.whole" : "adasum.slices";
     rc = allocate(a);
     return rc < 0 ? rc : start_exchange(a);
 }

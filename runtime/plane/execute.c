@@ -28,12 +28,14 @@ static int member_over(struct hvd__execution *x, int rc)
         x->op->agreed_entries = m->agreed_entries;
     if (rc < 0 && !x->op->err->status)
         *x->op->err = x->err;
-    x->op->algorithm = m->algorithm;
-    if (m->launch)
-        x->op->launch = m->launch;
+    x->op->trace.algorithm = m->trace.algorithm;
+    if (m->device.launch)
+        x->op->device.launch = m->device.launch;
+    if (rc < 0 && x->op->err->status == rc)
+        x->op->alloc.status = m->alloc.status;
     x->started = 0;
     x->at++;
-    return rc == 1 || rc == -HVD_EINVAL;
+    return rc == 1 || hvd__op_alone(m, rc);
 }
 
 static int progress_members(struct hvd__execution *x)

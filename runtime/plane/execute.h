@@ -50,8 +50,8 @@ static inline int hvd__execute_begin(struct hvd__execution *x,
  * hvd__execute_progress. */
 int hvd__execute_several(struct hvd__execution *x);
 
-/* Goes on; returns as a plane's progress.  A member that fails with HVD_EINVAL
- * does not end its group: after all are done, the first such error is the
+/* Goes on; returns as a plane's progress.  A member that fails on this rank
+ * alone does not end its group: after all are done, the first such error is the
  * outcome. */
 static inline int hvd__execute_progress(struct hvd__execution *x)
 {

@@ -58,7 +58,7 @@ uint64_t hvd__op_signature(const struct hvd__op *op)
     h = hvd__mix(h, double_bits(op->postscale));
     h = hvd__mix(h, op->row_elems ^ (uint64_t)op->flags << 56);
     h = hvd__mix(h, parts_hash(op));
-    return hvd__mix(h, op->name_hash ^ op->site);
+    return hvd__mix(h, op->name_hash ^ op->site ^ op->shapes_hash);
 }
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
@@ -88,8 +88,51 @@ int hvd__op_nonsense(const struct hvd__op *op)
                         collective_name(op->kind));
 }
 
+/* Returns whether memory for `count` elements at p lies apart from sendbuf. */
+static int is_apart(const struct hvd__op *op, const void *p, size_t count)
+{
+    uintptr_t r = (uintptr_t)p, s = (uintptr_t)op->sendbuf;
+
+    return r + count * op->elem_bytes <= s ||
+           s + op->count * op->elem_bytes <= r;
+}
+
+void hvd__op_ask(struct hvd__op *op, size_t count)
+{
+    struct hvd__op_alloc *a = &op->alloc;
+    void *p = a->fn(a->arg, a->member, count, op->recvcounts);
+
+    if (count == 0)
+        return;
+    if (!p)
+        a->status = -HVD_ENOMEM;
+    else if ((uintptr_t)p % op->elem_bytes || !is_apart(op, p, count))
+        a->status = -HVD_EINVAL;
+    if (a->status)
+        return;
+    op->recvbuf = p;
+    op->recvcap = count;
+}
+
+static int refused(const struct hvd__op *op, size_t arrived)
+{
+    const char *kind = collective_name(op->kind);
+
+    if (op->alloc.status == -HVD_ENOMEM)
+        return hb_error_set(op->err, HVD_ENOMEM,
+                            "%s: options.alloc returned no memory for the %zu "
+                            "elements that arrived",
+                            kind, arrived);
+    return hb_error_set(op->err, HVD_EINVAL,
+                        "%s: options.alloc returned memory that is not aligned "
+                        "to its %zu-byte elements, or overlaps sendbuf",
+                        kind, op->elem_bytes);
+}
+
 int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived)
 {
+    if (op->alloc.status)
+        return refused(op, arrived);
     if (delivered || (!op->recvbuf && op->recvcap == 0))
         return 1;
     return hb_error_set(op->err, HVD_EINVAL,
@@ -161,6 +204,11 @@ static const char *made_for(const struct hvd__descriptor *d)
     return d->flags & HVD__OP_WORDS ? "process sets" : "the program";
 }
 
+static const char *has_shapes(const struct hvd__descriptor *d)
+{
+    return d->flags & HVD__OP_SHAPED ? "in its options" : "NULL";
+}
+
 static int find_difference(const struct hvd__party *pa,
                            const struct hvd__party *pb, struct field *f)
 {
@@ -194,6 +242,8 @@ static int find_difference(const struct hvd__party *pa,
         field_text(f, "buffers in", memory_of(a), memory_of(b));
     } else if ((a->flags ^ b->flags) & HVD__OP_WORDS) {
         field_text(f, "made for", made_for(a), made_for(b));
+    } else if ((a->flags ^ b->flags) & HVD__OP_SHAPED) {
+        field_text(f, "shapes", has_shapes(a), has_shapes(b));
     } else if (a->flags != b->flags) {
         field_u64(f, "live_average", a->flags & HVD__OP_LIVE,
                   b->flags & HVD__OP_LIVE);

@@ -59,6 +59,7 @@ enum hvd__op_flag {
     HVD__OP_DEVICE = 1u << 2, /* the buffers are in device memory */
     HVD__OP_WORDS = 1u << 3,  /* the library's own messages about operations,
                                  not tensor data */
+    HVD__OP_SHAPED = 1u << 4, /* the caller has given shapes */
 };
 
 /* Time spent packing data into memory that a plane reads or sends, and
@@ -70,19 +71,47 @@ struct hvd__copies {
     uint64_t busy_ns;            /* sum over all copies */
 };
 
+/* Who is asked for the memory of what arrives in an allgather or alltoall. */
+struct hvd__op_alloc {
+    hvd_alloc_fn *fn; /* NULL: none, the caller gave recvbuf */
+    void *arg;
+    size_t member; /* of a group; else 0 */
+    int status;    /* out: 0; or negative: the answer cannot be used */
+};
+
+/* What an operation in device memory needs besides: see plugins/gpu.h. */
+struct hvd__op_device {
+    void *ready;     /* event that a direct operation's data waits for; else
+                        each part has its own */
+    uint64_t launch; /* out: number of the launch if it is ordered, else 0 */
+    int ordered;     /* done for the engine once it is launched on the stream;
+                        may differ between ranks */
+};
+
+/* What an operation tells timelines and statistics. */
+struct hvd__op_trace {
+    const char *algorithm; /* out: static string */
+    /* In: HVD__OP_TIMED or 0.  Out, if HVD__OP_TIMED and the plane can tell:
+     * when all ranks had begun the operation, and the rank that this one
+     * waited for last (-1: none). */
+    uint64_t agreed_ns;
+    struct hvd__copies *copies; /* out: [HVD__COPY_WAYS]; or NULL */
+    int late_rank;
+};
+
 struct hvd__op {
     enum hvd__kind kind;
     enum hvd_dtype dtype; /* of the elements on the wire */
     enum hvd_op op;       /* of reductions, else 0 */
     int root;             /* broadcast only, else 0 */
     int lanes;            /* lane scatter only: local ranks that get a part */
-    int ordered;          /* device memory: done for the engine once it is
-                             launched on the stream; may differ between ranks */
     double prescale, postscale; /* as the caller gave them */
     const char *name;           /* "" when the caller gave none */
     uint64_t name_hash;
-    uint64_t site; /* hash of the call site, if call sites are compared
-                      (plane/site.h); else 0 */
+    uint64_t site;        /* hash of the call site, if call sites are compared
+                             (plane/site.h); else 0 */
+    uint64_t shapes_hash; /* of the shapes of the caller's tensors, if given
+                             (core/sched/shapes.h); else 0 */
 
     /* The descriptor's hash as planes compare it.  If the ranks' signatures
      * differ but first_signature, that of the first request, is equal, they
@@ -111,23 +140,16 @@ struct hvd__op {
     size_t recvcap;     /* capacity of recvbuf in elements: allgather, alltoall;
                            also a broadcast whose count only the root knows */
     size_t *recvcounts; /* out: allgather, alltoall: elements from each
-                           rank; may be NULL */
-    hvd__reduce_fn *reduce; /* kernel for dtype and op */
+                           rank; may be NULL, but not with alloc */
+    struct hvd__op_alloc alloc; /* hvd__op_room then sets recvbuf and
+                                   recvcap */
+    hvd__reduce_fn *reduce;     /* kernel for dtype and op */
     struct hvd__reduce_args args;
 
-    /* In device memory: see plugins/gpu.h. */
-    void *ready;     /* event that a direct operation's data waits for; else
-                        see parts */
-    uint64_t launch; /* out: number of the launch if it is ordered, else 0 */
+    struct hb_error *err; /* set when it fails */
 
-    const char *algorithm; /* out: static string, for traces */
-    /* For traces and statistics.  In: HVD__OP_TIMED or 0.  Out, if
-     * HVD__OP_TIMED and the plane can tell: when all ranks had begun the
-     * operation, and the rank that this one waited for last (-1: none). */
-    uint64_t agreed_ns;
-    int late_rank;
-    struct hvd__copies *copies; /* out: [HVD__COPY_WAYS], for traces; or NULL */
-    struct hb_error *err;       /* set when it fails */
+    struct hvd__op_device device;
+    struct hvd__op_trace trace;
 };
 
 enum { HVD__OP_TIMED = 1 };
@@ -148,32 +170,32 @@ static inline void hvd__op_init(struct hvd__op *op)
 
 _Static_assert(sizeof(struct hvd__op) % 16 == 0, "hvd__op_init leaves a rest");
 
-/* Asks for agreed_ns and late_rank, before start. */
+/* Asks for trace.agreed_ns and trace.late_rank, before start. */
 static inline void hvd__op_time(struct hvd__op *op)
 {
-    op->agreed_ns = HVD__OP_TIMED;
-    op->late_rank = -1;
+    op->trace.agreed_ns = HVD__OP_TIMED;
+    op->trace.late_rank = -1;
 }
 
 /* Notes that `rank` has not begun the operation yet; called by a plane. */
 static inline void hvd__op_misses(struct hvd__op *op, int rank)
 {
-    op->late_rank = rank;
+    op->trace.late_rank = rank;
 }
 
 /* Notes the time when all ranks have begun the operation; called by a plane.
  * Does nothing unless hvd__op_time asked for it. */
 static inline void hvd__op_agreed(struct hvd__op *op)
 {
-    if (op->agreed_ns == HVD__OP_TIMED)
-        op->agreed_ns = hb_now_ns();
+    if (op->trace.agreed_ns == HVD__OP_TIMED)
+        op->trace.agreed_ns = hb_now_ns();
 }
 
 /* Begins a copy of an operation's data, which hvd__op_copy_end ends; they read
  * the clock only if copies are traced. */
 static inline uint64_t hvd__op_copy_begin(const struct hvd__op *op)
 {
-    return op->copies ? hb_now_ns() : 0;
+    return op->trace.copies ? hb_now_ns() : 0;
 }
 
 static inline void hvd__op_copy_end(const struct hvd__op *op,
@@ -183,7 +205,7 @@ static inline void hvd__op_copy_end(const struct hvd__op *op,
 
     if (!began_ns)
         return;
-    c = &op->copies[way];
+    c = &op->trace.copies[way];
     if (!c->began_ns)
         c->began_ns = began_ns;
     c->ended_ns = hb_now_ns();
@@ -272,9 +294,31 @@ static inline int hvd__op_add(size_t *sum, uint64_t more, size_t unit_bytes)
 /* Sets op->err: a peer announced impossible sizes.  Returns -HVD_EPROTO. */
 int hvd__op_nonsense(const struct hvd__op *op);
 
-/* Returns the result of an allgather or alltoall: 1, or -HVD_EINVAL with
- * op->err set if a wanted recvbuf had no room for the `arrived` elements, so
- * that nothing was delivered. */
+/* Asks op->alloc for memory for `count` elements, and sets recvbuf and recvcap,
+ * or alloc.status. */
+void hvd__op_ask(struct hvd__op *op, size_t count);
+
+/* Returns whether recvbuf has room for the bytes that arrive.  With alloc, asks
+ * for that room; so a plane calls it once for an operation, with recvcounts
+ * filled in, when all ranks have agreed, and without a lock that a call of the
+ * library may want. */
+static inline int hvd__op_room(struct hvd__op *op, size_t bytes)
+{
+    if (op->alloc.fn)
+        hvd__op_ask(op, bytes / op->elem_bytes);
+    return bytes <= op->recvcap * op->elem_bytes;
+}
+
+/* Returns the result of an allgather or alltoall: 1; or negative with op->err
+ * set if nothing was delivered: -HVD_EINVAL, as a wanted recvbuf had no room
+ * for the `arrived` elements, or alloc.status. */
 int hvd__op_gathered(const struct hvd__op *op, int delivered, size_t arrived);
+
+/* Returns whether the outcome rc of progress is a failure of this rank alone:
+ * the other ranks have carried the operation out, and the plane goes on. */
+static inline int hvd__op_alone(const struct hvd__op *op, int rc)
+{
+    return rc == -HVD_EINVAL || (rc < 0 && rc == op->alloc.status);
+}
 
 #endif

@@ -17,11 +17,13 @@ struct hvd__plane;
 enum { HVD__CUT = 2 };
 
 /* Of a plane that may only launch an operation: progress then returns 1 with
- * op->launch, its number, set, and it ends later.  The first three are for any
- * threads, at once. */
+ * op->device.launch, its number, set, and it ends later.  The first three are
+ * for any threads, at once. */
 struct hvd__launch_ops {
-    /* Waits until the operation has ended: 0, or negative with err set. */
-    int (*wait)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
+    /* Waits until the operation has ended, or until hb_now_ns() has reached
+     * until_ns (0: no limit).  Returns as test. */
+    int (*wait)(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
+                struct hb_error *err);
     /* Returns 1 if it has ended, 0 if not, or negative with err set. */
     int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
     /* Makes the later work of a stream wait for it; never blocks. */
@@ -47,9 +49,10 @@ struct hvd__plane_ops {
      * leave the plane usable. */
     int (*progress)(struct hvd__plane *p, struct hvd__op *op);
     /* One step of waiting after progress returned 0: spins, yields, and after
-     * a while sleeps until a peer or interrupt wakes it.  Call progress
-     * between two pauses. */
-    void (*pause)(struct hvd__plane *p);
+     * a while sleeps until a peer or interrupt wakes it, or, a millisecond
+     * more or less, until hb_now_ns() has reached until_ns (0: no limit).  Call
+     * progress between two pauses. */
+    void (*pause)(struct hvd__plane *p, uint64_t until_ns);
     /* Between operations.  1: a peer has begun the next one; 0: none has,
      * pause may follow; negative with err set: the job is over. */
     int (*began)(struct hvd__plane *p, struct hb_error *err);

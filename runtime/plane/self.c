@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plane of a world of one: every operation is local and done as soon
- * as it starts.  Reductions still go through the kernel, so that scales,
- * and bool's 0 and 1, mean the same as in larger worlds.
+ * The plane of a world of one: every operation is local, and done as soon as
+ * it starts, or an allgather or alltoall at the first look at its progress.
+ * Reductions still go through the kernel, so that scales, and bool's 0 and 1,
+ * mean the same as in larger worlds.
  */
 #include "runtime/plane/plane.h"
 
@@ -20,14 +21,15 @@ static int self_supports(const struct hvd__plane *p, const struct hvd__op *op)
 /* Completes an allgather or alltoall: this rank's data is the result. */
 static int self_gather(struct hvd__op *op)
 {
-    int rc;
+    size_t bytes = op->count * op->elem_bytes;
+    int deliver;
 
     if (op->recvcounts)
         op->recvcounts[0] = op->count;
-    if (op->count && op->count <= op->recvcap)
-        memmove(op->recvbuf, op->sendbuf, op->count * op->elem_bytes);
-    rc = hvd__op_gathered(op, op->count <= op->recvcap, op->count);
-    return rc < 0 ? rc : 0;
+    deliver = hvd__op_room(op, bytes);
+    if (bytes && deliver)
+        memmove(op->recvbuf, op->sendbuf, bytes);
+    return hvd__op_gathered(op, deliver, op->count);
 }
 
 /* Reduces; if not direct, in pieces, through a buffer on the stack. */
@@ -53,7 +55,7 @@ static void self_reduce(struct hvd__op *op)
 static int self_start(struct hvd__plane *p, struct hvd__op *op)
 {
     (void)p;
-    op->algorithm = "self";
+    op->trace.algorithm = "self";
     hvd__op_agreed(op);
     switch (op->kind) {
     case HVD__ALLREDUCE:
@@ -66,8 +68,7 @@ static int self_start(struct hvd__plane *p, struct hvd__op *op)
             memcpy(op->recvbuf, op->sendbuf, op->count * op->elem_bytes);
         return 0;
     case HVD__ALLGATHER:
-    case HVD__ALLTOALL:
-        return self_gather(op);
+    case HVD__ALLTOALL: /* progress does it: start must not fail alone */
     case HVD__BARRIER:
     case HVD__JOIN:
     case HVD__LANE_SCATTER:
@@ -79,7 +80,8 @@ static int self_start(struct hvd__plane *p, struct hvd__op *op)
 static int self_progress(struct hvd__plane *p, struct hvd__op *op)
 {
     (void)p;
-    (void)op;
+    if (op->kind == HVD__ALLGATHER || op->kind == HVD__ALLTOALL)
+        return self_gather(op);
     return 1;
 }
 
@@ -95,6 +97,12 @@ static void self_nothing(struct hvd__plane *p)
     (void)p;
 }
 
+static void self_pause(struct hvd__plane *p, uint64_t until_ns)
+{
+    (void)p;
+    (void)until_ns;
+}
+
 struct hvd__plane *hvd__self_plane(void)
 {
     static const struct hvd__plane_ops ops = {
@@ -102,7 +110,7 @@ struct hvd__plane *hvd__self_plane(void)
         .supports = self_supports,
         .start = self_start,
         .progress = self_progress,
-        .pause = self_nothing,
+        .pause = self_pause,
         .began = self_began,
         .interrupt = self_nothing,
         .leave = self_nothing,

@@ -12,7 +12,7 @@
  * An operation is done, for the engine, when
  *   - its results are there, or
  *   - it is ordered (all its requests named a stream) and was launched: then
- *     op->launch is its number, and the plane itself watches over it.
+ *     op->device.launch is its number, and the plane itself watches over it.
  *
  * Finding and loading: core/world/plugin_load.h.
  */
@@ -64,6 +64,10 @@ struct hvd__gpu_plane_config {
 
 struct hvd__gpu {
     const char *name; /* "nccl" */
+
+    /* Returns the version of NCCL on this host, 21805 for 2.18.5; 0 if there is
+     * none that can be used.  Needs no open, and no GPU.  Any thread. */
+    int (*version)(void);
 
     /* Opens the CUDA driver and NCCL.  0, or with err set
      *

@@ -31,6 +31,7 @@ struct hvd__mpi_world {
     const int *pidfds;   /* [local_size]: pidfds of the local ranks; -1: this
                             process, or unavailable */
     int cpus;            /* cores that the local ranks share */
+    int has_threads;     /* MPI grants MPI_THREAD_MULTIPLE */
     const char *library; /* "Open MPI v4.1.4": the first line of
                             MPI_Get_library_version */
 };

@@ -44,7 +44,10 @@ static struct {
     uint32_t pending[STATUS_SETS_MAX];    /* of each set: pending requests,
                                              listed or not */
     struct entry device[STATUS_SETS_MAX]; /* since_ns 0: no wait */
-    uint64_t told; /* bit n: set n waits too long; bit 32 + n: on its device */
+    /* Which sets wait too long, and at STATUS_SETS_MAX + n whether set n does
+     * on its device; and how many of these do. */
+    unsigned char is_told[2 * STATUS_SETS_MAX];
+    int told;
 } stall;
 
 /* ---- Knobs ----------------------------------------------------------- */
@@ -101,13 +104,13 @@ static void tell(uint64_t waited_ns, uint32_t warning_ms)
     stall.say(stall.say_arg, frame, sizeof(frame));
 }
 
-/* Sets or clears bit `index` of told, and tells the agent of the first bit set
- * and of the last one cleared.  since_ns: since when others keep the set
+/* Sets or clears is_told[index], and tells the agent of the first one set and
+ * of the last one cleared.  since_ns: since when others keep the set
  * waiting (0: they do not), worth a report after warning_ms. */
 static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
                         uint32_t warning_ms)
 {
-    uint64_t bit = (uint64_t)1 << index, before = stall.told;
+    int before = stall.told;
     uint64_t limit_ns = warning_ms * UINT64_C(1000000);
     int late;
 
@@ -116,7 +119,8 @@ static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
     if (!limit_ns || limit_ns > stall.limit_ns)
         limit_ns = stall.limit_ns;
     late = since_ns && now_ns > since_ns && now_ns - since_ns >= limit_ns;
-    stall.told = late ? before | bit : before & ~bit;
+    stall.told += late - stall.is_told[index];
+    stall.is_told[index] = (unsigned char)late;
     if (late && !before)
         tell(now_ns - since_ns, warning_ms);
     else if (before && !stall.told)
@@ -235,11 +239,12 @@ static void update_device(int set, const struct hvd__gpu_wait *w)
 void hvd__stall_device(int set, const struct hvd__gpu_wait *w)
 {
     struct segment_status *s = hvd__stall_on();
-    struct entry *e = &stall.device[set];
+    struct entry *e;
     uint32_t asked;
 
-    if (!s)
+    if (!s || set < 0)
         return;
+    e = &stall.device[set];
     pthread_mutex_lock(&lock);
     asked = atomic_load(&s->asked);
     if (w && (note_device(e, set, w) || asked != atomic_load(&s->answered))) {
@@ -260,7 +265,7 @@ _Atomic uint64_t *hvd__stall_launched(int set)
 {
     struct segment_status *s = hvd__stall_on();
 
-    return s ? &s->launched[set] : NULL;
+    return s && set >= 0 ? &s->launched[set] : NULL;
 }
 
 int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err)
@@ -306,12 +311,15 @@ void hvd__stall_close(void)
 void hvd__stall_member(int set, int is)
 {
     struct segment_status *s = hvd__stall_on();
-    uint32_t bit = (uint32_t)1 << set;
+    uint64_t bit;
 
+    if (set < 0)
+        return;
+    bit = (uint64_t)1 << set % 64;
     if (s)
         status_put(&s->carried_out[set], 0);
     if (s && is)
-        atomic_fetch_or(&s->sets, bit);
+        atomic_fetch_or(&s->sets[set / 64], bit);
     else if (s)
-        atomic_fetch_and(&s->sets, ~bit);
+        atomic_fetch_and(&s->sets[set / 64], ~bit);
 }

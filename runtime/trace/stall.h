@@ -64,6 +64,10 @@ int hvd__stall_open(const struct hvd__stall_config *config,
                     struct hb_error *err);
 void hvd__stall_close(void); /* before the segment goes; idempotent */
 
+/* As the number of a process set: it is not watched, since its members alone
+ * know of it. */
+enum { HVD__STALL_UNWATCHED = -1 };
+
 /* Notes that this rank is, or no longer is, a member of a process set. */
 void hvd__stall_member(int set, int is);
 
@@ -92,16 +96,16 @@ static inline void hvd__stall_carried_out(int set, uint64_t count)
 {
     struct segment_status *s = hvd__stall_on();
 
-    if (s)
+    if (s && set >= 0)
         status_put(&s->carried_out[set], count);
 }
 
-/* Notes that the call of that number returns to the program. */
+/* Notes that the call of that number returns to the program; 0: none. */
 static inline void hvd__stall_returned(uint64_t number)
 {
     struct segment_status *s = hvd__stall_on();
 
-    if (s)
+    if (s && number)
         status_returned(s, number);
 }
 

@@ -15,7 +15,7 @@
  *                                 hvd__stats_timed(s, bytes):
  *                                 req->issued_ns = hb_now_ns()
  *   before plane->start, if a     hvd__op_time(op): asks the plane to set
- *   request of it is timed        op->agreed_ns and op->late_rank
+ *   request of it is timed        op->trace.agreed_ns and op->trace.late_rank
  *   a request is done             hvd__stats_request(s, &sample)
  *   elsewhere                     hvd__stats_count(&s->cuts, 1) and so on
  *   hvd_stats                     hvd__stats_sum(s, &sum) for each set

@@ -96,7 +96,7 @@ static void fill(struct timeline_record *r, const struct hvd__timeline_event *e)
         .count = op->count,
         .bytes = (uint64_t)op->count * op->elem_bytes,
         .plane = e->plane,
-        .algorithm = op->algorithm,
+        .algorithm = op->trace.algorithm,
         .activity = e->activity,
         .issued_ns = e->issued_ns,
         .began_ns = e->began_ns,
@@ -443,7 +443,7 @@ int hvd__timeline_knobs_read(struct hvd__timeline_knobs *k, int rank,
                              struct hb_error *err)
 {
     const char *path = hb_knob("TIMELINE");
-    int cycles = 0;
+    int is_one_file = hb_knob_is_horovods("TIMELINE"), cycles = 0;
     int rc = hb_knob_bool("TIMELINE_MARK_CYCLES", &cycles, err);
 
     k->path = NULL;
@@ -452,10 +452,14 @@ int hvd__timeline_knobs_read(struct hvd__timeline_knobs *k, int rank,
         k->flags |= HVD_TIMELINE_CYCLES;
     if (rc < 0 || !path || strcmp(path, "DYNAMIC") == 0)
         return rc;
-    if (is_of_agent(path))
+    if (is_one_file && rank != 0)
+        return 0;
+    if (!is_one_file && is_of_agent(path))
         k->flags |= HVD__TIMELINE_OF_AGENT;
-    k->path = hvd__timeline_path(path, rank);
-    return k->path ? 0 : hb_error_set(err, HVD_ENOMEM, "HVD_TIMELINE");
+    k->path = is_one_file ? hb_strdup(path) : hvd__timeline_path(path, rank);
+    return k->path ? 0
+                   : hb_error_set(err, HVD_ENOMEM,
+                                  "no memory for the path of a timeline");
 }
 
 void hvd__timeline_knobs_fini(struct hvd__timeline_knobs *k)

@@ -44,15 +44,17 @@
 
 #include <stdatomic.h>
 
-/* What HVD_TIMELINE and HVD_TIMELINE_MARK_CYCLES ask for. */
+/* What HVD_TIMELINE or HOROVOD_TIMELINE, and HVD_TIMELINE_MARK_CYCLES ask
+ * for. */
 struct hvd__timeline_knobs {
-    char *path; /* this rank's file, heap; NULL: no timeline */
+    char *path; /* this rank's file, heap; NULL: it writes no timeline */
     unsigned flags;
 };
 
-/* Reads HVD_TIMELINE and HVD_TIMELINE_MARK_CYCLES.  HVD_TIMELINE=DYNAMIC gives
- * no path, since the program will call hvd_timeline_start.  Returns 0,
- * -HVD_EINVAL (a knob), -HVD_ENOMEM. */
+/* Reads HVD_TIMELINE, the file of each rank without ".RANK", or if that is not
+ * set HOROVOD_TIMELINE, the file of rank 0 alone; and HVD_TIMELINE_MARK_CYCLES.
+ * DYNAMIC gives no path, since the program will call hvd_timeline_start.
+ * Returns 0, -HVD_EINVAL (a knob), -HVD_ENOMEM. */
 int hvd__timeline_knobs_read(struct hvd__timeline_knobs *k, int rank,
                              struct hb_error *err);
 void hvd__timeline_knobs_fini(struct hvd__timeline_knobs *k);
@@ -108,7 +110,7 @@ static inline int hvd__timeline_on(void)
     return atomic_load_explicit(&hvd__timeline_state, memory_order_relaxed);
 }
 
-/* Flags of a timeline that HVD_TIMELINE asks for. */
+/* Flags of a timeline that the environment asks for. */
 enum {
     /* A second hvd_init of the process continues the file of the first. */
     HVD__TIMELINE_GO_ON = 1 << 8,

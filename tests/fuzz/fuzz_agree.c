@@ -7,6 +7,7 @@
  */
 #include "runtime/core/sched/join.h"
 #include "runtime/core/sched/negotiate.h"
+#include "runtime/core/sched/shapes.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { RANKS = 3, HEAD_BYTES = 8 * RANKS + 2 * (RANKS - 1), COUNT_MAX = 4096 };
@@ -77,6 +78,24 @@ static void stand_in(struct hvd__stand_in **s, const struct hvd__record *rec)
         check_op(*s, &(*s)->members[i]);
 }
 
+/* Checks that the shapes of a record lie in the tables. */
+static void check_shapes(const struct hvd__tables *t,
+                         const struct hvd__record *rec)
+{
+    size_t n = rec->d.parts ? (size_t)rec->d.parts : 1, all = 0;
+    const unsigned char *at = rec->shapes;
+    struct hb_reader r;
+
+    FUZZ_CHECK(!at == !(rec->d.flags & HVD__OP_SHAPED));
+    if (!at)
+        return;
+    for (int i = 0; i < t->n; i++)
+        all += t->lens[i];
+    FUZZ_CHECK(at >= t->bytes && at <= t->bytes + all);
+    hb_reader_init(&r, at, (size_t)(t->bytes + all - at));
+    FUZZ_CHECK(hvd__shapes_skip(&r, n) == at);
+}
+
 /* Checks that two agreements made from the same tables are equal. */
 static void check_same(const struct hvd__agreement *a,
                        const struct hvd__agreement *b)
@@ -103,6 +122,8 @@ static void agree(const struct hvd__tables *t)
         return;
     }
     check_same(&a, &b);
+    for (size_t i = 0; i < a.count; i++)
+        check_shapes(t, &a.records[i]);
     for (size_t i = 0; i < a.count; i++)
         if (!a.records[i].err.status)
             stand_in(&s, &a.records[i]);

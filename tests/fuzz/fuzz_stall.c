@@ -118,7 +118,7 @@ static void take_rank(struct fuzz_input *in, struct control_stall_rank *r,
     r->fresh = flags >> 2 & 1;
     r->inside = flags >> 3 & 1;
     r->calls = flags >> 4 & 3;
-    r->sets = fuzz_take(in);
+    r->sets[0] = fuzz_take(in);
     take_op(in, &r->last);
     r->count = (int)(fuzz_take(in) & 3);
     r->total = r->count + (int)(flags >> 6);

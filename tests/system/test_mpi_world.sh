@@ -42,6 +42,27 @@ test_mpi_world_topology() {
     each_mpi ranks_find_each_other
 }
 
+# feature NP NAME INSIDE OUTSIDE: fails unless hvd_feature says so, in a world
+# of NP ranks and after it.
+feature() {
+    under "$1" 0 "$PROG/coll" feature "$2"
+    sort -u out | diff - <(echo "$2: $3, $4")
+}
+
+features_are_told() {
+    feature 2 mpi_built 1 1
+    feature 2 mpi_enabled 1 0
+    feature 2 gloo_built 1 1
+    feature 2 gloo_enabled 0 0
+    feature 2 is_homogeneous 1 -3
+    under 1 0 env HVD_PLUGIN_DIR=/none "$PROG/coll" feature mpi_built
+    grep -qx 'mpi_built: 0, 0' out
+}
+
+test_mpi_world_features() {
+    each_mpi features_are_told
+}
+
 # Collectives of all kinds give right results, as in test_properties.sh, on
 # either plane.
 properties_hold() {

@@ -68,6 +68,26 @@ test_nccl_no_driver() {
     expect_exit 0 ranks 2 "$PROG/nccl" alone
 }
 
+# feature NAME VALUE: fails unless hvd_feature says so, in a world or not.
+feature() {
+    expect_exit 0 "$PROG/coll" feature "$1"
+    [ "$(cat out)" = "$1: $2, $2" ] || fail "not $2: $(cat out)"
+}
+
+# What is built does not depend on a GPU, nor on what HVD_NCCL asks for.
+test_nccl_feature() {
+    mkdir empty
+    HVD_PLUGIN_DIR=$PWD/empty feature cuda_built 0
+    HVD_PLUGIN_DIR=$PWD/empty feature nccl_built 0
+    need_plugin
+    feature cuda_built 1
+    HVD_NCCL_LIBRARY=$PWD/none feature nccl_built 0
+    export HVD_NCCL_LIBRARY=$doubles/libnccl.so.2
+    feature nccl_built 22809
+    HVD_NCCL=0 feature nccl_built 22809
+    FAKE_NCCL_VERSION=2705 feature nccl_built 0
+}
+
 # The NCCL that is installed can be loaded without a GPU, and its own error is
 # passed on.
 test_nccl_installed_library() {

@@ -301,6 +301,21 @@ test_timeline_variable() {
     [ -z "$(find . -name '*json')" ]
 }
 
+# HOROVOD_TIMELINE means what it does in Horovod: one file, of rank 0.
+test_timeline_variable_of_horovod() {
+    HOROVOD_TIMELINE=$PWD/h.json expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" \
+        again 3
+    [ "$(events h.json NEGOTIATE_ALLREDUCE)" -eq 3 ]
+    [ "$(events h.json NEGOTIATE_ALLREDUCE 0)" -eq 3 ]
+    [ "$(find . -name '*json')" = ./h.json ]
+    rm h.json
+    HOROVOD_TIMELINE=DYNAMIC expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" sum 1 9
+    [ -z "$(find . -name '*json')" ]
+    HOROVOD_TIMELINE=$PWD/h.json HVD_TIMELINE=$PWD/t.json \
+        expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" sum 1 10
+    [ "$(find . -name '*json' | sort | tr '\n' ' ')" = './t.0.json ./t.1.json ' ]
+}
+
 test_stats_table() {
     expect_exit 0 many x1:2,x2 --stats "$PROG/coll" sum 1000 20
     grep -q '^hvdrun: statistics of 3 ranks' err

@@ -59,6 +59,6 @@ int plane_do(struct hvd__plane *plane, struct hvd__op *op)
     if (rc < 0)
         return rc;
     while ((rc = plane->ops->progress(plane, op)) == 0)
-        plane->ops->pause(plane);
+        plane->ops->pause(plane, 0);
     return rc;
 }

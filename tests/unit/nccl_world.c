@@ -200,15 +200,15 @@ int nccl_carry_out(struct hvd__op *o, int host)
         o->signature = o->first_signature;
     }
     if (!host) {
-        rc = nccl_self.gpu->issue(nccl_self.stream, o->recvbuf, &o->ready,
-                                  &nccl_self.err);
+        rc = nccl_self.gpu->issue(nccl_self.stream, o->recvbuf,
+                                  &o->device.ready, &nccl_self.err);
         if (rc < 0)
             return rc;
     }
     rc = plane_do(nccl_self.plane, o);
-    if (o->ready)
-        nccl_self.gpu->done(o->ready);
-    o->ready = NULL;
+    if (o->device.ready)
+        nccl_self.gpu->done(o->device.ready);
+    o->device.ready = NULL;
     return rc;
 }
 
@@ -264,7 +264,7 @@ const char *nccl_reduce(enum hvd_dtype dtype, enum hvd_op op, size_t count,
     if (rc == 1 && !nccl_is_right(&v, at, 0, count))
         rc = 0;
     gpu_free(at);
-    return rc == 1 ? o.algorithm : NULL;
+    return rc == 1 ? o.trace.algorithm : NULL;
 }
 
 int nccl_sum_is(const char *algorithm)

@@ -81,7 +81,7 @@ int shm_member_do(struct shm_member *k)
 {
     int rc = plane_do(k->plane, &k->op);
 
-    return rc == 1 && k->op.algorithm ? 0 : -1;
+    return rc == 1 && k->op.trace.algorithm ? 0 : -1;
 }
 
 /* Returns whether nothing was written behind the end. */

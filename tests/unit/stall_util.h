@@ -111,7 +111,7 @@ static inline void set_rank(struct control_stall_rank *r, int rank)
         .known = 1,
         .fresh = 1,
         .calls = 9,
-        .sets = 1,
+        .sets = {1},
         .last = {.kind = STATUS_BARRIER, .age_ms = 2500}};
 }
 

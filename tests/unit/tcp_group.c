@@ -95,6 +95,6 @@ int tcp_group_finish(struct hvd__tcp *t, struct hb_error *err)
     int rc;
 
     while ((rc = hvd__tcp_progress(t, err)) == 0)
-        hvd__tcp_pause(t);
+        hvd__tcp_pause(t, 0);
     return rc;
 }

@@ -440,7 +440,7 @@ START_TEST(signatures)
         ck_assert(f->kind[0] == (count == 8 ? HVD__ALLGATHER : HVD__ALLTOALL));
         ck_assert(f->signature[0] == 77 && f->first_signature[0] == 66);
         ck_assert_uint_eq(f->entries[0], 3);
-        ck_assert_ptr_nonnull(t.rank[0].op.algorithm);
+        ck_assert_ptr_nonnull(t.rank[0].op.trace.algorithm);
         for (int i = 1; i < f->begun; i++) {
             for (int k = 0; k < i; k++)
                 ck_assert(f->signature[i] != f->signature[k]);

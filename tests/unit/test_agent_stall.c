@@ -298,7 +298,7 @@ START_TEST(where_ranks_are)
     status = segment_status(head, RANKS, 1);
     snprintf(name, sizeof(name), "b");
     status_call(status, status_now_ns() - 5000000000u, STATUS_BARRIER, 2, name);
-    atomic_store(&status->sets, 5);
+    atomic_store(&status->sets[0], 5);
     do /* until SIGSTOP has taken effect */
         ask(7, -1);
     while (peer.stall_ranks.ranks[1].state != 'T');
@@ -319,7 +319,7 @@ START_TEST(where_ranks_are)
     ck_assert_int_eq(r->last.set, 2);
     ck_assert_str_eq(r->last.name, "b");
     ck_assert_int_ge(r->last.age_ms, 5000);
-    ck_assert_uint_eq(r->sets, 5);
+    ck_assert_uint_eq(r->sets[0], 5);
     end_job();
 }
 END_TEST

@@ -132,12 +132,12 @@ static struct control_stall_rank two[2] = {
      .known = 1,
      .inside = 1,
      .calls = 1ll << 40,
-     .sets = 0x80000001,
+     .sets = {0x80000001, 0, 0, 1ull << 63},
      .total = 9,
      .waits = waits,
      .count = 2,
-     .launched = {[0] = 3, [31] = UINT64_MAX},
-     .carried_out = {[0] = 1, [7] = 1ull << 40},
+     .launched = {[0] = 3, [31] = UINT64_MAX, [255] = 1},
+     .carried_out = {[0] = 1, [7] = 1ull << 40, [64] = 2},
      .in_init = 1,
      .last = {.age_ms = 5, .name = "x"}},
     {.rank = 6, .fresh = 1, .cpu_percent = 1600},
@@ -168,7 +168,7 @@ START_TEST(ranks)
         ck_assert_int_eq(r->fresh, two[i].fresh);
         ck_assert_int_eq(r->inside, two[i].inside);
         ck_assert_int_eq(r->calls, two[i].calls);
-        ck_assert_uint_eq(r->sets, two[i].sets);
+        ck_assert_mem_eq(r->sets, two[i].sets, sizeof(r->sets));
         ck_assert_int_eq(r->total, two[i].total);
         ck_assert_str_eq(r->last.name, two[i].last.name);
         ck_assert_int_eq(r->count, two[i].count);

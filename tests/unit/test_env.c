@@ -239,10 +239,13 @@ START_TEST(test_knob_lookup)
     unsetenv("HVD_TEST_KNOB");
     unsetenv("HOROVOD_TEST_KNOB");
     ck_assert_ptr_null(hb_knob("TEST_KNOB"));
+    ck_assert_int_eq(hb_knob_is_horovods("TEST_KNOB"), 0);
     setenv("HOROVOD_TEST_KNOB", "theirs", 1);
     ck_assert_str_eq(hb_knob("TEST_KNOB"), "theirs");
+    ck_assert_int_eq(hb_knob_is_horovods("TEST_KNOB"), 1);
     setenv("HVD_TEST_KNOB", "ours", 1);
     ck_assert_str_eq(hb_knob("TEST_KNOB"), "ours");
+    ck_assert_int_eq(hb_knob_is_horovods("TEST_KNOB"), 0);
     setenv("HVD_TEST_KNOB", "", 1);
     ck_assert_str_eq(hb_knob("TEST_KNOB"), "theirs");
     setenv("HOROVOD_TEST_KNOB", "", 1);

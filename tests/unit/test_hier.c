@@ -50,7 +50,7 @@ static int reduce_direct(struct hvd__plane *p, int n, int rank, size_t count,
     op.count = count;
     must(plane_do(p, &op) == 1);
     must(values_check(HVD_FLOAT32, HVD_SUM, n, 0.5, recv, count) == count);
-    must(op.algorithm);
+    must(op.trace.algorithm);
     free(send);
     free(recv);
     return 0;
@@ -155,7 +155,7 @@ static int scatter_rows(struct hvd__plane *p, int n, int rank, size_t rows,
     op.recvbuf = recv;
     must(plane_do(p, &op) == 1);
     must(memcmp(recv, want, (s.count + 1) * 4) == 0);
-    must(op.algorithm);
+    must(op.trace.algorithm);
     free(send);
     free(recv);
     free(want);
@@ -466,7 +466,7 @@ static int parked_body(struct hier_world *w, struct hvd__plane *p, int rank)
         while (parks && rc == 0) {
             rc = p->ops->began(p, &err);
             if (rc == 0)
-                p->ops->pause(p);
+                p->ops->pause(p, 0);
         }
         must(rc >= 0);
         must(barrier(p, (uint64_t)round) == 1);
@@ -510,8 +510,8 @@ static int late_body(struct hier_world *w, struct hvd__plane *p, int rank)
             waits = atomic_fetch_add(&w->flags[0], 1) >= 0;
     }
     must(rc == 1);
-    must(op.agreed_ns > HVD__OP_TIMED);
-    must(rank == late ? 1 : op.late_rank == late);
+    must(op.trace.agreed_ns > HVD__OP_TIMED);
+    must(rank == late ? 1 : op.trace.late_rank == late);
     return 0;
 }
 
@@ -634,7 +634,7 @@ static int leave_body(struct hier_world *w, struct hvd__plane *p, int rank)
         return 0;
     if (rank % 2)
         while ((rc = p->ops->began(p, &err)) == 0)
-            p->ops->pause(p);
+            p->ops->pause(p, 0);
     if (rc >= 0)
         rc = barrier(p, 2);
     must(rc == -HVD_ESHUTDOWN || rc == -HVD_EPEER);

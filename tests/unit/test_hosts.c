@@ -36,12 +36,28 @@ static int32_t mark(int rank, size_t i)
 
 /* ---- Topology -------------------------------------------------------- */
 
+/* Returns whether each host of a place has the same number of ranks. */
+static int is_even(const char *place)
+{
+    size_t on_host['z' + 1] = {0};
+
+    for (const char *p = place; *p; p++)
+        on_host[(unsigned char)*p]++;
+    for (const char *p = place; *p; p++)
+        if (on_host[(unsigned char)*p] != on_host[(unsigned char)*place])
+            return 0;
+    return 1;
+}
+
 static int topology_body(int rank, void *arg)
 {
     const char *place = arg;
     int local = 0, size = 0;
 
+    want(hvd_feature("is_homogeneous") == -HVD_ENOTINIT);
     want(hvd_init() == 0);
+    want(hvd_feature("is_homogeneous") == is_even(place));
+    want(hvd_feature("gloo_enabled") == 1 && hvd_feature("mpi_enabled") == 0);
     for (int r = 0; place[r]; r++) {
         size += place[r] == place[rank];
         local += place[r] == place[rank] && r < rank;

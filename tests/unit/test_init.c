@@ -99,6 +99,44 @@ START_TEST(test_environment)
 }
 END_TEST
 
+/* In the program itself there is a world of one, and no plug-in beside it. */
+START_TEST(test_feature)
+{
+    static const struct {
+        const char *name;
+        int before, inside;
+    } cases[] = {
+        {"mpi_enabled", 0, 0},
+        {"mpi_threads_supported", -HVD_ENOTINIT, 0},
+        {"gloo_built", 1, 1},
+        {"gloo_enabled", 0, 1},
+        {"rocm_built", 0, 0},
+        {"ddl_built", 0, 0},
+        {"ccl_built", 0, 0},
+        {"is_homogeneous", -HVD_ENOTINIT, 1},
+        {"", -HVD_EINVAL, -HVD_EINVAL},
+        {"mpi", -HVD_EINVAL, -HVD_EINVAL},
+        {NULL, -HVD_EINVAL, -HVD_EINVAL},
+    };
+
+    for (int inside = 0; inside < 2; inside++) {
+        if (inside)
+            ck_assert_int_eq(hvd_init(), 0);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+            ck_assert_int_eq(hvd_feature(cases[i].name),
+                             inside ? cases[i].inside : cases[i].before);
+    }
+    ck_assert_int_eq(hvd_shutdown(), 0);
+    ck_assert_int_eq(hvd_feature("mpi"), -HVD_EINVAL);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(), "\"mpi\""));
+    setenv("HVD_PLUGIN_DIR", "/nowhere", 1);
+    ck_assert_int_eq(hvd_feature("mpi_built"), 0);
+    ck_assert_int_eq(hvd_feature("cuda_built"), 0);
+    ck_assert_int_eq(hvd_feature("nccl_built"), 0);
+    unsetenv("HVD_PLUGIN_DIR");
+}
+END_TEST
+
 START_TEST(test_local_gpu)
 {
     ck_assert_int_eq(hvd_local_gpu(), -HVD_ENOTINIT);
@@ -281,6 +319,7 @@ static Suite *init_suite(void)
     tcase_add_test(t, test_alone);
     tcase_add_test(t, test_before_init);
     tcase_add_test(t, test_environment);
+    tcase_add_test(t, test_feature);
     tcase_add_test(t, test_local_gpu);
     tcase_add_test(t, test_again_and_again);
     tcase_add_test(t, test_no_memory);

@@ -3,13 +3,15 @@
  * Operations that the engine only launches, over a plane and a device of this
  * file: a caller that waits for the device keeps no one from driving; the end
  * of the job is seen in every state; events outstanding when the device is
- * closed; a plane that cannot be made.
+ * closed; a plane that cannot be made; the counters of launches.
  */
 #include "lib/base/alloc.h"
 #include "runtime/core/sched/engine.h"
 #include "runtime/core/set/connect.h"
 #include "runtime/core/set/device.h"
 #include "runtime/core/set/provider.h"
+#include "runtime/core/set/world_set.h"
+#include "runtime/trace/stall.h"
 #include "tests/unit/unit.h"
 
 #include <check.h>
@@ -45,15 +47,16 @@ static int plane_start(struct hvd__plane *p, struct hvd__op *op)
 static int plane_progress(struct hvd__plane *p, struct hvd__op *op)
 {
     (void)p;
-    if (op->ordered)
-        op->launch = 1;
-    return op->ordered || !atomic_load(&scene.held) ||
+    if (op->device.ordered)
+        op->device.launch = 1;
+    return op->device.ordered || !atomic_load(&scene.held) ||
            atomic_load(&scene.waits);
 }
 
-static void plane_pause(struct hvd__plane *p)
+static void plane_pause(struct hvd__plane *p, uint64_t until_ns)
 {
     (void)p;
+    (void)until_ns;
     sched_yield();
 }
 
@@ -82,7 +85,7 @@ static void plane_free(struct hvd__plane *p)
     scene.freed = scene.left + 1;
 }
 
-static int device_wait(struct hvd__plane *p, uint64_t launch,
+static int device_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
                        struct hb_error *err);
 
 static const struct hvd__launch_ops launches = {.wait = device_wait};
@@ -106,18 +109,19 @@ static struct hvd_request behind;
 
 /* Returns once another operation is done, which somebody must drive; gives up
  * after 5 s. */
-static int device_wait(struct hvd__plane *p, uint64_t launch,
+static int device_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
                        struct hb_error *err)
 {
     time_t limit = time(NULL) + 5;
 
     (void)p;
     (void)launch;
+    (void)until_ns;
     atomic_store(&scene.waits, 1);
     while (!hvd__request_done(&behind) && time(NULL) < limit)
         sched_yield();
     return hvd__request_done(&behind)
-               ? 0
+               ? 1
                : hb_error_set(err, HVD_ETIMEOUT, "nobody drives");
 }
 
@@ -190,7 +194,7 @@ static void make(struct hvd_request *req, int ordered)
     req->op.kind = HVD__BARRIER;
     req->op.name = "";
     req->op.elem_bytes = 1;
-    req->op.ordered = ordered;
+    req->op.device.ordered = ordered;
     req->signature = hvd__op_signature(&req->op);
 }
 
@@ -206,9 +210,9 @@ START_TEST(test_others_drive)
     ck_assert_int_eq(hvd__engine_submit(&engine, &first, &err), 0);
     while (!hvd__request_done(&first))
         sched_yield();
-    ck_assert_uint_eq(first.op.launch, 1);
+    ck_assert_uint_eq(first.op.device.launch, 1);
     ck_assert_int_eq(hvd__engine_submit(&engine, &behind, &err), 0);
-    hvd__engine_wait(&engine, &first);
+    ck_assert_int_eq(hvd__engine_wait(&engine, &first, 0), 1);
     ck_assert_int_eq(first.err.status, 0);
     ck_assert(hvd__request_done(&behind));
     close_engine();
@@ -323,6 +327,47 @@ START_TEST(test_provider_fails)
 }
 END_TEST
 
+static _Atomic uint64_t *counter; /* what the last plane counts in */
+
+static struct hvd__plane *
+device_plane(const struct hvd__gpu_plane_config *config, struct hb_error *err)
+{
+    (void)err;
+    counter = config->launched;
+    return config->base;
+}
+
+/* Each set that all ranks make counts its launches for itself, from its
+ * number's first use on; one that its members make alone does not count for
+ * hvdrun. */
+START_TEST(test_counters)
+{
+    static struct segment_status status;
+    static const int rank = 0;
+    const struct hvd__stall_config config = {.status = &status};
+    const struct hvd__founding alone = {.ranks = &rank, .n = 1, .founded = 1};
+    struct hvd__gpu planes = device;
+    struct hb_error err = HB_ERROR_INIT;
+
+    planes.plane = device_plane;
+    hvd__gpu_use(&planes);
+    ck_assert_int_eq(hvd__stall_open(&config, &err), 0);
+    for (int id = 2; id < 4; id++) {
+        struct hvd__set *s = &hvd__sets[id];
+
+        status.launched[HVD_WORLD] = status.launched[id] = 5;
+        ck_assert_int_eq(hvd__set_connect(s, &rank, 1, 0, &err), 0);
+        ck_assert_ptr_eq(counter, hvd__stall_launched(id));
+        ck_assert_uint_eq(status.launched[id], 0);
+        ck_assert_int_eq(hvd__set_connect_members(s, &alone, &err), 0);
+        ck_assert_ptr_null(counter);
+        ck_assert_uint_eq(status.launched[HVD_WORLD], 5);
+    }
+    hvd__stall_close();
+    hvd__gpu_use(NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("launch");
@@ -335,6 +380,7 @@ int main(void)
     tcase_add_test(tc, test_no_memory);
     tcase_add_test(tc, test_no_provider);
     tcase_add_test(tc, test_provider_fails);
+    tcase_add_test(tc, test_counters);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

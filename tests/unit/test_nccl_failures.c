@@ -84,11 +84,11 @@ static int until_failure(int ordered, int *waited)
         o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
         o.sendbuf = o.recvbuf = at;
         o.count = COUNT;
-        o.ordered = ordered;
+        o.device.ordered = ordered;
         rc = nccl_carry_out(&o, 0);
         if (rc == 1 && ordered) {
-            rc = nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
-                                                      &nccl_self.err);
+            rc = nccl_self.plane->ops->launches->wait(
+                nccl_self.plane, o.device.launch, 0, &nccl_self.err);
             *waited = rc < 0;
             rc = rc < 0 ? rc : 1;
         }
@@ -150,7 +150,7 @@ static struct hvd__op ordered_sum(void *at)
 
     o.sendbuf = o.recvbuf = at;
     o.count = COUNT;
-    o.ordered = 1;
+    o.device.ordered = 1;
     return o;
 }
 
@@ -286,9 +286,9 @@ static int run_told_twice(struct shm_group *g, int me)
     while (atomic_load(&nccl_self.hold) == 1)
         usleep(1000);
     must(nccl_carry_out(&next, 0) == 1);
-    must(nccl_self.plane->ops->launches->order(nccl_self.plane, next.launch,
-                                               nccl_self.stream,
-                                               &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->order(
+             nccl_self.plane, next.device.launch, nccl_self.stream,
+             &nccl_self.err) == 0);
     GPU(StreamSynchronize, nccl_self.stream);
     atomic_store(&nccl_self.hold, 3);
     while (atomic_load(&nccl_self.hold))
@@ -335,11 +335,11 @@ static int run_endless(struct shm_group *g, int me)
     o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
     o.sendbuf = o.recvbuf = gpu_alloc(4 * COUNT); /* never freed */
     o.count = COUNT;
-    o.ordered = is_ordered;
+    o.device.ordered = is_ordered;
     gpu_delay(nccl_self.stream, 3600 * 1000);
     if (nccl_carry_out(&o, 0) == 1)
-        nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
-                                             &nccl_self.err);
+        nccl_self.plane->ops->launches->wait(nccl_self.plane, o.device.launch,
+                                             0, &nccl_self.err);
     must(strstr(nccl_self.err.text, "has not come to it"));
     began_ns = hb_now_ns();
     nccl_self.plane->ops->leave(nccl_self.plane);
@@ -419,8 +419,8 @@ static int run_over(struct shm_group *g, int me)
     o = ordered_sum(at);
     must(nccl_carry_out(&o, 0) == 1);
     atomic_store(&nccl_self.over, 1);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, o.launch,
-                                              &nccl_self.err) == -HVD_EPEER);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, o.device.launch,
+                                              0, &nccl_self.err) == -HVD_EPEER);
     must(strcmp(nccl_self.err.text, "it is over") == 0);
     gpu_free(at);
     return failed_for_good(-HVD_EPEER);

@@ -106,13 +106,14 @@ static int gather(int skip, size_t room, int ordered)
     o.count = own;
     o.recvcap = room;
     o.recvcounts = counts;
-    o.ordered = ordered;
+    o.device.ordered = ordered;
     rc = nccl_carry_out(&o, 0);
     if (rc == 1 && ordered)
-        must(o.launch && nccl_self.plane->ops->launches->wait(
-                             nccl_self.plane, o.launch, &nccl_self.err) == 0);
+        must(o.device.launch &&
+             nccl_self.plane->ops->launches->wait(
+                 nccl_self.plane, o.device.launch, 0, &nccl_self.err) == 1);
     if (rc == -HVD_EINVAL)
-        must(o.launch == 0);
+        must(o.device.launch == 0);
     for (int r = 0; r < nccl_self.n; r++)
         must(counts[r] == ragged(r));
     must(rc != 1 || gathered_well(at));
@@ -319,18 +320,18 @@ static int run_many(struct shm_group *g, int me)
         o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_AVERAGE);
         o.sendbuf = o.recvbuf = at;
         o.count = 1;
-        o.ordered = 1;
-        must(nccl_carry_out(&o, 0) == 1 && o.launch == (uint64_t)i);
+        o.device.ordered = 1;
+        must(nccl_carry_out(&o, 0) == 1 && o.device.launch == (uint64_t)i);
     }
     must(nccl_self.plane->ops->launches->order(nccl_self.plane, MANY, other,
                                                &nccl_self.err) == 0);
     GPU(StreamSynchronize, other);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, 1,
-                                              &nccl_self.err) == 0);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY / 2,
-                                              &nccl_self.err) == 0);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY,
-                                              &nccl_self.err) == 0);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, 1, 0,
+                                              &nccl_self.err) == 1);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY / 2, 0,
+                                              &nccl_self.err) == 1);
+    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY, 0,
+                                              &nccl_self.err) == 1);
     must(nccl_self.plane->ops->launches->test(nccl_self.plane, MANY,
                                               &nccl_self.err) == 1);
     gpu_read(&got, at, sizeof(got));

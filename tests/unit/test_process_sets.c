@@ -14,6 +14,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MANY_RANKS = 9 };
+
 static struct hvd_options in_set(int set)
 {
     struct hvd_options o = HVD_OPTIONS_INIT;
@@ -109,7 +111,7 @@ static int crossing_body(int rank, void *arg)
     (void)arg;
     want(hvd_init() == 0);
     want(hvd_process_set_add(a, 2, &first) == 0);
-    want(hvd_process_set_add(b, 3, &second) == -HVD_EINVAL || hvd_size() > 3);
+    want(hvd_process_set_add(b, 3, &second) == -HVD_EEXIST || hvd_size() > 3);
     for (int i = 0; i < 30 && rank < 2; i++) {
         struct hvd_options o[2] = {in_set(HVD_WORLD), in_set(first)};
         hvd_request *reqs[2];
@@ -207,7 +209,7 @@ static int refused_body(int rank, void *arg)
     want(hvd_process_set_add(hvd_rank() ? all : NULL, 1, &set) == -HVD_EINVAL);
     want(strstr(hvd_error_message(),
                 hvd_rank() ? "on another rank" : "on this rank"));
-    want(hvd_process_set_add(all, 3, &set) == -HVD_EINVAL);
+    want(hvd_process_set_add(all, 3, &set) == -HVD_EEXIST);
     want(strstr(hvd_error_message(), "process set 0 has the same ranks"));
     want(hvd_process_set_add(twice, 2, &set) == -HVD_EINVAL);
     want(strstr(hvd_error_message(), "rank 1 is named twice"));
@@ -234,37 +236,65 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Adds as many sets as are allowed, and another when one is removed. */
+/* Makes the set of the ranks whose bits are set, and stores its number. */
+static int add_bits(unsigned bits, int *set)
+{
+    int ranks[MANY_RANKS];
+    size_t n = 0;
+
+    for (int r = 0; r < MANY_RANKS; r++)
+        if (bits & 1u << r)
+            ranks[n++] = r;
+    return hvd_process_set_add(ranks, n, set);
+}
+
+/* Returns the sum of the ranks whose bits are set. */
+static int sum_of_bits(unsigned bits)
+{
+    int sum = 0;
+
+    for (int r = 0; r < MANY_RANKS; r++)
+        sum += bits & 1u << r ? r : 0;
+    return sum;
+}
+
+/* Adds as many sets as are allowed, uses them all while they exist, and adds
+ * another when one is removed. */
 static int many_body(int rank, void *arg)
 {
-    int set = -1, made = 0, ranks[6], rc = 0;
+    int set = -1, made = 0, sets[HVD_PROCESS_SETS_MAX], rc = 0;
 
-    (void)rank;
     (void)arg;
     want(hvd_init() == 0);
-    for (unsigned bits = 1; bits < 63 && rc == 0; bits++) {
-        size_t n = 0;
-
-        for (int r = 0; r < 6; r++)
-            if (bits & 1u << r)
-                ranks[n++] = r;
-        rc = hvd_process_set_add(ranks, n, &set);
+    for (unsigned bits = 1; bits < (1u << MANY_RANKS) - 1 && rc == 0; bits++) {
+        rc = add_bits(bits, &set);
+        want(rc < 0 || set == (int)bits);
         made += rc == 0;
     }
-    want(rc == -HVD_EINVAL && made == HVD_PROCESS_SETS_MAX - 1);
+    want(rc == -HVD_EINVAL && made == HVD_PROCESS_SETS_MAX - 1 && made > 200);
+    want(strstr(hvd_error_message(), "256 process sets already"));
+    want(hvd_process_sets(sets, HVD_PROCESS_SETS_MAX) == HVD_PROCESS_SETS_MAX);
+    for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
+        want(sets[i] == i);
+    for (int i = 1; i < HVD_PROCESS_SETS_MAX; i++)
+        if (i & 1 << rank)
+            want(sum_in(i, sum_of_bits((unsigned)i)) == 0);
     want(hvd_process_set_remove(7) == 0);
-    ranks[0] = 2;
-    ranks[1] = 5;
-    want(hvd_process_set_add(ranks, 2, &set) == 0 && set == 7);
-    if (rank == 2 || rank == 5)
-        want(sum_in(7, 7) == 0);
+    want(add_bits(0x102, &set) == 0 && set == 7);
+    if (rank == 1 || rank == 8)
+        want(sum_in(7, 9) == 0);
     want(hvd_shutdown() == 0);
     return 0;
 }
 
+static const char *const many_places[] = {NULL, "aaabbbccc", "abcdefghi"};
+
 START_TEST(test_many)
 {
-    ck_assert_int_eq(world_run(6, many_body, NULL), 0);
+    struct world w = {
+        .size = MANY_RANKS, .body = many_body, .place = many_places[_i]};
+
+    ck_assert_int_eq(world_run_with(&w), 0);
 }
 END_TEST
 
@@ -542,7 +572,8 @@ int main(void)
     tcase_add_test(tc, test_crossing);
     tcase_add_test(tc, test_kinds);
     tcase_add_test(tc, test_refused);
-    tcase_add_test(tc, test_many);
+    tcase_add_loop_test(tc, test_many, 0,
+                        sizeof(many_places) / sizeof(many_places[0]));
     tcase_add_test(tc, test_pending);
     tcase_add_test(tc, test_joined);
     tcase_add_test(tc, test_lent);

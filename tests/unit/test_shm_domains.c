@@ -239,11 +239,11 @@ static int late_once(struct shm_member *k, int late)
         int rc;
 
         while ((rc = k->plane->ops->progress(k->plane, op)) == 0)
-            k->plane->ops->pause(k->plane);
+            k->plane->ops->pause(k->plane, 0);
         must(rc == 1);
     }
-    must(op->late_rank == (k->me == late ? -1 : late));
-    must(op->agreed_ns > HVD__OP_TIMED);
+    must(op->trace.late_rank == (k->me == late ? -1 : late));
+    must(op->trace.agreed_ns > HVD__OP_TIMED);
     return 0;
 }
 
@@ -327,7 +327,7 @@ static int body_goes(struct shm_group *g, int me)
         return 0;
     }
     while ((rc = k.plane->ops->progress(k.plane, &k.op)) == 0)
-        k.plane->ops->pause(k.plane);
+        k.plane->ops->pause(k.plane, 0);
     if (f->begins) {
         must(rc == 1);
         shm_member_op(&k, HVD__BARRIER, HVD_UINT8);

@@ -22,7 +22,7 @@ START_TEST(other_process_sets)
     told(0, 1000, 0);
     make_answers();
     for (int i = 0; i < 2; i++)
-        of(i)->sets = 1 | 1 << 5;
+        of(i)->sets[0] = 1 | 1 << 5;
     add_wait(of(0), STATUS_ALLTOALL, KEY, "", 1000);
     of(0)->waits[0].set = 5;
     add_wait(of(2), STATUS_ALLTOALL, KEY, "", 500); /* set 0: another
@@ -369,7 +369,7 @@ START_TEST(one_that_waits_is_not_blamed)
 {
     told(0, 1000, 0);
     make_answers();
-    of(1)->sets = of(3)->sets = 1 | 1 << 5;
+    of(1)->sets[0] = of(3)->sets[0] = 1 | 1 << 5;
     add_wait(of(0), STATUS_BARRIER, KEY, "", 2000);
     add_wait(of(2), STATUS_BARRIER, KEY, "", 2000);
     add_wait(of(1), STATUS_ALLTOALL, KEY, "", 1000);

@@ -362,7 +362,7 @@ static int began_wait(struct hvd__tcp *t, struct hb_error *err)
     int rc;
 
     while ((rc = hvd__tcp_began(t, err)) == 0)
-        hvd__tcp_pause(t);
+        hvd__tcp_pause(t, 0);
     return rc;
 }
 
@@ -476,12 +476,12 @@ static int interrupt_body(struct tcp_group *g, int me)
     struct hvd__tcp *t = NULL;
 
     must(open_well(g, me, &t) == 0);
-    hvd__tcp_pause(t);
+    hvd__tcp_pause(t, 0);
     usleep(1000); /* likely asleep from now on */
     for (int i = 0; i < 3; i++) {
         must(hvd__tcp_began(t, NULL) == 0);
         hvd__tcp_interrupt(t);
-        hvd__tcp_pause(t);
+        hvd__tcp_pause(t, 0);
     }
     tcp_group_meet(g, 0, g->n);
     hvd__tcp_free(t);
@@ -567,7 +567,7 @@ static int wait_for_word(const struct tcp_group *g, struct hvd__tcp *t)
     tcp_group_exchange(g, t);
     for (int i = 0; i < 3; i++) {
         must(hvd__tcp_progress(t, &err) == 0);
-        hvd__tcp_pause(t);
+        hvd__tcp_pause(t, 0);
     }
     atomic_store(told, 1);
     began_ns = hb_now_ns();

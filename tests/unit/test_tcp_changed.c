@@ -314,7 +314,7 @@ static int gone_body(struct tcp_group *g, int me, int between)
         hvd__tcp_tell_gone(t, 777);
     } else if (between) {
         while ((rc = hvd__tcp_began(t, &err)) == 0)
-            hvd__tcp_pause(t);
+            hvd__tcp_pause(t, 0);
         must(check_end(g->arg, rc, &err) == 0);
     } else {
         must(check_end(g->arg, exchange_marked(t, me, &err), &err) == 0);

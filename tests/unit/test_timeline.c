@@ -106,7 +106,7 @@ static struct hvd__op make_op(const char *name)
         .name_hash = hvd__name_hash(name),
         .count = 10,
         .elem_bytes = 4,
-        .algorithm = "shm.oneshot",
+        .trace.algorithm = "shm.oneshot",
     };
 
     return op;
@@ -500,6 +500,20 @@ START_TEST(test_knobs)
     ck_assert_int_eq(hvd__timeline_knobs_read(&k, 2, &err), 0);
     ck_assert_str_eq(k.path, "/tmp/t.2.json");
     hvd__timeline_knobs_fini(&k);
+    /* HVD_TIMELINE wins; alone, HOROVOD_TIMELINE is rank 0's file. */
+    setenv("HOROVOD_TIMELINE", "/tmp/h.json", 1);
+    ck_assert_int_eq(hvd__timeline_knobs_read(&k, 0, &err), 0);
+    ck_assert_str_eq(k.path, "/tmp/t.0.json");
+    hvd__timeline_knobs_fini(&k);
+    setenv("HVD_TIMELINE", "", 1);
+    ck_assert_int_eq(hvd__timeline_knobs_read(&k, 0, &err), 0);
+    ck_assert_str_eq(k.path, "/tmp/h.json");
+    hvd__timeline_knobs_fini(&k);
+    ck_assert_int_eq(hvd__timeline_knobs_read(&k, 2, &err), 0);
+    ck_assert_ptr_null(k.path);
+    setenv("HVD_TIMELINE", "DYNAMIC", 1);
+    ck_assert_int_eq(hvd__timeline_knobs_read(&k, 0, &err), 0);
+    ck_assert_ptr_null(k.path);
     setenv("HVD_TIMELINE_MARK_CYCLES", "often", 1);
     ck_assert_int_eq(hvd__timeline_knobs_read(&k, 2, &err), -HVD_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "TIMELINE_MARK_CYCLES"));

@@ -146,7 +146,9 @@ START_TEST(membership)
     hvd__stall_member(31, 1);
     hvd__stall_member(5, 1);
     hvd__stall_member(5, 0);
-    ck_assert_uint_eq(view().sets, 0x80000001);
+    hvd__stall_member(HVD_PROCESS_SETS_MAX - 1, 1);
+    ck_assert_uint_eq(view().sets[0], 0x80000001);
+    ck_assert_uint_eq(view().sets[STATUS_SETS_WORDS - 1], UINT64_C(1) << 63);
 }
 END_TEST
 

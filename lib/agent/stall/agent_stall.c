@@ -143,7 +143,7 @@ static void fill_status(struct control_stall_rank *r,
     r->calls = v.calls < INT64_MAX ? (int64_t)v.calls : INT64_MAX;
     if (v.calls)
         fill_op(&r->last, &v.call, now_ns);
-    r->sets = v.sets;
+    memcpy(r->sets, v.sets, sizeof(r->sets));
     r->total = v.total < INT32_MAX ? (int)v.total : INT32_MAX;
     r->count = v.count;
     if (v.count)

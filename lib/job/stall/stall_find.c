@@ -93,7 +93,7 @@ static int is_inside(const struct control_stall_rank *r,
 int stall_is_member(const struct control_stall_rank *r,
                     const struct stall_tensor *t)
 {
-    return r->sets >> t->op.set & 1;
+    return r->sets[t->op.set / 64] >> t->op.set % 64 & 1;
 }
 
 /* Returns whether the agent has sent no report about a rank that has not

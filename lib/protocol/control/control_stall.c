@@ -14,7 +14,8 @@
 enum {
     OP_BYTES = 8 + 8 + 1 + 1 + 1 + 1, /* plus the name */
     /* Plus the waits, and 8 bytes for each set's number that is not 0. */
-    RANK_BYTES = 4 + 4 + 1 + 1 + 2 + 8 + OP_BYTES + 4 + 4 + 1 + 4 + 4,
+    SETS_BYTES = 8 * STATUS_SETS_WORDS,
+    RANK_BYTES = 4 + 4 + 1 + 1 + 2 + 8 + OP_BYTES + 4 + 1 + 3 * SETS_BYTES,
     CPU_UNKNOWN = UINT16_MAX,
     FLAG_KNOWN = 1u << 0,
     FLAG_FRESH = 1u << 1,
@@ -161,15 +162,23 @@ static void put_op(struct hb_buf *out, const struct control_stall_op *op)
     hb_buf_append(out, op->name, len);
 }
 
+/* Writes a bit per process set. */
+static void put_words(struct hb_buf *out,
+                      const uint64_t words[STATUS_SETS_WORDS])
+{
+    for (int w = 0; w < STATUS_SETS_WORDS; w++)
+        hb_buf_put_u64(out, words[w]);
+}
+
 /* Writes a number per process set: a bit for each that is not 0, then those. */
 static void put_of_sets(struct hb_buf *out,
                         const uint64_t numbers[STATUS_SETS_MAX])
 {
-    uint32_t sets = 0;
+    uint64_t sets[STATUS_SETS_WORDS] = {0};
 
     for (int i = 0; i < STATUS_SETS_MAX; i++)
-        sets |= numbers[i] ? (uint32_t)1 << i : 0;
-    hb_buf_put_u32(out, sets);
+        sets[i / 64] |= (uint64_t)(numbers[i] != 0) << i % 64;
+    put_words(out, sets);
     for (int i = 0; i < STATUS_SETS_MAX; i++)
         if (numbers[i])
             hb_buf_put_u64(out, numbers[i]);
@@ -191,7 +200,7 @@ static void put_rank(struct hb_buf *out, const struct control_stall_rank *r)
     hb_buf_put_u16(out, (uint16_t)cpu);
     hb_buf_put_u64(out, (uint64_t)r->calls);
     put_op(out, &r->last);
-    hb_buf_put_u32(out, r->sets);
+    put_words(out, r->sets);
     hb_buf_put_u32(out, (uint32_t)r->total);
     hb_buf_put_u8(out, (uint8_t)r->count);
     for (int i = 0; i < r->count; i++)
@@ -218,6 +227,15 @@ int control_encode_stall_ranks(struct hb_buf *out,
     return 0;
 }
 
+static void read_words(struct hb_reader *r, uint64_t words[STATUS_SETS_WORDS])
+{
+    for (int w = 0; w < STATUS_SETS_WORDS; w++)
+        words[w] = hb_read_u64(r);
+}
+
+/* Any u8 is the number of a set. */
+_Static_assert(STATUS_SETS_MAX == UINT8_MAX + 1, "a set's number is a u8");
+
 static void read_op(struct hb_reader *r, struct control_stall_op *op)
 {
     uint64_t age = hb_read_u64(r);
@@ -229,7 +247,7 @@ static void read_op(struct hb_reader *r, struct control_stall_op *op)
     where = hb_read_u8(r);
     hb_read_text(r, hb_read_u8(r), op->name, sizeof(op->name));
     if (age > CONTROL_STALL_MAX_MS || kind >= STATUS_KINDS ||
-        set >= STATUS_SETS_MAX || where >= STATUS_WHERES) {
+        where >= STATUS_WHERES) {
         r->bad = 1;
         return;
     }
@@ -250,7 +268,7 @@ static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)
     cpu = hb_read_u16(r);
     calls = hb_read_u64(r);
     read_op(r, &m->last);
-    m->sets = hb_read_u32(r);
+    read_words(r, m->sets);
     total = hb_read_u32(r);
     m->count = hb_read_u8(r);
     if (rank >= CONTROL_RANKS_MAX || pid > INT_MAX || flags & ~FLAG_ALL ||
@@ -274,11 +292,14 @@ static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)
 /* Reads a number of each set; only those that are not 0 are sent. */
 static void read_of_sets(struct hb_reader *r, uint64_t numbers[STATUS_SETS_MAX])
 {
-    uint32_t sets = hb_read_u32(r);
+    uint64_t sets[STATUS_SETS_WORDS];
 
+    read_words(r, sets);
     for (int i = 0; i < STATUS_SETS_MAX; i++) {
-        numbers[i] = sets >> i & 1 ? hb_read_u64(r) : 0;
-        if (sets >> i & 1 && numbers[i] == 0)
+        int is_sent = sets[i / 64] >> i % 64 & 1;
+
+        numbers[i] = is_sent ? hb_read_u64(r) : 0;
+        if (is_sent && numbers[i] == 0)
             r->bad = 1;
     }
 }

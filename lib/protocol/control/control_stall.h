@@ -71,8 +71,9 @@ struct control_stall_rank {
     int inside;      /* the last call has not returned */
     int64_t calls;   /* 0: none, and `last` is not valid */
     struct control_stall_op last;
-    uint32_t sets; /* bit n: member of process set n */
-    int total;     /* operations it waits for; waits has the oldest */
+    /* bit n % 64 of word n / 64: member of process set n */
+    uint64_t sets[STATUS_SETS_WORDS];
+    int total; /* operations it waits for; waits has the oldest */
     struct control_stall_op *waits; /* at most STATUS_WAITS_MAX */
     int count;
     /* see status.h */

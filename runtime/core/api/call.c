@@ -49,12 +49,32 @@ static int read_options(const struct hvd_options *opts, struct hvd_options *out,
     return 0;
 }
 
+/* Refuses options.done in a blocking form, which nobody needs to be told of. */
+static int no_callback(const struct hvd_options *o, struct hb_error *err)
+{
+    if (!o->done)
+        return 0;
+    return hb_error_set(err, HVD_EINVAL,
+                        "hvd_options: done is for _async forms");
+}
+
 int hvd__call_no_scales(const struct hvd_options *o, struct hb_error *err)
 {
     if (o->prescale == 1.0 && o->postscale == 1.0)
         return 0;
     return hb_error_set(err, HVD_EINVAL,
                         "hvd_options: only reductions can be scaled");
+}
+
+/* Refuses options that operations of that kind do not have. */
+static int check_kind(enum hvd__kind kind, const struct hvd_options *o,
+                      struct hb_error *err)
+{
+    if (o->alloc && kind != HVD__ALLGATHER && kind != HVD__ALLTOALL)
+        return hb_error_set(err, HVD_EINVAL,
+                            "hvd_options: only allgather and alltoall ask "
+                            "alloc for memory");
+    return collective_reduces(kind) ? 0 : hvd__call_no_scales(o, err);
 }
 
 /* ---- A call ----------------------------------------------------------- */
@@ -108,8 +128,8 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
         rc = read_options(opts, &c->o, err);
     if (rc == 0)
         rc = find_set(c, err);
-    if (rc == 0 && !collective_reduces(kind))
-        rc = hvd__call_no_scales(&c->o, err);
+    if (rc == 0)
+        rc = check_kind(kind, &c->o, err);
     op->name = name;
     op->name_hash = name[0] ? hvd__name_hash(name) : 0;
     if (hvd__context.knobs.compares_sites && !name[0] && kind != HVD__JOIN) {
@@ -146,6 +166,11 @@ static int place(struct hvd__call *c, int rc)
     return issue(c);
 }
 
+static int add_shapes(struct hvd__call *c, int rc)
+{
+    return rc == 0 && c->o.shapes ? hvd__call_shapes(c) : rc;
+}
+
 static void end(struct hvd__call *c)
 {
     hvd__op_release(&c->req.op);
@@ -164,7 +189,7 @@ int hvd__call_is_plain(const struct hvd_options *o)
 {
     return o->size == sizeof(*o) && o->prescale == 1.0 && o->postscale == 1.0 &&
            !o->process_set && !o->wire && !o->live_average && !o->priority &&
-           !o->stream;
+           !o->stream && !o->alloc && !o->done && !o->shapes;
 }
 
 /* Carries out the call; rc is the status of making it. */
@@ -172,7 +197,9 @@ int hvd__call_run(struct hvd__call *c, int rc)
 {
     struct hvd_request *req = &c->req;
 
-    rc = place(c, rc);
+    if (rc == 0)
+        rc = no_callback(&c->o, &req->err);
+    rc = place(c, add_shapes(c, rc));
     if (rc < 0) {
         rc = report_error(c);
     } else {
@@ -182,7 +209,7 @@ int hvd__call_run(struct hvd__call *c, int rc)
             req->given = NULL;
         req->signature = hvd__op_signature(&req->op);
         rc = hvd__engine_run(&c->set->engine, req);
-        if (rc == 0 && req->op.launch)
+        if (rc == 0 && req->op.device.launch)
             hvd__engine_wait_on_stream(&c->set->engine, req, c->o.stream);
         rc = req->err.status;
         if (rc < 0)
@@ -199,16 +226,18 @@ static int queue(struct hvd__call *c, hvd_request **out)
     int rc;
 
     c->req.signature = hvd__op_signature(&c->req.op);
+    c->req.on_done = c->o.done;
+    c->req.done_arg = c->o.done_arg;
     req = hvd__request_copy(&c->req, c->set->n);
     if (!req)
         return hvd__fail(HVD_ENOMEM, "no memory for a request");
     rc = hvd__engine_submit(&c->set->engine, req, err);
     if (rc < 0) {
-        req->op.ready = NULL; /* the call still owns it */
+        req->op.device.ready = NULL; /* the call still owns it */
         hvd__request_free(req);
         return hvd__tell(err);
     }
-    c->req.op.ready = NULL; /* the request owns it now */
+    c->req.op.device.ready = NULL; /* the request owns it now */
     *out = req;
     return 0;
 }
@@ -217,7 +246,7 @@ int hvd__call_submit(struct hvd__call *c, int rc, hvd_request **out)
 {
     if (rc == 0 && !out)
         rc = hb_error_set(&c->req.err, HVD_EINVAL, "req is NULL");
-    rc = place(c, rc);
+    rc = place(c, add_shapes(c, rc));
     rc = rc < 0 ? report_error(c) : queue(c, out);
     end(c);
     return rc;
@@ -228,6 +257,8 @@ int hvd__call_submit_and_wait(struct hvd__call *c, int rc)
 {
     hvd_request *req = NULL;
 
+    if (rc == 0)
+        rc = no_callback(&c->o, &c->req.err);
     rc = hvd__call_submit(c, rc, &req);
     if (rc < 0)
         return rc;

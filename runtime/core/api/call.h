@@ -30,6 +30,8 @@ struct hvd__call {
     size_t *more;               /* the same for larger sets; heap */
     struct hvd__part *parts;
     struct hvd__op *members; /* heap */
+    size_t elems;            /* alltoall: the caller's count, of which
+                                sendcounts may leave out the end */
     int needs_device;        /* the host cannot reduce this dtype */
 };
 
@@ -120,6 +122,9 @@ int hvd__call_set_reduction(struct hvd__call *c, enum hvd_dtype dtype,
                             enum hvd_op rop);
 int hvd__call_set_dtype(struct hvd__op *op, enum hvd_dtype dtype,
                         struct hb_error *err);
+/* Takes over the options' shapes, which are not NULL, for an operation that is
+ * made: 0, or -HVD_EINVAL with err set if they do not fit its counts. */
+int hvd__call_shapes(struct hvd__call *c);
 /* Refuses scales other than 1: -HVD_EINVAL with err set. */
 int hvd__call_no_scales(const struct hvd_options *o, struct hb_error *err);
 

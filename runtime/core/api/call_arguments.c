@@ -157,11 +157,13 @@ int hvd__call_allreduce(struct hvd__call *c, const struct hvd__buffers *b,
     return 0;
 }
 
-static int check_group(const struct hvd__group *g, struct hb_error *err)
+/* Checks the arrays of a group; has_alloc: recvbufs may be NULL. */
+static int check_group(const struct hvd__group *g, int has_alloc,
+                       struct hb_error *err)
 {
     if (g->n < 1 || g->n > PTRDIFF_MAX / sizeof(struct hvd__op))
         return hb_error_set(err, HVD_EINVAL, "a group of %zu members", g->n);
-    if (!g->sendbufs || !g->recvbufs || !g->counts)
+    if (!g->sendbufs || !g->counts || (!g->recvbufs && !has_alloc))
         return hb_error_set(err, HVD_EINVAL, "an array of the group is NULL");
     return 0;
 }
@@ -176,7 +178,7 @@ int hvd__call_group_allreduce(struct hvd__call *c, const struct hvd__group *g,
 {
     struct hvd__op *op = &c->req.op;
     struct hb_error *err = &c->req.err;
-    int rc = check_group(g, err);
+    int rc = check_group(g, 0, err);
 
     if (rc == 0)
         rc = hvd__call_set_reduction(c, g->dtype, rop);
@@ -253,6 +255,20 @@ int hvd__call_broadcast(struct hvd__call *c, const struct hvd__buffers *b,
     return rc;
 }
 
+/* Makes op ask the caller for the memory of what arrives. */
+static int set_alloc(struct hvd__call *c, struct hvd__op *op,
+                     const struct hvd__buffers *b,
+                     const struct hvd__received *r)
+{
+    if (b->recvbuf || r->cap)
+        return hb_error_set(&c->req.err, HVD_EINVAL,
+                            "recvbuf and recvcap are given, and hvd_options "
+                            "has an alloc; use one of the two");
+    op->alloc.fn = c->o.alloc;
+    op->alloc.arg = c->o.alloc_arg;
+    return 0;
+}
+
 int hvd__call_allgather(struct hvd__call *c, struct hvd__op *op,
                         const struct hvd__buffers *b,
                         const struct hvd__received *r)
@@ -262,6 +278,8 @@ int hvd__call_allgather(struct hvd__call *c, struct hvd__op *op,
 
     if (rc == 0)
         rc = check_buffer("recvbuf", b->recvbuf, r->cap, op->elem_bytes, err);
+    if (rc == 0 && c->o.alloc)
+        rc = set_alloc(c, op, b, r);
     set_buffers(op, b);
     op->recvcap = r->cap;
     op->recvcounts = r->counts;
@@ -296,6 +314,7 @@ int hvd__call_alltoall(struct hvd__call *c, const struct hvd__buffers *b,
     struct hvd__buffers sent = *b;
     int rc = hvd__call_set_dtype(op, b->dtype, err);
 
+    c->elems = b->count;
     if (rc == 0)
         rc = check_buffer("sendbuf", b->sendbuf, b->count, op->elem_bytes, err);
     if (rc == 0 && sendcounts) {
@@ -324,7 +343,7 @@ int hvd__call_alltoall(struct hvd__call *c, const struct hvd__buffers *b,
 static int begin_members(struct hvd__call *c, const struct hvd__group *g)
 {
     struct hb_error *err = &c->req.err;
-    int rc = check_group(g, err);
+    int rc = check_group(g, c->o.alloc != NULL, err);
 
     if (rc < 0)
         return rc;
@@ -360,18 +379,20 @@ int hvd__call_group_allgather(struct hvd__call *c, const struct hvd__group *g,
     size_t n = (size_t)c->set->n;
     int rc = hvd__call_set_dtype(&c->req.op, g->dtype, err);
 
-    if (rc == 0 && !recvcaps)
+    if (rc == 0 && !recvcaps && !c->o.alloc)
         rc = hb_error_set(err, HVD_EINVAL, "recvcaps is NULL");
     if (rc == 0)
         rc = begin_members(c, g);
     for (size_t i = 0; rc == 0 && i < g->n; i++) {
-        const struct hvd__buffers b = {g->sendbufs[i], g->recvbufs[i],
+        const struct hvd__buffers b = {g->sendbufs[i],
+                                       g->recvbufs ? g->recvbufs[i] : NULL,
                                        g->counts[i], g->dtype};
-        const struct hvd__received r = {recvcaps[i],
+        const struct hvd__received r = {recvcaps ? recvcaps[i] : 0,
                                         recvcounts ? recvcounts + i * n : NULL};
 
         if (hvd__call_allgather(c, &c->members[i], &b, &r) < 0)
             return in_member(err, i);
+        c->members[i].alloc.member = i;
     }
     if (rc == 0)
         sum_up_members(c);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls on requests: hvd_wait, hvd_wait_on_stream and hvd_test. */
+/* The calls on requests: hvd_wait, hvd_wait_for, hvd_wait_on_stream and
+ * hvd_test. */
+#include "lib/base/sys/clock.h"
 #include "runtime/core/sched/engine.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
@@ -27,7 +29,7 @@ int hvd_wait(hvd_request *req)
 
     if (rc < 0)
         return rc;
-    hvd__engine_wait(req->engine, req);
+    hvd__engine_wait(req->engine, req, 0);
     rc = hvd__tell(&req->err);
     hvd__request_free(req);
     return rc;
@@ -55,4 +57,23 @@ int hvd_test(hvd_request *req, int *done)
     if (rc == 0)
         *done = hvd__engine_test(req->engine, req);
     return rc;
+}
+
+int hvd_wait_for(hvd_request *req, int timeout_ms, int *done)
+{
+    uint64_t until_ns = 0;
+    int rc;
+
+    if (!done)
+        return hvd__fail(HVD_EINVAL, "hvd_wait_for: a pointer is NULL");
+    rc = check(req, "hvd_wait_for");
+    if (rc < 0)
+        return rc;
+    if (timeout_ms > 0)
+        until_ns = hb_now_ns() + (uint64_t)timeout_ms * 1000000;
+    if (timeout_ms == 0)
+        *done = hvd__engine_test(req->engine, req);
+    else
+        *done = hvd__engine_wait(req->engine, req, until_ns);
+    return 0;
 }

@@ -166,6 +166,7 @@ int hvd_shutdown(void)
                      "hvd_shutdown was called before it completed");
         atomic_store(&hvd__context.page->alive, 0);
         hvd__set_stop(&hvd__sets[HVD_WORLD], &why);
+        hvd__world_interrupt();
         hvd__sets_await_change();
         for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
             hvd__set_stop(&hvd__sets[i], &why);

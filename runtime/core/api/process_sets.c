@@ -2,6 +2,7 @@
 /* The calls on process sets: hvd_process_set_add and the like. */
 #include "runtime/core/set/set.h"
 #include "runtime/core/set/set_change.h"
+#include "runtime/core/set/set_members.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
@@ -13,6 +14,15 @@ int hvd_process_set_add(const int *ranks, size_t count, int *set)
     struct hb_error err = HB_ERROR_INIT;
 
     hvd__set_add(ranks, count, set, &err);
+    return hvd__tell(&err);
+}
+
+int hvd_process_set_add_members(const int *ranks, size_t count, const char *tag,
+                                int *set)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    hvd__set_add_members(ranks, count, tag, set, &err);
     return hvd__tell(&err);
 }
 

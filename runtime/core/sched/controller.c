@@ -62,9 +62,9 @@ static void complete_run(struct hvd__controller *c, int rc)
             req->err = *err;
     }
     hvd__record_done(c, c->current, c->run, c->run_count);
-    if (c->current->launch)
+    if (c->current->device.launch)
         hvd__engine_launched(c->engine, c->run, c->run_count,
-                             c->current->launch);
+                             c->current->device.launch);
     hvd__engine_complete(c->engine, c->run, c->run_count, rc < 0 ? rc : 0);
     c->run_count = 0;
 }
@@ -355,11 +355,11 @@ static enum hvd__step next_operation(struct hvd__controller *c,
 
 /* ---- Going on ------------------------------------------------------------ */
 
-/* Returns whether an operation with outcome rc was carried out.  HVD_EINVAL is
- * a failure of this rank alone, such as a recvbuf that is too small. */
-static int carried_out(int rc)
+/* Returns whether an operation with outcome rc was carried out, at least on the
+ * other ranks. */
+static int carried_out(const struct hvd__op *op, int rc)
 {
-    return rc == 1 || rc == -HVD_EINVAL;
+    return rc == 1 || hvd__op_alone(op, rc);
 }
 
 /* Ends the run's operation with outcome rc. */
@@ -368,20 +368,20 @@ static enum hvd__step run_over(struct hvd__controller *c, int rc)
     struct hvd_request *first = c->run_count ? c->run[0] : NULL;
 
     c->state = HVD__STATE_IDLE;
-    if (carried_out(rc)) {
+    if (carried_out(c->current, rc)) {
         count_up(c);
         for (size_t i = 0; i < c->run_count; i++)
             remember(c, c->run[i]->entry, c->run[i]->signature, &c->run[i]->op);
         if (!first)
             remember(c, c->stand_in->entry, c->stand_in->signature,
                      &c->stand_in->op);
-        hvd__stall_carried_out(c->set, c->plan.done);
+        hvd__stall_carried_out(c->engine->stall.set, c->plan.done);
         if (first && first->op.kind == HVD__JOIN)
             tell_last(c, first);
     }
     if (first) {
         complete_run(c, rc);
-    } else if (!carried_out(rc)) {
+    } else if (!carried_out(c->current, rc)) {
         c->broken = c->err;
         return fail_all(c);
     }
@@ -488,6 +488,7 @@ int hvd__controller_start(struct hvd__controller *c, struct hvd_request *req)
         return req->err.status;
     }
     hvd__run_sign(c, &req->op, req->signature);
+    hvd__run_count(c, &req->op);
     hvd__record_begin_one(c, req);
     return check_memory(
         c, hvd__execute_begin(&c->execution, c->plane, &req->op, NULL, 0),
@@ -498,7 +499,7 @@ int hvd__controller_progress(struct hvd__controller *c, struct hvd_request *req)
 {
     int rc = hvd__execute_progress(&c->execution);
 
-    if (carried_out(rc)) {
+    if (carried_out(&req->op, rc)) {
         struct hvd__entry *e = hvd__plan_next(&c->plan);
 
         hvd__stats_count(&c->stats.operations, 1);
@@ -507,7 +508,7 @@ int hvd__controller_progress(struct hvd__controller *c, struct hvd_request *req)
         else
             hvd__stats_count(&c->stats.guessed, 1);
         remember(c, &c->plan.unnamed, req->signature, &req->op);
-        hvd__stall_carried_out(c->set, c->plan.done);
+        hvd__stall_carried_out(c->engine->stall.set, c->plan.done);
         hvd__record_done_one(c, req);
     }
     return rc;

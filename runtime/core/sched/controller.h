@@ -88,7 +88,8 @@ struct hvd__controller {
     uint32_t records_max; /* limit of its requests; the same on all ranks */
     uint64_t table_len;
     uint64_t *lens;       /* [n] */
-    size_t *got;          /* [n]: bytes received of each table */
+    size_t *got;          /* [n]: bytes received of each table; also
+                             hvd__run_count */
     unsigned char *bytes; /* all tables */
     size_t bytes_cap;
     struct hvd__agreement agreed;

@@ -99,30 +99,37 @@ static void hold(struct hvd__engine *e, uint64_t issued)
 
 /* Waits a step; `alone` is the request carried out without the queue, or
  * NULL. */
-void engine_pause(struct hvd__engine *e, const struct hvd_request *alone)
+void engine_pause(struct hvd__engine *e, const struct hvd_request *alone,
+                  uint64_t until_ns)
 {
-    e->plane->ops->pause(e->plane);
+    e->plane->ops->pause(e->plane, until_ns);
     hvd__stall_paused(e, alone);
 }
 
-/* Drives the queue until `until` is done (NULL: until it is empty).  Returns
- * early when give_way, if not NULL, says so: without `until`, after any step;
- * with it, only when it would have to wait.  The calling thread is the
- * driver. */
-static void drive_queue(struct hvd__engine *e, const struct hvd_request *until,
+static int is_over(uint64_t until_ns)
+{
+    return until_ns && hb_now_ns() >= until_ns;
+}
+
+/* Drives the queue until `req` is done (NULL: until it is empty), or
+ * hb_now_ns() has reached until_ns (0: no limit).  Returns early when give_way,
+ * if not NULL, says so: without `req`, after any step; with it, only when it
+ * would have to wait.  The calling thread is the driver. */
+static void drive_queue(struct hvd__engine *e, const struct hvd_request *req,
+                        uint64_t until_ns,
                         int (*give_way)(struct hvd__engine *))
 {
     int is_thread = atomic_load(&e->driver) == HVD__DRIVER_THREAD;
     uint64_t limit = is_thread ? HOLD_THREAD_NS : HOLD_CALLER_NS;
 
-    while ((!until || !hvd__request_done(until)) &&
-           !atomic_load(&e->stopping)) {
+    while ((!req || !hvd__request_done(req)) && !atomic_load(&e->stopping) &&
+           !is_over(until_ns)) {
         uint64_t issued = atomic_load(&e->controller.issued);
         enum hvd__step step = hvd__controller_step(&e->controller, limit);
 
         if (step == HVD__STEP_IDLE)
             return;
-        if (step == HVD__STEP_DONE ? !until && give_way && give_way(e)
+        if (step == HVD__STEP_DONE ? !req && give_way && give_way(e)
                                    : give_way && give_way(e))
             return;
         if (step == HVD__STEP_HOLD && is_thread)
@@ -130,7 +137,7 @@ static void drive_queue(struct hvd__engine *e, const struct hvd_request *until,
         else if (step == HVD__STEP_HOLD)
             sched_yield();
         else if (step != HVD__STEP_DONE)
-            engine_pause(e, NULL);
+            engine_pause(e, NULL, until_ns);
     }
 }
 
@@ -155,10 +162,10 @@ static int head_is_small(struct hvd__engine *e)
 /* Completes a burst of small operations in the first wait: handing each to the
  * engine thread and back would cost more than doing them.  Begins nothing while
  * stopping: another caller may have left an operation half done. */
-static void drive_small(struct hvd__engine *e)
+static void drive_small(struct hvd__engine *e, uint64_t until_ns)
 {
     while (!atomic_load(&e->stopping) && atomic_load(&e->queued) &&
-           head_is_small(e))
+           !is_over(until_ns) && head_is_small(e))
         if (hvd__controller_step(&e->controller, HOLD_CALLER_NS) !=
             HVD__STEP_DONE)
             return;
@@ -210,7 +217,7 @@ static void *engine_main(void *arg)
         }
         pthread_mutex_unlock(&e->lock);
         if (still_has_work(e) && engine_try_drive(e, HVD__DRIVER_THREAD)) {
-            drive_queue(e, NULL, somebody_waits);
+            drive_queue(e, NULL, 0, somebody_waits);
             atomic_store(&e->driver, HVD__DRIVER_NONE);
             engine_wake_waiters(e);
         }
@@ -295,8 +302,25 @@ static int is_turn(const struct hvd__engine *e, const struct hvd_request *req)
     return atomic_load(&e->driver) == HVD__DRIVER_NONE;
 }
 
-/* Waits until is_turn, by yielding first, then by sleeping. */
-static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
+/* Sleeps on `turn`; under the lock.  Returns 0 when hb_now_ns() has reached
+ * until_ns (0: no limit). */
+static int sleep_for_turn(struct hvd__engine *e, uint64_t until_ns)
+{
+    const struct timespec until = {
+        .tv_sec = (time_t)(until_ns / 1000000000),
+        .tv_nsec = (long)(until_ns % 1000000000),
+    };
+
+    if (!until_ns)
+        return pthread_cond_wait(&e->turn, &e->lock) == 0;
+    return pthread_cond_clockwait(&e->turn, &e->lock, CLOCK_MONOTONIC,
+                                  &until) == 0;
+}
+
+/* Waits until is_turn, or hb_now_ns() has reached until_ns (0: no limit), by
+ * yielding first, then by sleeping. */
+static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req,
+                          uint64_t until_ns)
 {
     if (atomic_load(&e->driver) == HVD__DRIVER_THREAD) {
         e->plane->ops->interrupt(e->plane);
@@ -311,36 +335,38 @@ static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req)
     }
     pthread_mutex_lock(&e->lock);
     atomic_fetch_add(&e->sleepers, 1);
-    while (!is_turn(e, req))
-        pthread_cond_wait(&e->turn, &e->lock);
+    while (!is_turn(e, req) && sleep_for_turn(e, until_ns))
+        ;
     atomic_fetch_sub(&e->sleepers, 1);
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Waits until the engine is done with req, driving if no thread does. */
-void engine_wait(struct hvd__engine *e, struct hvd_request *req)
+/* Drives if no other thread does. */
+int engine_wait(struct hvd__engine *e, struct hvd_request *req,
+                uint64_t until_ns)
 {
     if (hvd__request_done(req))
-        return;
+        return 1;
     atomic_fetch_add(&e->waiters, 1);
-    while (!hvd__request_done(req)) {
+    while (!hvd__request_done(req) && !is_over(until_ns)) {
         if (!atomic_load(&e->stopping) &&
             engine_try_drive(e, HVD__DRIVER_CALLER)) {
-            drive_queue(e, req, NULL);
-            drive_small(e);
+            drive_queue(e, req, until_ns, NULL);
+            drive_small(e, until_ns);
             engine_step_back(e);
         } else {
-            wait_for_turn(e, req);
+            wait_for_turn(e, req, until_ns);
         }
     }
     atomic_fetch_sub(&e->waiters, 1);
     engine_pass_on(e);
+    return hvd__request_done(req);
 }
 
 int engine_test(struct hvd__engine *e, struct hvd_request *req)
 {
     if (!hvd__request_done(req) && engine_try_drive(e, HVD__DRIVER_CALLER)) {
-        drive_queue(e, req, always);
+        drive_queue(e, req, 0, always);
         engine_step_back(e);
     }
     return hvd__request_done(req);
@@ -393,7 +419,7 @@ void hvd__engine_halt(struct hvd__engine *e, const struct hb_error *why)
     pthread_mutex_unlock(&e->lock);
     while (!engine_try_drive(e, HVD__DRIVER_CALLER)) {
         e->plane->ops->interrupt(e->plane);
-        wait_for_turn(e, NULL);
+        wait_for_turn(e, NULL, 0);
     }
     join_thread(e);
 }

@@ -135,8 +135,11 @@ static inline int hvd__engine_again(struct hvd__engine *e,
 int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
                        struct hb_error *err);
 
-/* Waits until `req` is done, on the device too.  Sets req->err. */
-void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req);
+/* Waits until `req` is done, on the device too, or hb_now_ns() has reached
+ * until_ns (0: no limit).  Returns 1 if it is done, with req->err set, else
+ * 0. */
+int hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req,
+                     uint64_t until_ns);
 
 /* Drives the engine as far as possible without blocking.  Returns 1 when req is
  * done, on the device too, else 0. */

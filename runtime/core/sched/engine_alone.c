@@ -28,14 +28,14 @@ static int run_queued(struct hvd__engine *e, struct hvd_request *req)
     pthread_mutex_unlock(&e->lock);
     if (rc < 0)
         return rc;
-    engine_wait(e, req);
+    engine_wait(e, req, 0);
     return req->err.status;
 }
 
 static int step_back_and_wait(struct hvd__engine *e, struct hvd_request *req)
 {
     engine_step_back(e);
-    engine_wait(e, req);
+    engine_wait(e, req, 0);
     return req->err.status;
 }
 
@@ -78,7 +78,7 @@ static int carry_out(struct hvd__engine *e, struct hvd_request *req)
         if (rc == 0 && atomic_load(&e->stopping))
             return 0;
         if (rc == 0)
-            engine_pause(e, req);
+            engine_pause(e, req, 0);
     }
     return rc;
 }
@@ -132,8 +132,8 @@ static int run_over(struct hvd__engine *e, struct hvd_request *req, int rc)
         return run_stopped(e, req);
     if (rc == HVD__CUT || rc == -HVD_EMISMATCH)
         return run_denied(e, req, rc);
-    if (req->op.launch)
-        hvd__engine_launched(e, &req, 1, req->op.launch);
+    if (req->op.device.launch)
+        hvd__engine_launched(e, &req, 1, req->op.device.launch);
     engine_finish(e, req, rc);
     if (rc == 1)
         remember(e, req);

@@ -18,9 +18,10 @@ void engine_wake_waiters(struct hvd__engine *e);
 int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
                     struct hb_error *err);
 
-/* Pauses the driver once.  alone: the request carried out without the queue, or
- * NULL. */
-void engine_pause(struct hvd__engine *e, const struct hvd_request *alone);
+/* Pauses the driver once, not beyond until_ns on hb_now_ns's clock (0: no
+ * limit).  alone: the request carried out without the queue, or NULL. */
+void engine_pause(struct hvd__engine *e, const struct hvd_request *alone,
+                  uint64_t until_ns);
 
 /* Wakes a driver that waits for new requests, after one was queued; under the
  * lock. */
@@ -29,8 +30,10 @@ void engine_tell_driver(struct hvd__engine *e);
 int engine_stopped(const struct hvd__engine *e, const struct hvd_request *req,
                    struct hb_error *err);
 
-/* Waits until `req` is done for the engine; it may be only launched. */
-void engine_wait(struct hvd__engine *e, struct hvd_request *req);
+/* Waits until `req` is done for the engine, or hb_now_ns() has reached until_ns
+ * (0: no limit).  Returns whether it is done; it may be only launched. */
+int engine_wait(struct hvd__engine *e, struct hvd_request *req,
+                uint64_t until_ns);
 
 /* Drives the engine as far as possible without blocking.  Returns whether the
  * engine is done with req; it may be only launched. */
@@ -46,8 +49,9 @@ int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
 /* Appends `req`, whose entry is set, to the queue; under the lock. */
 void engine_append_locked(struct hvd__engine *e, struct hvd_request *req);
 
-/* Completes `req`, which is in no queue, with status rc.  Its owner may free it
- * as soon as `done` is set. */
+/* Completes `req`, which is in no queue, with status rc, and tells its owner,
+ * who may free it as soon as `done` is set.  Called without the lock, since the
+ * owner's function is called. */
 void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc);
 
 /* ---- engine_stall.c ------------------------------------------------------ */
@@ -59,7 +63,7 @@ static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
 {
     struct segment_status *s = hvd__stall_on();
 
-    if (!s)
+    if (!s || w->set < 0)
         return 0;
     req->stall_ns = status_now_ns();
     return status_call(s, req->stall_ns, req->op.kind, (uint32_t)w->set,
@@ -79,7 +83,7 @@ static inline void hvd__stall_paused(struct hvd__engine *e,
     struct segment_status *s = hvd__stall_on();
     uint64_t now_ns;
 
-    if (!s)
+    if (!s || e->stall.set < 0)
         return;
     now_ns = status_now_ns();
     if (now_ns >= e->stall.look_ns || atomic_load(&s->asked) != s->answered)

@@ -39,24 +39,37 @@ static int is_drained(struct hvd__engine *e, struct hvd_request *req)
         if (e->launch_err.status)
             req->err = e->launch_err;
     }
-    req->op.launch = 0;
+    req->op.device.launch = 0;
     return 1;
 }
 
-static void wait_until_drained(struct hvd__engine *e, struct hvd_request *req)
+static int is_over(uint64_t until_ns)
 {
-    while (!is_drained(e, req))
-        sched_yield();
+    return until_ns && hb_now_ns() >= until_ns;
 }
 
-static void wait_for_launch(struct hvd__engine *e, struct hvd_request *req)
+static int wait_until_drained(struct hvd__engine *e, struct hvd_request *req,
+                              uint64_t until_ns)
 {
-    if (hold_plane(e, req)) {
-        launches(e)->wait(e->plane, req->op.launch, &req->err);
-        let_plane_go(e);
-    } else {
-        wait_until_drained(e, req);
+    while (!is_drained(e, req)) {
+        if (is_over(until_ns))
+            return 0;
+        sched_yield();
     }
+    return 1;
+}
+
+static int wait_for_launch(struct hvd__engine *e, struct hvd_request *req,
+                           uint64_t until_ns)
+{
+    int rc;
+
+    if (!hold_plane(e, req))
+        return wait_until_drained(e, req, until_ns);
+    rc =
+        launches(e)->wait(e->plane, req->op.device.launch, until_ns, &req->err);
+    let_plane_go(e);
+    return rc != 0;
 }
 
 /* Returns 1 when the launched `req` is done on the device too, else 0. */
@@ -66,7 +79,7 @@ static int test_launch(struct hvd__engine *e, struct hvd_request *req)
 
     if (!hold_plane(e, req))
         return is_drained(e, req);
-    rc = launches(e)->test(e->plane, req->op.launch, &req->err);
+    rc = launches(e)->test(e->plane, req->op.device.launch, &req->err);
     let_plane_go(e);
     return rc != 0;
 }
@@ -75,7 +88,7 @@ void hvd__engine_drain(struct hvd__engine *e)
 {
     hb_error_clear(&e->launch_err);
     if (e->launched)
-        launches(e)->wait(e->plane, e->launched, &e->launch_err);
+        launches(e)->wait(e->plane, e->launched, 0, &e->launch_err);
     e->launched = 0;
     atomic_store(&e->drained, 1);
 }
@@ -95,30 +108,31 @@ int hvd__engine_look(struct hvd__engine *e, struct hb_error *err)
     return rc < 0 ? rc : 0;
 }
 
-void hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req)
+int hvd__engine_wait(struct hvd__engine *e, struct hvd_request *req,
+                     uint64_t until_ns)
 {
-    engine_wait(e, req);
-    if (req->op.launch)
-        wait_for_launch(e, req);
+    if (!engine_wait(e, req, until_ns))
+        return 0;
+    return req->op.device.launch ? wait_for_launch(e, req, until_ns) : 1;
 }
 
 int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
 {
     if (!engine_test(e, req))
         return 0;
-    return req->op.launch ? test_launch(e, req) : 1;
+    return req->op.device.launch ? test_launch(e, req) : 1;
 }
 
 void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
                                 void *stream)
 {
-    engine_wait(e, req);
-    if (!req->op.launch)
+    engine_wait(e, req, 0);
+    if (!req->op.device.launch)
         return;
     if (hold_plane(e, req)) {
-        launches(e)->order(e->plane, req->op.launch, stream, &req->err);
+        launches(e)->order(e->plane, req->op.device.launch, stream, &req->err);
         let_plane_go(e);
     } else {
-        wait_until_drained(e, req);
+        wait_until_drained(e, req, 0);
     }
 }

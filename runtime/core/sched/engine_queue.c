@@ -68,8 +68,10 @@ void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
     if (rc < 0 && !req->err.status)
         hb_error_set(&req->err, (enum hvd_status) - rc, "%s",
                      hb_status_text(rc));
-    /* Release: pairs with hvd__request_done.  Sleepers need no ordering by this
-     * store, as they read `done` under the lock. */
+    if (req->on_done)
+        req->on_done(req->done_arg, req->err.status);
+    /* Release: pairs with hvd__request_done.  A sleeper misses nothing: whoever
+     * completes requests takes the lock afterwards to wake it. */
     atomic_store_explicit(&req->done, 1, memory_order_release);
 }
 
@@ -102,7 +104,7 @@ void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
 {
     e->launched = launch;
     for (size_t i = 0; i < n; i++) {
-        reqs[i]->op.launch = launch;
+        reqs[i]->op.device.launch = launch;
         reqs[i]->opened = atomic_load(&e->opened);
     }
 }
@@ -111,10 +113,12 @@ void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
                           size_t n, int rc)
 {
     pthread_mutex_lock(&e->lock);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         unlink_locked(e, reqs[i]);
+    pthread_mutex_unlock(&e->lock);
+    for (size_t i = 0; i < n; i++)
         engine_finish(e, reqs[i], rc);
-    }
+    pthread_mutex_lock(&e->lock);
     if (hvd__stall_listed(&e->stall))
         hvd__stall_settle(e);
     if (atomic_load(&e->sleepers))
@@ -124,14 +128,19 @@ void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
 
 void hvd__engine_fail_all(struct hvd__engine *e, const struct hb_error *err)
 {
-    struct hvd_request *req;
+    unsigned left;
 
     pthread_mutex_lock(&e->lock);
-    while ((req = e->head)) {
+    /* Not those queued meanwhile, which a thread could go on to do for ever. */
+    for (left = atomic_load(&e->queued); left > 0; left--) {
+        struct hvd_request *req = e->head;
+
         unlink_locked(e, req);
         req->err = *err;
         hb_error_context(&req->err, "%s", collective_name(req->op.kind));
+        pthread_mutex_unlock(&e->lock);
         engine_finish(e, req, err->status);
+        pthread_mutex_lock(&e->lock);
     }
     if (hvd__stall_listed(&e->stall))
         hvd__stall_settle(e);

@@ -4,6 +4,7 @@
 #include "runtime/core/sched/negotiate.h"
 
 #include "lib/base/alloc.h"
+#include "runtime/core/sched/shapes.h"
 #include "runtime/plane/site.h"
 
 #include <inttypes.h>
@@ -68,6 +69,8 @@ static void put_record(struct hb_buf *b, const struct hvd_request *req,
                        op->parts ? op->parts[i].count : req->members[i].count);
         hb_buf_put_u64(b, op->parts ? 0 : req->members[i].row_elems);
     }
+    if (req->shapes)
+        hvd__shapes_put(b, req->shapes, hvd__shapes_count(op));
 }
 
 static void put_site(struct hb_buf *b, const struct hvd_request *req)
@@ -83,8 +86,10 @@ static void put_site(struct hb_buf *b, const struct hvd_request *req)
 static size_t record_bytes(const struct hvd_request *req)
 {
     size_t parts = req->op.flags & HVD__OP_GROUP ? req->op.nparts : 0;
+    size_t shaped = req->shapes ? hvd__shapes_count(&req->op) : 0;
 
-    return RECORD_BYTES + strlen(req->op.name) + parts * 2 * sizeof(uint64_t);
+    return RECORD_BYTES + strlen(req->op.name) + parts * 2 * sizeof(uint64_t) +
+           hvd__shapes_put_bytes(req->shapes, shaped);
 }
 
 int hvd__table_write(struct hb_buf *out, struct hvd_request *queue,
@@ -160,7 +165,10 @@ static int read_record(struct hb_reader *r, struct hvd__record *rec)
     hb_read_text(r, len, d->name, sizeof(d->name));
     d->name_hash = hvd__name_hash(d->name);
     rec->counts = hb_read_bytes(r, (size_t)d->parts * 16);
-    return rec->counts ? 0 : -HVD_EPROTO;
+    if (!rec->counts || !(d->flags & HVD__OP_SHAPED))
+        return rec->counts ? 0 : -HVD_EPROTO;
+    rec->shapes = hvd__shapes_skip(r, d->parts ? (size_t)d->parts : 1);
+    return rec->shapes ? 0 : -HVD_EPROTO;
 }
 
 int hvd__tables_sum(const uint64_t *lens, int n, const int *ranks, size_t *sum,
@@ -314,6 +322,25 @@ static struct hvd__party party(const struct hvd__tables *in,
                                in->n};
 }
 
+/* Sets rec->err if the first rank's record and another rank's differ. */
+static void compare(struct hvd__record *rec, const struct hvd__party *first,
+                    const struct hvd__record *other, const struct hvd__party *p)
+{
+    const struct hvd__descriptor *a = &rec->d, *b = &other->d;
+    const struct hvd__shapes_party x = {*first, rec->shapes};
+    const struct hvd__shapes_party y = {*p, other->shapes};
+
+    /* Shapes say more than the counts that follow from them. */
+    if (a->kind == b->kind && a->dtype == b->dtype && a->site == b->site &&
+        a->parts == b->parts && hvd__shapes_differ(&x, &y, &rec->err))
+        return;
+    if (a->parts == b->parts && a->parts_hash != b->parts_hash)
+        compare_members(first, p, (const void *[2]){rec->counts, other->counts},
+                        &rec->err);
+    if (!rec->err.status)
+        hvd__descriptor_differ(first, p, &rec->err);
+}
+
 /* Returns whether a record of the first rank is pending on all ranks that have
  * not joined.  Sets its err if their descriptors differ. */
 static int is_pending_everywhere(const struct talks *t, struct hvd__record *rec)
@@ -327,15 +354,8 @@ static int is_pending_everywhere(const struct talks *t, struct hvd__record *rec)
         const struct hvd__record *other = find(&t->indexes[r], rec);
         const struct hvd__party p = party(t->in, other ? &other->d : NULL, r);
 
-        if (t->tables[r].joined)
-            continue;
-        if (rec->d.parts == other->d.parts &&
-            rec->d.parts_hash != other->d.parts_hash)
-            compare_members(&first, &p,
-                            (const void *[2]){rec->counts, other->counts},
-                            &rec->err);
-        if (!rec->err.status)
-            hvd__descriptor_differ(&first, &p, &rec->err);
+        if (!t->tables[r].joined)
+            compare(rec, &first, other, &p);
     }
     if (!rec->err.status && rec->d.kind == HVD__BROADCAST && rec->d.root >= 0 &&
         rec->d.root < t->in->n && t->tables[rec->d.root].joined)

@@ -35,6 +35,7 @@ struct hvd__record {
     /* members of a group: d.parts times u64 count, u64 row_elems, big-endian;
      * points into the table */
     const void *counts;
+    const void *shapes;  /* shapes.h; in the table, or NULL */
     uint64_t place;      /* order in the lowest rank's table */
     struct hb_error err; /* set: the request fails so on all ranks */
 };

@@ -11,18 +11,18 @@ void hvd__record_begin(struct hvd__controller *c, struct hvd__op *op,
 {
     int timed = 0;
 
-    op->agreed_ns = 0;
-    op->late_rank = -1;
+    op->trace.agreed_ns = 0;
+    op->trace.late_rank = -1;
     for (size_t i = 0; i < n && !timed; i++)
         timed = reqs[i]->issued_ns != 0;
     if (timed)
         hvd__op_time(op);
     c->timed = timed;
     c->began_ns = timed && hvd__timeline_on() ? hb_now_ns() : 0;
-    op->copies = NULL;
+    op->trace.copies = NULL;
     if (c->began_ns) {
         memset(c->copies, 0, sizeof(c->copies));
-        op->copies = c->copies;
+        op->trace.copies = c->copies;
     }
 }
 
@@ -64,7 +64,8 @@ static void trace(const struct hvd__controller *c, const struct hvd__op *op,
         .set = c->set,
         .fused = (uint32_t)n,
         .began_ns = c->began_ns,
-        .agreed_ns = op->agreed_ns == HVD__OP_TIMED ? 0 : op->agreed_ns,
+        .agreed_ns =
+            op->trace.agreed_ns == HVD__OP_TIMED ? 0 : op->trace.agreed_ns,
         .done_ns = done_ns,
         .status = op->err->status,
     };
@@ -72,7 +73,7 @@ static void trace(const struct hvd__controller *c, const struct hvd__op *op,
     for (size_t i = 0; i < n; i++) {
         struct hvd__op own = reqs[i]->op;
 
-        own.algorithm = op->algorithm;
+        own.trace.algorithm = op->trace.algorithm;
         e.what = HVD__TIMELINE_REQUEST;
         e.op = &own;
         e.issued_ns = reqs[i]->issued_ns;
@@ -95,7 +96,7 @@ void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
             hvd__record_done_one(c, reqs[i]);
         return;
     }
-    agreed_ns = op->agreed_ns == HVD__OP_TIMED ? 0 : op->agreed_ns;
+    agreed_ns = op->trace.agreed_ns == HVD__OP_TIMED ? 0 : op->trace.agreed_ns;
     done_ns = hb_now_ns();
     for (size_t i = 0; i < n; i++) {
         const struct hvd__stats_sample sample = {
@@ -104,7 +105,7 @@ void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
             .issued_ns = reqs[i]->issued_ns,
             .agreed_ns = agreed_ns,
             .done_ns = done_ns,
-            .late_rank = op->late_rank,
+            .late_rank = op->trace.late_rank,
         };
 
         if (sample.kind != HVD__JOIN)

@@ -45,8 +45,9 @@ static inline void hvd__record_begin_one(struct hvd__controller *c,
         hvd__record_begin(c, &req->op, &req, 1);
         return;
     }
-    req->op.agreed_ns = 0;
-    req->op.copies = NULL; /* a repeated call may have been traced before */
+    req->op.trace.agreed_ns = 0;
+    req->op.trace.copies =
+        NULL; /* a repeated call may have been traced before */
     c->timed = 0;
 }
 

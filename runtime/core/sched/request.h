@@ -4,7 +4,8 @@
  *
  * An asynchronous request is heap memory that hvd_wait frees; a blocking call
  * keeps its request on the stack.  The engine writes op and err until it sets
- * `done`, and never touches the request after that.
+ * `done`, and never touches the request after that.  on_done is called just
+ * before.
  *
  * A group of allreduces is one operation with several parts; a group of
  * another kind has one operation per member, which are carried out one
@@ -62,15 +63,18 @@ struct hvd_request {
     const void *caller; /* call site, plane/site.h; or NULL */
     uint64_t opened;    /* if launched: engine->opened at that time */
     int priority;
-    int *last_rank;                 /* join: out; may be NULL */
+    int *last_rank;       /* join: out; may be NULL */
+    hvd_done_fn *on_done; /* of an asynchronous request, or NULL */
+    void *done_arg;
     const struct hvd__given *given; /* the call's arguments, or NULL */
     struct hvd__op *members;        /* of a group other than of allreduces */
     size_t member_count;
+    const struct hvd_shape *shapes; /* shapes.h; NULL: not given */
     _Atomic int done;
 };
 
-/* Returns a copy of from's operation, name, parts, members and sendcounts (n
- * ranks) in one heap block, or NULL: no memory. */
+/* Returns a copy of from's operation, name, parts, members, shapes and
+ * sendcounts (n ranks) in one heap block, or NULL: no memory. */
 struct hvd_request *hvd__request_copy(const struct hvd_request *from, int n);
 void hvd__request_free(struct hvd_request *req);
 
@@ -78,13 +82,13 @@ void hvd__request_free(struct hvd_request *req);
  * signature. */
 void hvd__request_init(struct hvd_request *req);
 
-/* Gives back op->ready, if it is set: when the operation is over or has never
- * begun. */
+/* Gives back op->device.ready, if it is set: when the operation is over or has
+ * never begun. */
 static inline void hvd__op_release(struct hvd__op *op)
 {
-    if (op->ready)
-        hvd__context.release(op->ready);
-    op->ready = NULL;
+    if (op->device.ready)
+        hvd__context.release(op->device.ready);
+    op->device.ready = NULL;
 }
 
 static inline int hvd__request_done(const struct hvd_request *req)

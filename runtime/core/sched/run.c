@@ -166,14 +166,14 @@ static struct hvd__op *fuse(struct hvd__controller *c)
 
         *part = hvd__op_direct(op)
                     ? (struct hvd__part){op->sendbuf, op->recvbuf, 0, op->count,
-                                         op->ready}
+                                         op->device.ready}
                     : op->parts[0];
         part->first = first;
         first += part->count;
-        ordered &= op->ordered;
+        ordered &= op->device.ordered;
     }
-    c->carrier.ordered = ordered;
-    c->carrier.ready = NULL; /* each part has its own */
+    c->carrier.device.ordered = ordered;
+    c->carrier.device.ready = NULL; /* each part has its own */
     c->carrier.sendbuf = NULL;
     c->carrier.recvbuf = NULL;
     c->carrier.parts = c->parts;
@@ -196,8 +196,11 @@ int hvd__run_start(struct hvd__controller *c, struct hvd__op *op,
     c->current = op;
     c->state = HVD__STATE_RUN;
     divide(c, op);
-    for (size_t i = 0; i < count; i++)
+    hvd__run_count(c, op);
+    for (size_t i = 0; i < count; i++) {
         divide(c, &members[i]);
+        hvd__run_count(c, &members[i]);
+    }
     hvd__record_begin(c, op, c->run, c->run_count);
     return hvd__execute_begin(&c->execution, c->plane, op, members, count);
 }

@@ -38,6 +38,16 @@ static inline void hvd__run_sign(const struct hvd__controller *c,
     op->signature = op->first_signature;
     op->entries = 1;
 }
+
+/* Gives op a place for the counts that alloc is told, if its caller has none.
+ * The tables of a negotiation, which also use it, are over by then. */
+static inline void hvd__run_count(const struct hvd__controller *c,
+                                  struct hvd__op *op)
+{
+    if (op->alloc.fn && !op->recvcounts)
+        op->recvcounts = c->got;
+}
+
 /* Begins `op`, which is signed, for the run; members: of a group, or NULL.
  * Returns 0 or negative with op->err set. */
 int hvd__run_start(struct hvd__controller *c, struct hvd__op *op,

@@ -64,7 +64,7 @@ static struct hvd__plane *make_shm(const struct hvd__host *h,
     struct hvd__shm_config config = {
         .head = h->segment,
         .segment_ranks = (int)w->local_size,
-        .slot = s->id,
+        .slot = s->slot,
         .arena_bytes = h->arena_bytes,
         .local_rank = l->me,
         .local_size = l->count,

@@ -89,6 +89,21 @@ static int open_device(const struct hb_log *log, struct hb_error *err)
     return 0;
 }
 
+static int ask_version(const void *table)
+{
+    return ((const struct hvd__gpu *)table)->version();
+}
+
+int hvd__gpu_is_built(void)
+{
+    return hvd__plugin_ask(&plugin, NULL);
+}
+
+int hvd__gpu_nccl_version(void)
+{
+    return hvd__plugin_ask(&plugin, ask_version);
+}
+
 void hvd__gpu_use(const struct hvd__gpu *gpu)
 {
     recogniser = current = gpu;
@@ -161,7 +176,7 @@ static void trace(const struct hvd__set *s, const struct hvd__gpu_span *span)
     op.elem_bytes = hvd_dtype_size(span->dtype);
     op.count = span->count;
     op.name = span->name;
-    op.algorithm = span->algorithm;
+    op.trace.algorithm = span->algorithm;
     hvd__timeline_add(&e);
 }
 
@@ -179,7 +194,7 @@ static void waits(void *arg, const struct hvd__gpu_wait *w)
 {
     const struct hvd__set *s = arg;
 
-    hvd__stall_device(s->id, w);
+    hvd__stall_device(s->engine.stall.set, w);
 }
 
 static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)
@@ -209,7 +224,7 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         .look_arg = s,
         .ran = ran,
         .ran_arg = s,
-        .launched = hvd__stall_launched(s->id),
+        .launched = hvd__stall_launched(s->engine.stall.set),
         .waits = waits,
         .culprit = culprit,
         .stall_arg = s,
@@ -307,17 +322,17 @@ static void hand_over(const struct hvd__issue *i, void *ready)
     struct hvd__op *op = &i->req->op;
     int ordered = i->stream != NULL;
 
-    op->ready = ready;
-    op->ordered = ordered;
+    op->device.ready = ready;
+    op->device.ordered = ordered;
     op->flags |= HVD__OP_DEVICE;
     if (op->parts)
         i->parts[0].ready = ready;
     for (size_t k = 0; k < i->req->member_count; k++) {
-        i->req->members[k].ordered = ordered;
+        i->req->members[k].device.ordered = ordered;
         i->req->members[k].flags |= HVD__OP_DEVICE;
     }
     if (i->req->member_count)
-        i->req->members[0].ready = ready;
+        i->req->members[0].device.ready = ready;
 }
 
 static int look_and_issue(const struct hvd__issue *i)
@@ -373,7 +388,7 @@ static int issue(const struct hvd__issue *i)
         return hb_error_set(&i->req->err, HVD_ENOTINIT,
                             "hvd_init has not been called");
     rc = look_and_issue(i);
-    if (!i->req->op.ready)
+    if (!i->req->op.device.ready)
         leave();
     return rc;
 }

@@ -13,6 +13,12 @@
 
 extern const struct hvd__provider hvd__gpu_provider;
 
+/* Returns whether the plug-in can be loaded, with or without a GPU; and the
+ * version of NCCL on this host, 0 if there is none that the plug-in can use.
+ * Any thread. */
+int hvd__gpu_is_built(void);
+int hvd__gpu_nccl_version(void);
+
 /* Uses `gpu`, which is open, or NULL, in place of the plug-in; for tests. */
 void hvd__gpu_use(const struct hvd__gpu *gpu);
 

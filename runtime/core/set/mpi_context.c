@@ -311,6 +311,16 @@ static int started(struct hb_error *err)
     return rc == 2 ? hvd__plugin_load(&plugin, NULL) != NULL : rc;
 }
 
+int hvd__mpi_is_built(void)
+{
+    return hvd__plugin_ask(&plugin, NULL);
+}
+
+int hvd__mpi_has_threads(void)
+{
+    return mpi.world.has_threads;
+}
+
 int hvd__mpi_is_open(void)
 {
     return mpi.mpi != NULL;

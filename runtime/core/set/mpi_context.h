@@ -18,6 +18,13 @@
 /* Worlds, planes between hosts, leaving and closing. */
 extern const struct hvd__provider hvd__mpi_provider;
 
+/* Returns whether the plug-in can be loaded.  Any thread. */
+int hvd__mpi_is_built(void);
+
+/* Returns whether MPI, which is open, may be called by several threads at
+ * once. */
+int hvd__mpi_has_threads(void);
+
 /* Returns whether MPI has told the ranks of this world. */
 int hvd__mpi_is_open(void);
 

@@ -90,11 +90,12 @@ struct hvd__provider {
                 struct hb_error *err);
 
     /* Finds out where a call's buffers are, refuses what cannot be carried out
-     * there, and sets op->ready to what the plane has to wait for, if anything.
-     * Returns 0, or negative with the request's err set. */
+     * there, and sets op->device.ready to what the plane has to wait for, if
+     * anything. Returns 0, or negative with the request's err set. */
     int (*issue)(const struct hvd__issue *i);
 
-    /* Gives back op->ready of an operation that is over or never began. */
+    /* Gives back op->device.ready of an operation that is over or never
+     * began. */
     void (*release)(void *ready);
 
     /* Fills in the counters of the plug-in. */

@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 #include "runtime/core/set/set.h"
+#include "runtime/core/set/set_members.h"
 #include "runtime/core/set/words.h"
 #include "runtime/core/set/world_set.h"
 #include "runtime/core/world/context.h"
@@ -38,7 +39,7 @@ struct proposal {
 
 static int same_members(const struct hvd__set *s, const struct proposal *p)
 {
-    return s->n == p->n &&
+    return s->n == p->n && !s->founded &&
            memcmp(s->ranks, p->ranks, (size_t)p->n * sizeof(int)) == 0;
 }
 
@@ -55,23 +56,31 @@ static int check_ranks(const struct proposal *p, struct hb_error *err)
     return 0;
 }
 
-/* Chooses the set's number: the same on all ranks, since all have the same
- * sets. */
+/* Chooses the set's number: the lowest that is free, or 0 if none is, and marks
+ * the set.  It is the same on all ranks, since all have the same sets, unless
+ * so many are made by their members alone, from the highest number down, that
+ * these meet: claim sees that. */
 static int choose_slot(struct proposal *p, struct hb_error *err)
 {
-    for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++) {
+    int slot = 0, twin = 0;
+
+    hvd__sets_lock();
+    for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--) {
         const struct hvd__set *s = hvd__set_find(i);
 
         if (s && same_members(s, p))
-            return hb_error_set(err, HVD_EINVAL,
-                                "process set %d has the same ranks", i);
-        if (!s && !p->slot)
-            p->slot = i;
+            twin = i + 1;
+        if (i && !s && !hvd__sets[i].is_changing)
+            slot = i;
     }
-    if (p->slot)
-        return 0;
-    return hb_error_set(err, HVD_EINVAL, "there are %d process sets already",
-                        HVD_PROCESS_SETS_MAX);
+    if (slot && !twin)
+        hvd__sets_take_locked(&hvd__sets[slot]);
+    hvd__sets_unlock();
+    if (twin)
+        return hb_error_set(err, HVD_EEXIST,
+                            "process set %d has the same ranks", twin - 1);
+    p->slot = slot;
+    return 0;
 }
 
 static int differ(int i, int on_first, int other, int r, struct hb_error *err)
@@ -115,6 +124,35 @@ static int agree_on_outcome(const struct proposal *p, struct hb_error *err)
     return err->status;
 }
 
+static int too_many(const struct proposal *p, struct hb_error *err)
+{
+    if (!p->slot)
+        return hb_error_set(err, HVD_EINVAL,
+                            "there are %d process sets already",
+                            HVD_PROCESS_SETS_MAX);
+    return hb_error_set(err, HVD_EINVAL,
+                        "there are too many process sets that their members "
+                        "have made alone");
+}
+
+/* Claims the set's part of the segment on each host, where sets that their
+ * members make alone may have claimed it.  Returns 0 or negative with err set,
+ * on all ranks alike, also if only some of them have no number left. */
+static int claim(const struct proposal *p, struct hb_error *err)
+{
+    struct hvd__set *s = &hvd__sets[p->slot];
+    int32_t own[3] = {p->slot > 0, p->slot, -p->slot}, least[3];
+    int rc;
+
+    if (p->slot && hvd__world_is_first(p->ranks, p->n))
+        own[0] = hvd__set_claim(s, p->slot, p->slot);
+    rc = hvd__words_allreduce(own, least, 3, HVD_INT32, HVD_MIN, err);
+    if (rc == 0 && least[0] && least[1] == -least[2])
+        return 0;
+    hvd__set_unclaim(s);
+    return rc < 0 ? rc : too_many(p, err);
+}
+
 /* Makes the set on this rank, and publishes it if all ranks could. */
 static int make_set(const struct proposal *p, struct hb_error *err)
 {
@@ -127,6 +165,7 @@ static int make_set(const struct proposal *p, struct hb_error *err)
             me = i;
     s->n = p->n;
     s->me = me;
+    s->founded = 0;
     rc = hvd__set_connect(s, p->ranks, p->n, me, err);
     if (rc == 0 && hvd__set_open(s, p->ranks, p->n, me) < 0)
         rc = hb_error_set(err, HVD_ENOMEM, "no memory for a process set");
@@ -138,6 +177,8 @@ static int make_set(const struct proposal *p, struct hb_error *err)
     if (rc == 0 && me >= 0)
         hvd__engine_close(&s->engine, err);
     hvd__set_disconnect(s);
+    hvd__words_barrier(NULL); /* until all have freed their planes */
+    hvd__set_unclaim(s);
     return err->status;
 }
 
@@ -208,7 +249,13 @@ static int add(const int *ranks, struct proposal *p, struct hb_error *err)
         rc = check_ranks(p, err);
     if (rc == 0)
         rc = choose_slot(p, err);
-    return rc == 0 ? make_set(p, err) : rc;
+    if (rc == 0)
+        rc = claim(p, err);
+    if (rc == 0)
+        rc = make_set(p, err);
+    if (p->slot)
+        hvd__sets_changed(&hvd__sets[p->slot]);
+    return rc;
 }
 
 static int add_set(const int *ranks, size_t count, int *set,
@@ -237,7 +284,7 @@ int hvd__set_add(const int *ranks, size_t count, int *set, struct hb_error *err)
     if (rc < 0)
         return rc;
     rc = add_set(ranks, count, set, err);
-    hvd__sets_release();
+    hvd__sets_end_change();
     return rc;
 }
 
@@ -257,24 +304,13 @@ static void cancel_launched(struct hvd__set *s, const struct hb_error *why)
         l->cancel(s->plane, why);
 }
 
-static int remove_set(int set, struct hb_error *err)
+/* Removes a set that is marked. */
+static int remove_marked(struct hvd__set *s, struct hb_error *err)
 {
     struct hb_error why = HB_ERROR_INIT;
-    struct hvd__set *s;
+    int rc;
 
-    if (hvd__sets_agree(set, "removes set", err) < 0)
-        return hb_error_context(err, "hvd_process_set_remove");
-    if (set == HVD_WORLD)
-        return hb_error_set(
-            err, HVD_EINVAL,
-            "hvd_process_set_remove: the world cannot be removed");
-    s = hvd__set_find(set);
-    if (!s)
-        return hb_error_set(err, HVD_ENOSET,
-                            "hvd_process_set_remove: there is no process set "
-                            "%d",
-                            set);
-    hb_error_set(&why, HVD_ENOSET, "process set %d was removed", set);
+    hb_error_set(&why, HVD_ENOSET, "process set %d was removed", s->id);
     /* A rank uses buffers that others have lent to it (hvd_alloc) until it has
      * halted, so no operation may end before all ranks have. */
     if (s->me >= 0)
@@ -282,19 +318,44 @@ static int remove_set(int set, struct hb_error *err)
     cancel_launched(s, &why); /* its exchange also waits for all to halt */
     hvd__set_stop(s, &why);
     if (s->me >= 0)
-        hvd__stats_move(&hvd__context.removed, &s->engine.controller.stats);
+        hvd__set_collect_stats(s);
     hvd__set_disconnect(s);
     /* Its number may be used again once all have removed it. */
-    return hvd__words_barrier(err);
+    rc = hvd__words_barrier(err);
+    hvd__set_unclaim(s);
+    return rc;
+}
+
+static int remove_set(int set, struct hb_error *err)
+{
+    struct hvd__set *s;
+    int rc;
+
+    if (hvd__sets_agree(set, "removes set", err) < 0)
+        return hb_error_context(err, "hvd_process_set_remove");
+    if (set == HVD_WORLD)
+        return hb_error_set(
+            err, HVD_EINVAL,
+            "hvd_process_set_remove: the world cannot be removed");
+    if (hvd__sets_mark(set, &s, err) < 0)
+        return hb_error_context(err, "hvd_process_set_remove");
+    rc = remove_marked(s, err);
+    hvd__sets_changed(s);
+    return rc;
 }
 
 int hvd__set_remove(int set, struct hb_error *err)
 {
-    int rc = hvd__sets_begin_change(err);
+    const struct hvd__set *s = hvd__alive() ? hvd__set_find(set) : NULL;
+    int rc;
+
+    if (s && s->founded)
+        return hvd__set_remove_members(set, err);
+    rc = hvd__sets_begin_change(err);
 
     if (rc < 0)
         return rc;
     rc = remove_set(set, err);
-    hvd__sets_release();
+    hvd__sets_end_change();
     return rc;
 }

@@ -11,9 +11,10 @@
 #include "lib/base/env.h"
 #include "lib/base/sys/clock.h"
 #include "runtime/core/set/connect.h"
+#include "runtime/core/set/mpi_context.h"
 #include "runtime/core/set/provider.h"
 #include "runtime/core/set/words.h"
-#include "runtime/core/world/agent_client.h"
+#include "runtime/core/world/agent_call.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/segment_map.h"
@@ -26,6 +27,9 @@
 
 enum { START_TIMEOUT_MS = 30000, PAGE_BYTES = 4096 };
 
+/* Tells a set that its members make alone from those that all ranks make. */
+static const uint32_t OWN_GROUP = (uint32_t)1 << 31;
+
 static struct {
     uint32_t epoch; /* of the segment in use, or of the last one */
     struct hvd__agent agent;
@@ -33,7 +37,7 @@ static struct {
     uint64_t segment_bytes;
     void *late;                    /* page kept by unmap_segment, or NULL */
     uint64_t arena_bytes;          /* of each local rank */
-    uint32_t groups;               /* sets connected so far; tags planes */
+    _Atomic uint32_t groups;       /* sets connected so far; tags planes */
     struct worker_welcome welcome; /* without the secret */
 } world = {.agent = HVD__AGENT_INIT};
 
@@ -88,6 +92,28 @@ static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
     return 0;
 }
 
+/* Returns whether all hosts of a connected world have as many ranks as this
+ * one.  HVD_FORCE_TCP, which makes hosts of ranks, is for one host. */
+static int is_homogeneous(const struct worker_welcome *w)
+{
+    const struct hvd__world_ops *launched = hvd__providers_world();
+    const struct hvd__map *map = &world_set()->hosts.map;
+
+    if (w->local_size == w->size)
+        return 1;
+    for (uint32_t host = 0; host < w->host_count; host++) {
+        uint32_t ranks = 0;
+
+        if (!launched)
+            ranks = (uint32_t)hvd__map_local_size(map, (int)host);
+        for (int r = 0; launched && r < (int)w->size; r++)
+            ranks += launched->host(r) == (int)host;
+        if (ranks != w->local_size)
+            return 0;
+    }
+    return 1;
+}
+
 static void take_topology(const struct worker_welcome *w)
 {
     struct hvd__topology *t = &hvd__context.topology;
@@ -98,13 +124,16 @@ static void take_topology(const struct worker_welcome *w)
     t->local_size = (int)w->local_size;
     t->cross_rank = (int)w->cross_rank;
     t->cross_size = (int)w->cross_size;
+    t->is_homogeneous = is_homogeneous(w);
+    t->over_mpi = hvd__mpi_is_open();
+    t->mpi_has_threads = t->over_mpi && hvd__mpi_has_threads();
 }
 
 /* ---- Odds and ends ------------------------------------------------------- */
 
 /* Gets the limit on waiting for peers: HVD_START_TIMEOUT (hvdrun's
  * --start-timeout), or else Gloo's timeout, which Gloo uses there too. */
-static int deadline(uint64_t *deadline_ns, struct hb_error *err)
+int hvd__world_deadline(uint64_t *deadline_ns, struct hb_error *err)
 {
     const char *text = hb_knob("START_TIMEOUT");
     int64_t ms = START_TIMEOUT_MS, s = START_TIMEOUT_MS / 1000;
@@ -209,6 +238,25 @@ static int exchange(void *arg, const void *mine, size_t len, void *all,
     return hvd__words_allgather(mine, len, all, all ? room : 0, err);
 }
 
+/* Connects the members of a set; also called by other ranks if sub->group is
+ * not set, with me -1. */
+static int connect_subset(struct hvd__set *s, struct hvd__subset *sub, int me,
+                          struct hb_error *err)
+{
+    struct hvd__host host;
+    int rc = 0;
+
+    if (world_set()->has_hosts && hvd__subset_hosts(sub) > 1) {
+        rc = hvd__hosts_subset(&s->hosts, sub, err);
+        s->has_hosts = rc == 0 && me >= 0;
+    }
+    if (rc < 0 || me < 0)
+        return rc;
+    host = this_host(sub->deadline_ns);
+    rc = hvd__connect(&host, s, sub->ranks, sub->n, me, err);
+    return rc < 0 ? rc : hvd__providers_wrap(s, sub->ranks, sub->n, me, err);
+}
+
 int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                      struct hb_error *err)
 {
@@ -216,20 +264,72 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                               .ranks = ranks,
                               .n = n,
                               .exchange = exchange};
-    struct hvd__host host;
-    int rc = deadline(&sub.deadline_ns, err);
+    int rc = hvd__world_deadline(&sub.deadline_ns, err);
 
     s->id = (int)(s - hvd__sets);
+    s->slot = s->id;
+    s->engine.stall.set = s->id;
     world.groups++; /* on all ranks alike */
-    if (rc == 0 && world_set()->has_hosts && hvd__subset_hosts(&sub) > 1) {
-        rc = hvd__hosts_subset(&s->hosts, &sub, err);
-        s->has_hosts = rc == 0 && me >= 0;
-    }
-    if (rc < 0 || me < 0)
-        return rc;
-    host = this_host(sub.deadline_ns);
-    rc = hvd__connect(&host, s, ranks, n, me, err);
-    return rc < 0 ? rc : hvd__providers_wrap(s, ranks, n, me, err);
+    return rc < 0 ? rc : connect_subset(s, &sub, me, err);
+}
+
+int hvd__set_connect_members(struct hvd__set *s, const struct hvd__founding *f,
+                             struct hb_error *err)
+{
+    struct hvd__subset sub = {.world = &world_set()->hosts,
+                              .ranks = f->ranks,
+                              .n = f->n,
+                              .deadline_ns = f->deadline_ns,
+                              .group = f->founded | OWN_GROUP,
+                              .exchange = f->exchange,
+                              .arg = f->arg};
+
+    s->id = (int)(s - hvd__sets);
+    s->slot = f->slot;
+    s->founded = f->founded;
+    s->engine.stall.set = HVD__STALL_UNWATCHED;
+    return connect_subset(s, &sub, f->me, err);
+}
+
+/* ---- Parts of the segment ------------------------------------------------ */
+
+int hvd__world_first(const int *ranks, int n)
+{
+    const struct worker_welcome *w = &world.welcome;
+
+    if (w->local_size == 0) /* a world of one */
+        return 0;
+    for (int i = 0; i < n; i++)
+        for (uint32_t k = 0; k < w->local_size; k++)
+            if (w->local_ranks[k] == (uint32_t)ranks[i])
+                return i;
+    return -1;
+}
+
+int hvd__world_is_first(const int *ranks, int n)
+{
+    int first = hvd__world_first(ranks, n);
+
+    return first >= 0 && ranks[first] == hvd__context.topology.rank;
+}
+
+int hvd__set_claim(struct hvd__set *s, int slot, int lowest)
+{
+    int ranks = (int)world.welcome.local_size;
+
+    s->slot = slot;
+    while (world.segment && s->slot >= lowest &&
+           !hvd__shm_claim(world.segment, ranks, s->slot))
+        s->slot--;
+    s->has_claimed = world.segment && s->slot >= lowest;
+    return s->slot >= lowest;
+}
+
+void hvd__set_unclaim(struct hvd__set *s)
+{
+    if (s->has_claimed)
+        hvd__shm_unclaim(world.segment, (int)world.welcome.local_size, s->slot);
+    s->has_claimed = 0;
 }
 
 /* ---- Joining ------------------------------------------------------------- */
@@ -240,7 +340,7 @@ static int join_agent(const char *address, struct hb_error *err)
     uint64_t deadline_ns = 0, bytes;
     int64_t rank = -1;
     int fd = -1;
-    int rc = deadline(&deadline_ns, err);
+    int rc = hvd__world_deadline(&deadline_ns, err);
 
     if (rc == 0)
         rc = hb_knob_i64("RANK", 0, INT32_MAX, &rank, err);
@@ -304,7 +404,7 @@ static int join_launched(const struct hvd__world_ops *launched,
     struct worker_welcome *w = &world.welcome;
     struct hvd__world_memory memory;
     uint64_t deadline_ns = 0;
-    int rc = deadline(&deadline_ns, err);
+    int rc = hvd__world_deadline(&deadline_ns, err);
 
     if (rc == 0)
         rc = launched->open(w, deadline_ns, leave, err);
@@ -330,7 +430,7 @@ static int join_launched(const struct hvd__world_ops *launched,
 
 static int world_of_one(struct hb_error *err)
 {
-    static const struct hvd__topology one = {0, 1, 0, 1, 0, 1};
+    static const struct hvd__topology one = {0, 1, 0, 1, 0, 1, 1, 0, 0};
     int64_t size = 1;
     int rc = hb_knob_i64("SIZE", 1, INT32_MAX, &size, err);
 
@@ -365,6 +465,21 @@ int hvd__world_join(void (*leave)(void), struct hb_error *err)
 int hvd__world_has_peers(void)
 {
     return world.segment || hvd__providers_world();
+}
+
+int hvd__world_is_launched(void)
+{
+    return hvd__providers_world() != NULL;
+}
+
+uint32_t hvd__world_epoch(void)
+{
+    return world.epoch;
+}
+
+void hvd__world_interrupt(void)
+{
+    hvd__agent_interrupt(&world.agent);
 }
 
 struct hvd__agent *hvd__world_agent(void)

@@ -35,6 +35,45 @@ int hvd__world_open(struct hvd__tuner *tuner, struct hb_error *err);
 int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                      struct hb_error *err);
 
+/* What the members of a set that they make alone have agreed on. */
+struct hvd__founding {
+    const int *ranks; /* n world ranks, ascending; this rank is ranks[me] */
+    int n, me;
+    int slot;         /* the set's part of this host's segment */
+    uint32_t founded; /* as in struct hvd__set */
+    uint64_t deadline_ns;
+    /* As in struct hvd__subset, but among the members alone: `all` is set to 0
+     * for the other ranks. */
+    int (*exchange)(void *arg, const void *mine, size_t len, void *all,
+                    struct hb_error *err);
+    void *arg;
+};
+
+/* Makes s->plane as hvd__set_connect, but is called by the members alone. */
+int hvd__set_connect_members(struct hvd__set *s, const struct hvd__founding *f,
+                             struct hb_error *err);
+
+/* Returns whether this rank is the first of the n world ranks on its host, and
+ * the place of that one among them; -1: there is none. */
+int hvd__world_is_first(const int *ranks, int n);
+int hvd__world_first(const int *ranks, int n);
+
+/* Claims a part of the segment for a set, or any from `slot` down, and sets
+ * s->slot: 1, or 0 if all are claimed.  unclaim gives back what this rank has
+ * claimed for the set; idempotent. */
+int hvd__set_claim(struct hvd__set *s, int slot, int lowest);
+void hvd__set_unclaim(struct hvd__set *s);
+
+/* Returns whether the ranks have no agent, but MPI. */
+int hvd__world_is_launched(void);
+/* Returns the number of the world: 1 after the first hvd_init. */
+uint32_t hvd__world_epoch(void);
+/* Gets the limit on waiting for peers that begins now.  Returns 0, or
+ * -HVD_EINVAL with err set. */
+int hvd__world_deadline(uint64_t *deadline_ns, struct hb_error *err);
+/* Makes the calls fail that wait for the agent (world/agent_call.h). */
+void hvd__world_interrupt(void);
+
 /* Tells the agent that this rank leaves. */
 void hvd__world_leave(void);
 

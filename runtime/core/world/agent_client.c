@@ -121,7 +121,7 @@ static int connect_agent(struct hvd__agent *a, const char *address,
 
 /* ---- Bytes --------------------------------------------------------- */
 
-static int send_all(struct hvd__agent *a, struct hb_buf *out,
+int hvd__agent_send(struct hvd__agent *a, struct hb_buf *out,
                     uint64_t deadline_ns, struct hb_error *err)
 {
     while (hb_buf_len(out)) {
@@ -229,6 +229,15 @@ static int tell_refused(const struct frame *f, struct hb_error *err)
                         text);
 }
 
+/* Returns the limit on the message of that type, and on those that may come in
+ * its place: the store's answers hold the values of all ranks. */
+static size_t payload_max(enum worker_type type)
+{
+    return type == WORKER_RDV_FENCED || type == WORKER_RDV_REPLY
+               ? WORKER_FENCED_MAX
+               : WORKER_PAYLOAD_MAX;
+}
+
 /* Waits for a message of that type, which the caller ends with frame_done.
  * Fails on any other message. */
 static int expect(struct hvd__agent *a, enum worker_type type,
@@ -237,10 +246,7 @@ static int expect(struct hvd__agent *a, enum worker_type type,
     int rc;
 
     for (;;) {
-        rc = frame_decode(&a->in,
-                          type == WORKER_RDV_FENCED ? WORKER_FENCED_MAX
-                                                    : WORKER_PAYLOAD_MAX,
-                          f, err);
+        rc = frame_decode(&a->in, payload_max(type), f, err);
         if (rc != 0)
             break;
         if (make_room(a) < 0)
@@ -274,7 +280,7 @@ static int exchange(struct hvd__agent *a, struct hb_buf *out,
 
     if (hb_buf_len(out) == 0)
         return hb_error_set(err, HVD_ENOMEM, "no memory for a message");
-    rc = send_all(a, out, deadline_ns, err);
+    rc = hvd__agent_send(a, out, deadline_ns, err);
     hb_buf_free(out);
     return rc < 0 ? rc : expect(a, answer, deadline_ns, f, err);
 }
@@ -309,6 +315,7 @@ int hvd__agent_open(struct hvd__agent *a, const char *address, uint32_t rank,
         rc = say_hello(a, rank, deadline_ns, w, err);
     if (rc < 0)
         hvd__agent_close(a);
+    a->interrupted = 0;
     return rc;
 }
 
@@ -415,7 +422,41 @@ int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
     return rc;
 }
 
-static int check(struct hvd__agent *a, struct hb_error *err)
+void hvd__agent_wake(const struct hvd__agent_call *c)
+{
+    const uint64_t one = 1;
+
+    while (write(c->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
+}
+
+/* Copies the reply to the call that waits for it. */
+static void take_reply(struct hvd__agent_call *c, const struct rdv_reply *m)
+{
+    c->status = m->status;
+    c->culprit = (int)m->version;
+    if (m->len && hb_buf_append(&c->value, m->value, m->len) < 0)
+        c->status = HVD_ENOMEM;
+    c->done = 1;
+    hvd__agent_wake(c);
+}
+
+/* Hands a reply over to the call that waits for it, if that has not given up;
+ * under the lock.  Returns 0 if the frame is no reply to a call. */
+static int deliver(struct hvd__agent *a, const struct frame *f)
+{
+    struct rdv_reply reply;
+
+    if (f->type != WORKER_RDV_REPLY ||
+        rdv_decode_reply(f->payload, f->len, &reply) < 0)
+        return 0;
+    for (struct hvd__agent_call *c = a->calls; c; c = c->next)
+        if (c->id == reply.id && !c->done)
+            take_reply(c, &reply);
+    return reply.id <= a->last_id;
+}
+
+int hvd__agent_check_locked(struct hvd__agent *a, struct hb_error *err)
 {
     struct frame f;
     int rc;
@@ -428,7 +469,9 @@ static int check(struct hvd__agent *a, struct hb_error *err)
     rc = read_some(a, err);
     if (rc < 0)
         return rc;
-    rc = frame_decode(&a->in, WORKER_PAYLOAD_MAX, &f, err);
+    while ((rc = frame_decode(&a->in, WORKER_FENCED_MAX, &f, err)) > 0 &&
+           deliver(a, &f))
+        frame_done(&a->in, &f);
     if (rc <= 0)
         return rc;
     /* The frame stays in the buffer, so that every later check reports it
@@ -442,12 +485,11 @@ static int check(struct hvd__agent *a, struct hb_error *err)
 /* Locks, as the drivers of several process sets may call it. */
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     int rc;
 
-    pthread_mutex_lock(&lock);
-    rc = check(a, err);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&a->lock);
+    rc = hvd__agent_check_locked(a, err);
+    pthread_mutex_unlock(&a->lock);
     return rc;
 }
 

@@ -12,16 +12,35 @@
 #include "lib/protocol/rendezvous.h"
 #include "lib/protocol/worker.h"
 
+#include <pthread.h>
 #include <stdint.h>
+
+/* A request that waits for its reply; protected by the agent's lock. */
+struct hvd__agent_call {
+    struct hvd__agent_call *next;
+    uint32_t id;
+    int event_fd; /* readable: look at what follows */
+    int done;
+    int status; /* of the reply: 0 or an enum hvd_status */
+    int culprit;
+    struct hb_buf value; /* of the reply, or its text */
+};
 
 struct hvd__agent {
     int fd; /* -1: not connected */
     struct hb_buf in;
     int memfd; /* received, not yet returned by join; or -1 */
+    /* While the world runs: protects the socket's bytes and what follows. */
+    pthread_mutex_t lock;
+    struct hvd__agent_call *calls; /* agent_call.h */
+    uint32_t last_id;
+    int interrupted;
 };
 
 /* clang-format off */
-#define HVD__AGENT_INIT { -1, HB_BUF_INIT, -1 }
+#define HVD__AGENT_INIT \
+    { .fd = -1, .in = HB_BUF_INIT, .memfd = -1, \
+      .lock = PTHREAD_MUTEX_INITIALIZER }
 /* clang-format on */
 
 /*
@@ -93,6 +112,19 @@ int hvd__agent_ask(struct hvd__agent *a, struct rdv_request *m,
  *   -HVD_EPROTO    the agent sent something malformed or unexpected
  * Out of memory counts as nothing new; the next call tries again. */
 int hvd__agent_check(struct hvd__agent *a, struct hb_error *err);
+
+/* ---- For agent_call.c ---------------------------------------------------- */
+
+/* Polls as hvd__agent_check; the caller holds the lock. */
+int hvd__agent_check_locked(struct hvd__agent *a, struct hb_error *err);
+/* Sends `out`; the caller holds the lock.  Returns 0, -HVD_ECLOSED,
+ * -HVD_ESYSTEM or -HVD_ETIMEOUT with err set. */
+int hvd__agent_send(struct hvd__agent *a, struct hb_buf *out,
+                    uint64_t deadline_ns, struct hb_error *err);
+/* Makes a call look at what has changed. */
+void hvd__agent_wake(const struct hvd__agent_call *c);
+
+/* ---- Short messages ------------------------------------------------------ */
 
 /* Sends a short frame, whole or not at all: it is dropped if the socket's
  * buffer is full.  Any thread, at any time. */

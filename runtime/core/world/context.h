@@ -17,6 +17,9 @@
 
 struct hvd__topology {
     int rank, size, local_rank, local_size, cross_rank, cross_size;
+    int is_homogeneous;  /* all hosts have the same number of ranks */
+    int over_mpi;        /* MPI has told who the ranks are */
+    int mpi_has_threads; /* and grants MPI_THREAD_MULTIPLE */
 };
 
 struct hvd__page {
@@ -32,8 +35,8 @@ struct hvd__context {
     struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */
     struct hvd__stats removed; /* of process sets removed since hvd_init */
     /* A provider (set/provider.h) must look at the buffers of every call, as
-     * they may be in its memory; and its function that gives back op->ready,
-     * which stays set. */
+     * they may be in its memory; and its function that gives back
+     * op->device.ready, which stays set. */
     _Atomic int looks_at_buffers;
     void (*_Atomic release)(void *ready);
 };

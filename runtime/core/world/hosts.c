@@ -454,7 +454,7 @@ int hvd__hosts_subset(struct hvd__hosts *h, const struct hvd__subset *s,
                         .world = s->world,
                         .me = member_place(s, s->world->rank),
                         .ports = ports,
-                        .group = ++s->world->subsets,
+                        .group = s->group ? s->group : ++s->world->subsets,
                         .listener = -1,
                         .deadline_ns = s->deadline_ns};
     int rc;

@@ -46,6 +46,8 @@ struct hvd__subset {
     const int *ranks; /* n world ranks, ascending; the same on all ranks */
     int n;
     uint64_t deadline_ns;
+    uint32_t group; /* tells its connections from those of other sets that
+                       its members make alone; 0: all ranks make it */
     /* Allgathers `len` bytes of each rank of the world into `all`, by rank; all
      * NULL: takes part but discards the result.  Returns 0, or negative with
      * err set, and then on every rank. */
@@ -59,7 +61,8 @@ int hvd__subset_hosts(const struct hvd__subset *s);
 
 /*
  * Connects the ranks of a subset on several hosts.  Every rank of the world
- * calls it, member or not, in the same order, since it makes one exchange.
+ * calls it, member or not, in the same order, since it makes one exchange; if
+ * `group` is set, only the members.
  * Members get h->map, in which they are numbered 0 .. n - 1.  h does not depend
  * on the world's hosts afterwards.
  *

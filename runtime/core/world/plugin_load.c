@@ -71,8 +71,10 @@ static int check(char path[PATH_MAX], struct hb_error *err)
     return rc;
 }
 
-/* Loads a plug-in and returns its table; NULL with err set. */
-static const void *load(const struct hvd__plugin *p, struct hb_error *err)
+/* Loads a plug-in and returns its table; NULL with err set.  flags: of
+ * dlopen. */
+static const void *load(const struct hvd__plugin *p, int flags,
+                        struct hb_error *err)
 {
     char path[PATH_MAX];
     hvd__plugin_fn *get;
@@ -82,7 +84,7 @@ static const void *load(const struct hvd__plugin *p, struct hb_error *err)
         return NULL;
     if (check(path, err) < 0)
         return NULL;
-    so = dlopen(path, RTLD_NOW | p->flags);
+    so = dlopen(path, RTLD_NOW | flags);
     symbol = so ? dlsym(so, HVD__PLUGIN_SYMBOL) : NULL;
     if (!symbol) {
         hb_error_set(err, HVD_ESYSTEM, "%s", dlerror());
@@ -95,6 +97,15 @@ static const void *load(const struct hvd__plugin *p, struct hb_error *err)
 const void *hvd__plugin_load(struct hvd__plugin *p, struct hb_error *err)
 {
     if (!p->table)
-        p->table = load(p, err);
+        p->table = load(p, p->flags, err);
     return p->table;
+}
+
+int hvd__plugin_ask(const struct hvd__plugin *p, int (*ask)(const void *table))
+{
+    const void *table = load(p, RTLD_LOCAL, NULL);
+
+    if (!table)
+        return 0;
+    return ask ? ask(table) : 1;
 }

@@ -23,4 +23,9 @@ struct hvd__plugin {
  *   HVD_EPROTO        it is of another release */
 const void *hvd__plugin_load(struct hvd__plugin *p, struct hb_error *err);
 
+/* Returns what `ask` (NULL: 1) says of the table of a plug-in, or 0 if the
+ * plug-in cannot be loaded.  It is loaded for that, but does not count as
+ * loaded, and its symbols stay its own.  Any thread. */
+int hvd__plugin_ask(const struct hvd__plugin *p, int (*ask)(const void *table));
+
 #endif

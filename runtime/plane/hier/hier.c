@@ -343,17 +343,17 @@ static int hier_began(struct hvd__plane *plane, struct hb_error *err)
     return rc;
 }
 
-static void hier_pause(struct hvd__plane *plane)
+static void hier_pause(struct hvd__plane *plane, uint64_t until_ns)
 {
     struct hvd__hier *h = (struct hvd__hier *)plane;
     int parked = atomic_load(&h->phase) == HIER_BETWEEN;
 
     if (h->in_tcp || (parked && hier_alone(h)))
-        hvd__tcp_pause(h->tcp);
+        hvd__tcp_pause(h->tcp, until_ns);
     else if (parked && hier_leads(h) && hier_watch_arm(&h->watch, h->tcp) < 0)
         sched_yield();
     else
-        h->shm->ops->pause(h->shm);
+        h->shm->ops->pause(h->shm, until_ns);
 }
 
 /* Wakes the driver in both planes: another thread cannot know where it

@@ -82,7 +82,7 @@ static void sub_small_data(struct hvd__hier *h, const struct hvd__op *op)
 
 static int is_timed(const struct hvd__op *op)
 {
-    return op->agreed_ns == HVD__OP_TIMED;
+    return op->trace.agreed_ns == HVD__OP_TIMED;
 }
 
 int hier_local_begin(struct hvd__hier *h, struct hvd__op *op)
@@ -120,7 +120,7 @@ int hier_local_end(struct hvd__hier *h, struct hvd__op *op, int rc)
     h->verdict->entries = op->entries ? op->entries : 1;
     if (rc == HVD__CUT)
         h->verdict->entries = h->sub.agreed_entries;
-    h->verdict->late = is_timed(op) ? h->sub.late_rank : -1;
+    h->verdict->late = is_timed(op) ? h->sub.trace.late_rank : -1;
     return 0;
 }
 
@@ -292,7 +292,7 @@ static void deliver(struct hvd__hier *h, struct hvd__op *op)
 
     if (!hier_data_rides(h, op))
         return;
-    op->algorithm = hier_algorithm(h, "tcp.exchange");
+    op->trace.algorithm = hier_algorithm(h, "tcp.exchange");
     if (op->kind == HVD__REDUCESCATTER) {
         s = hvd__op_share(op, h->rank, h->map->size);
         if (s.count)
@@ -315,10 +315,10 @@ int hier_verdict_end(struct hvd__hier *h, struct hvd__op *op, int rc)
         return HVD__CUT;
     }
     if (is_timed(op)) {
-        op->agreed_ns = hb_now_ns();
-        op->late_rank = v->late == h->rank ? -1 : v->late;
+        op->trace.agreed_ns = hb_now_ns();
+        op->trace.late_rank = v->late == h->rank ? -1 : v->late;
     }
-    op->algorithm = hier_algorithm(h, "tcp");
+    op->trace.algorithm = hier_algorithm(h, "tcp");
     deliver(h, op);
     if (h->prepare)
         rc = h->prepare(h, op);

@@ -281,7 +281,7 @@ int hier_alltoall_counts(struct hvd__hier *h, struct hvd__op *op)
     h->rounds = (size_t)((largest + h->slice - 1) / h->slice);
     if (is_flat(h))
         place_small(h, op);
-    op->algorithm =
+    op->trace.algorithm =
         hier_algorithm(h, h->rounds ? "tcp.direct" : "tcp.exchange");
     return 0;
 }

@@ -85,7 +85,7 @@ int hier_gather_places(struct hvd__hier *h, struct hvd__op *op)
         if (op->recvcounts)
             op->recvcounts[r] = (size_t)(h->counts[r] / op->elem_bytes);
     }
-    h->deliver = h->offsets[h->map->size] <= op->recvcap * op->elem_bytes;
+    h->deliver = hvd__op_room(op, h->offsets[h->map->size]);
     return 0;
 }
 
@@ -131,7 +131,7 @@ int hier_gather_counts(struct hvd__hier *h, struct hvd__op *op)
     }
     if (hvd__map_is_flat(h->map))
         place_riding(h, op);
-    op->algorithm =
+    op->trace.algorithm =
         hier_algorithm(h, h->rounds ? "tcp.direct" : "tcp.exchange");
     return 0;
 }

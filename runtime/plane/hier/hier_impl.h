@@ -288,8 +288,8 @@ int hier_pass_end(struct hvd__hier *h, struct hvd__op *op, int rc);
 /* Takes all ranks' counts from the verdict.  0, or -HVD_EPROTO with op->err
  * set if they are impossible. */
 int hier_gather_counts(struct hvd__hier *h, struct hvd__op *op);
-/* Computes offsets, recvcounts and `deliver` from h->counts; 0 or
- * -HVD_EPROTO. */
+/* Computes offsets, recvcounts and `deliver` from h->counts, which may ask for
+ * memory; 0 or -HVD_EPROTO. */
 int hier_gather_places(struct hvd__hier *h, struct hvd__op *op);
 int hier_piece_begin(struct hvd__hier *h, struct hvd__op *op);
 int hier_piece_end(struct hvd__hier *h, struct hvd__op *op, int rc);

@@ -82,7 +82,7 @@ int hier_ring_begin(struct hvd__hier *h, struct hvd__op *op)
         op->sendbuf != op->recvbuf)
         r.src = op->sendbuf;
     r.args.stream = 0;
-    op->algorithm = hier_algorithm(
+    op->trace.algorithm = hier_algorithm(
         h,
         hvd__tcp_algorithm_name(hvd__tcp_allreduce(h->tcp, &r, HVD__TCP_AUTO)));
     return 1;
@@ -158,7 +158,7 @@ int hier_chain_begin(struct hvd__hier *h, struct hvd__op *op)
 
     if (!h->tcp)
         return 0;
-    op->algorithm = hier_algorithm(
+    op->trace.algorithm = hier_algorithm(
         h, hvd__tcp_algorithm_name(hvd__tcp_broadcast(
                h->tcp, (unsigned char *)op->recvbuf + s.first * op->elem_bytes,
                s.count * op->elem_bytes, (int)h->map->host_of[op->root],

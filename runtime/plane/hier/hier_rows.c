@@ -154,7 +154,7 @@ int hier_reduce_begin(struct hvd__hier *h, struct hvd__op *op)
             lane_elems(h, op, i, lane, hvd__map_local_size(h->map, i));
     r.count = h->firsts[h->map->hosts];
     r.args.stream = 0;
-    op->algorithm = hier_algorithm(h, "tcp.ring");
+    op->trace.algorithm = hier_algorithm(h, "tcp.ring");
     hvd__tcp_reduce_scatter(h->tcp, &r, h->firsts);
     return 1;
 }

@@ -50,7 +50,7 @@ static void stage_nothing(struct hvd__shm *p, const struct hvd__op *op)
 static int advance_nothing(struct hvd__shm *p, struct hvd__op *op)
 {
     (void)p;
-    op->algorithm = "shm.header";
+    op->trace.algorithm = "shm.header";
     return 1;
 }
 
@@ -178,9 +178,9 @@ static int ended(struct hvd__shm *p, struct hvd__op *op, int rc)
 {
     if (rc != 0)
         shm_disarm(p);
-    /* After a mismatch, or if recvbuf was too small, the ranks are still in
+    /* After a mismatch, or a failure of this rank alone, the ranks are still in
      * step. */
-    if (rc < 0 && rc != -HVD_EMISMATCH && rc != -HVD_EINVAL)
+    if (rc < 0 && rc != -HVD_EMISMATCH && !hvd__op_alone(op, rc))
         give_up(p, op->err);
     return rc;
 }
@@ -275,6 +275,29 @@ static void take_members(struct hvd__shm *p, const struct hvd__shm_config *c)
     snprintf(p->host, sizeof(p->host), "%s", c->host);
 }
 
+/* Returns the part of the segment of that number. */
+static struct shm_shared *part_of(struct segment_head *head, int ranks,
+                                  int slot)
+{
+    unsigned char *at = (unsigned char *)head;
+
+    at +=
+        segment_head_bytes((uint32_t)ranks) + (uint64_t)slot * set_bytes(ranks);
+    return (struct shm_shared *)(void *)at;
+}
+
+int hvd__shm_claim(struct segment_head *head, int segment_ranks, int slot)
+{
+    struct shm_shared *part = part_of(head, segment_ranks, slot);
+
+    return atomic_exchange(&part->is_claimed, 1) == 0;
+}
+
+void hvd__shm_unclaim(struct segment_head *head, int segment_ranks, int slot)
+{
+    atomic_store(&part_of(head, segment_ranks, slot)->is_claimed, 0);
+}
+
 /* Sets the pointers into the segment. */
 static void lay_out(struct hvd__shm *p)
 {
@@ -284,9 +307,8 @@ static void lay_out(struct hvd__shm *p)
     if (p->config.arena_bytes)
         p->arena = at + hvd__shm_arena_at(ranks, (int)p->local_index[p->me],
                                           p->config.arena_bytes);
-    at += segment_head_bytes((uint32_t)ranks) +
-          (uint64_t)p->config.slot * set_bytes(ranks);
-    p->shared = (struct shm_shared *)(void *)at;
+    p->shared = part_of(p->head, ranks, p->config.slot);
+    at = (unsigned char *)p->shared;
     p->ranks = (struct shm_rank *)(void *)(at + sizeof(*p->shared));
     p->data = at + control_bytes(ranks);
 }

@@ -18,7 +18,7 @@ enum { HVD__SHM_LOCAL_MAX = 64 };
 struct hvd__shm_config {
     struct segment_head *head; /* mapped; the caller unmaps it, after free */
     int segment_ranks;         /* ranks that share the segment; 0: local_size */
-    /* The process set's number selects its part of the segment.  The ranks
+    /* Selects the process set's part of the segment.  The ranks
      * must agree that all have made their plane there before any uses it, and
      * that all have freed it before the next one is made. */
     int slot;
@@ -56,6 +56,13 @@ static inline uint64_t hvd__shm_arena_at(int segment_ranks, int local_index,
            (uint64_t)local_index * arena_bytes;
 }
 
+/* Claims a part of the segment for a process set, in one of its members there.
+ * Returns 1, or 0 if it is claimed already.  Parts are claimed by process sets
+ * whose members do not know what other sets there are. */
+int hvd__shm_claim(struct segment_head *head, int segment_ranks, int slot);
+/* Gives a claimed part back, after all members have freed their planes. */
+void hvd__shm_unclaim(struct segment_head *head, int segment_ranks, int slot);
+
 /* Returns NULL if memory runs out; ops->free releases the plane. */
 struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config);
 
@@ -66,8 +73,8 @@ struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config);
  * - ranks compare signature, first_signature and entries of `what`; progress
  *   sets agreed_entries of op, not of `what`.  If these differ, ranks may pass
  *   ops of different kinds and sizes;
- * - op->root and op->late_rank are ranks of the larger group (group_ranks);
- *   sendcounts and recvcounts are indexed by local rank;
+ * - op->root and op->trace.late_rank are ranks of the larger group
+ *   (group_ranks); sendcounts and recvcounts are indexed by local rank;
  * - in a broadcast the root's count holds; other ranks may give another one
  *   if they set recvcap. */
 int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,

@@ -290,7 +290,7 @@ static void reduce_all(struct hvd__shm *p, struct hvd__op *op)
 
     for (int r = 0; r < p->n; r++)
         srcs[r] = inlined ? shm_line(p, r)->payload : shm_region(p, r);
-    op->algorithm = inlined ? "shm.header" : "shm.oneshot";
+    op->trace.algorithm = inlined ? "shm.header" : "shm.oneshot";
     if (op->count == 0)
         return;
     if (hvd__op_direct(op)) {
@@ -335,7 +335,7 @@ static int filled(struct hvd__shm *p, struct hvd__op *op)
 
 static void begin_rounds(struct hvd__shm *p, struct hvd__op *op)
 {
-    op->algorithm = "shm.rounds";
+    op->trace.algorithm = "shm.rounds";
     if (shm_line(p, p->me)->places.send)
         fill(p, op, 0);
     fill(p, op, 1);
@@ -384,7 +384,7 @@ int shm_allreduce_advance(struct hvd__shm *p, struct hvd__op *op)
         return 1;
     }
     if (all_in_arenas(p)) {
-        op->algorithm = "shm.arena";
+        op->trace.algorithm = "shm.arena";
         return advance_in_arenas(p, op);
     }
     return advance_rounds(p, op);

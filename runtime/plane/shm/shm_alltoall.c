@@ -226,14 +226,15 @@ static int count_small(const struct hvd__shm *p, struct hvd__op *op,
 /* Delivers inline data when all ranks' is inline; returns like progress. */
 static int take_small(struct hvd__shm *p, struct hvd__op *op)
 {
-    unsigned char *dst = op->recvbuf;
+    unsigned char *dst;
     size_t arrived;
 
     if (!count_small(p, op, &arrived))
         return hvd__op_nonsense(op);
-    op->algorithm = "shm.header";
-    if (arrived > op->recvcap * op->elem_bytes)
+    op->trace.algorithm = "shm.header";
+    if (!hvd__op_room(op, arrived))
         return hvd__op_gathered(op, 0, arrived / op->elem_bytes);
+    dst = op->recvbuf;
     for (int r = 0; r < p->n; r++) {
         size_t bytes = r == p->me ? kept(p, op) : sent(p, r, p->me);
 
@@ -305,11 +306,11 @@ static int begin(struct hvd__shm *p, struct hvd__op *op)
         rounds = rounds_of(p, r);
         run->rounds = rounds > run->rounds ? rounds : run->rounds;
     }
-    op->algorithm = names[most];
+    op->trace.algorithm = names[most];
     run->own_pieces = rounds_of(p, p->me);
     run->lends = run->how[p->me] == IN_ARENA;
     run->lent = most == IN_ARENA;
-    run->deliver = run->offset[p->n] <= op->recvcap * op->elem_bytes;
+    run->deliver = hvd__op_room(op, run->offset[p->n]);
     run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
     return 0;
 }

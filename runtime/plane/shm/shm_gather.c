@@ -101,16 +101,17 @@ void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op)
                          piece_bytes(bytes, 0));
 }
 
-/* Returns the capacity of recvbuf in bytes. */
-static size_t room_of(const struct hvd__op *op)
+/* Returns whether recvbuf has room for the bytes that arrive. */
+static int has_room(struct hvd__op *op, size_t bytes)
 {
     if (op->kind == HVD__BROADCAST && !op->recvcap)
-        return shm_bytes(op);
-    return op->recvcap * op->elem_bytes;
+        return bytes <= shm_bytes(op);
+    return hvd__op_room(op, bytes);
 }
 
-/* Reads all ranks' counts and places; returns 0 if they make no sense. */
-static int read_counts(struct hvd__shm *p, const struct hvd__op *op)
+/* Reads all ranks' counts and places, and whether there is room for what they
+ * send; returns 0 if they make no sense. */
+static int read_counts(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
 
@@ -131,7 +132,8 @@ static int read_counts(struct hvd__shm *p, const struct hvd__op *op)
         if (op->recvcounts)
             op->recvcounts[r] = bytes / op->elem_bytes;
     }
-    return op->kind != HVD__BROADCAST || run->offset[p->n] <= room_of(op);
+    run->deliver = has_room(op, run->offset[p->n]);
+    return run->deliver || op->kind != HVD__BROADCAST;
 }
 
 /* Puts this rank's own part into recvbuf. */
@@ -167,10 +169,9 @@ static int gather_begin(struct hvd__shm *p, struct hvd__op *op)
 
     if (!read_counts(p, op))
         return hvd__op_nonsense(op);
-    op->algorithm = algorithm_of(p);
+    op->trace.algorithm = algorithm_of(p);
     run->own_pieces = pieces(p, op, p->me);
     run->lends = lent(p, p->me) != 0;
-    run->deliver = run->offset[p->n] <= room_of(op);
     run->streamed = run->offset[p->n] >= SHM_STREAM_BYTES;
     /* If sendbuf overlaps recvbuf, place this rank's part before the others'
      * data can overwrite it.  Otherwise it is placed last. */
@@ -219,10 +220,10 @@ static int all_ride(const struct hvd__shm *p)
 /* Delivers when all ranks' data is inline; returns like progress. */
 static int take_small(struct hvd__shm *p, struct hvd__op *op)
 {
-    unsigned char *dst = op->recvbuf;
     size_t own = 0, bytes = 0;
+    unsigned char *dst;
 
-    op->algorithm = "shm.header";
+    op->trace.algorithm = "shm.header";
     for (int r = 0; r < p->n; r++) {
         uint64_t part = shm_line(p, r)->bytes;
 
@@ -232,10 +233,11 @@ static int take_small(struct hvd__shm *p, struct hvd__op *op)
         if (op->recvcounts)
             op->recvcounts[r] = part / op->elem_bytes;
     }
-    if (bytes > room_of(op))
+    if (!has_room(op, bytes))
         return op->kind == HVD__BROADCAST
                    ? hvd__op_nonsense(op)
                    : hvd__op_gathered(op, 0, bytes / op->elem_bytes);
+    dst = op->recvbuf;
     /* Before other data can overwrite it. */
     if (shm_line(p, p->me)->bytes && dst + own != op->sendbuf)
         memmove(dst + own, op->sendbuf, shm_line(p, p->me)->bytes);

@@ -110,6 +110,7 @@ struct shm_shared {
     /* Number of ranks that sleep or are about to; publishers check it.  A rank
      * that dies asleep leaves it too high, which only costs time. */
     _Alignas(SEGMENT_LINE_BYTES) _Atomic uint32_t sleepers;
+    _Atomic uint32_t is_claimed; /* hvd__shm_claim */
 };
 
 enum { SHM_ANY = -1 }; /* as peer: any rank */
@@ -251,7 +252,7 @@ static inline struct shm_line *shm_line(const struct hvd__shm *p, int rank)
 
 void shm_wait_init(struct hvd__shm *p);
 void shm_wake_sleepers(struct hvd__shm *p);
-void shm_pause(struct hvd__plane *plane);
+void shm_pause(struct hvd__plane *plane, uint64_t until_ns);
 int shm_began(struct hvd__plane *plane, struct hb_error *err);
 void shm_interrupt(struct hvd__plane *plane);
 /* Ends a wait: withdraws the announcement that this rank sleeps. */

@@ -172,14 +172,14 @@ int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op)
     struct shm_run *run = &p->run;
 
     if (rides(op)) {
-        op->algorithm = "shm.header";
+        op->trace.algorithm = "shm.header";
         reduce_own(p, op, part_of(p, op, p->me));
         return 1;
     }
     if (run->stage == SHM_BEGIN) {
         run->lends = lent(p, p->me) != 0;
         run->own_pieces = run->lends ? 0 : run->rounds;
-        op->algorithm = run->lends ? "shm.arena" : "shm.rounds";
+        op->trace.algorithm = run->lends ? "shm.arena" : "shm.rounds";
         for (int r = 0; r < p->n; r++) {
             if (!shm_is_place(p, r, lent(p, r), shm_bytes(op)))
                 return hvd__op_nonsense(op);

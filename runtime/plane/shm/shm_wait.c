@@ -116,18 +116,20 @@ void shm_disarm(struct hvd__shm *p)
     atomic_fetch_sub(&p->shared->sleepers, 1);
 }
 
-static void sleep_armed(struct hvd__shm *p)
+static void sleep_armed(struct hvd__shm *p, uint64_t now_ns, uint64_t until_ns)
 {
     struct segment_wake *wake = own_wake(p);
-    long ms = p->wait.sleep_ms;
-    struct timespec limit = {ms / 1000, ms % 1000 * 1000000};
+    uint64_t ns =
+        hb_sleep_ns((uint64_t)p->wait.sleep_ms * 1000000, now_ns, until_ns);
+    struct timespec limit = {(time_t)(ns / 1000000000),
+                             (long)(ns % 1000000000)};
 
     syscall(SYS_futex, &wake->word, FUTEX_WAIT, p->wait.armed_word, &limit,
             NULL, 0);
     shm_disarm(p);
 }
 
-void shm_pause(struct hvd__plane *plane)
+void shm_pause(struct hvd__plane *plane, uint64_t until_ns)
 {
     struct hvd__shm *p = (struct hvd__shm *)plane;
     struct shm_wait *w = &p->wait;
@@ -140,7 +142,7 @@ void shm_pause(struct hvd__plane *plane)
     else if (!w->armed || w->armed_for != w->peer)
         arm(p);
     else
-        sleep_armed(p);
+        sleep_armed(p, now_ns, until_ns);
 }
 
 int shm_find_abort(struct hvd__shm *p, struct hb_error *err)

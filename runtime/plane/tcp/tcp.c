@@ -422,9 +422,11 @@ static void look_for_silence(struct hvd__tcp *t)
             tcp_set_lost(t, i, ETIMEDOUT);
 }
 
-static void sleep_some(struct hvd__tcp *t)
+static void sleep_some(struct hvd__tcp *t, uint64_t now_ns, uint64_t until_ns)
 {
     int idle = t->mode == TCP_IDLE && t->lost < 0;
+    uint64_t max_ms = t->lost >= 0 ? WORD_MS / 10 : SLEEP_MS;
+    uint64_t ns = hb_sleep_ns(max_ms * 1000000, now_ns, until_ns);
     struct epoll_event events[EVENTS_MAX];
     uint64_t counter;
     int n;
@@ -432,7 +434,7 @@ static void sleep_some(struct hvd__tcp *t)
     for (int i = 0; !idle && i < t->n; i++)
         watch(t, i);
     n = epoll_wait(idle ? t->begins_fd : t->epoll_fd, events, EVENTS_MAX,
-                   t->lost >= 0 ? WORD_MS / 10 : SLEEP_MS);
+                   (int)((ns + 999999) / 1000000));
     for (int i = 0; i < n; i++) {
         int64_t which = (int64_t)events[i].data.u64;
 
@@ -449,7 +451,7 @@ static void sleep_some(struct hvd__tcp *t)
     look_for_silence(t);
 }
 
-void hvd__tcp_pause(struct hvd__tcp *t)
+void hvd__tcp_pause(struct hvd__tcp *t, uint64_t until_ns)
 {
     uint64_t now_ns = hb_now_ns();
 
@@ -458,7 +460,7 @@ void hvd__tcp_pause(struct hvd__tcp *t)
     if ((t->spins || t->mode == TCP_IDLE) && now_ns - t->since_ns < SPIN_NS)
         sched_yield();
     else
-        sleep_some(t);
+        sleep_some(t, now_ns, until_ns);
 }
 
 void hvd__tcp_interrupt(struct hvd__tcp *t)

@@ -186,8 +186,9 @@ int hvd__tcp_progress(struct hvd__tcp *t, struct hb_error *err);
  * called between operations. */
 int hvd__tcp_began(struct hvd__tcp *t, struct hb_error *err);
 
-/* Waits a step after progress or began returned 0, like pause of a plane. */
-void hvd__tcp_pause(struct hvd__tcp *t);
+/* Waits a step after progress or began returned 0, like pause of a plane, also
+ * in that it ends when hb_now_ns() has reached until_ns (0: no limit). */
+void hvd__tcp_pause(struct hvd__tcp *t, uint64_t until_ns);
 /* Makes a pause return; called by any thread. */
 void hvd__tcp_interrupt(struct hvd__tcp *t);
 

@@ -50,7 +50,7 @@ static int finish(struct measure *m, struct hb_error *err)
         if (hb_now_ns() >= m->deadline_ns)
             return tcp_blame(m->t, missing_member(m->t), HVD_ETIMEOUT,
                              "connected, but says nothing", err);
-        hvd__tcp_pause(m->t);
+        hvd__tcp_pause(m->t, 0);
     }
     return rc < 0 ? rc : 0;
 }

@@ -53,7 +53,7 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
         if (op->recvcounts)
             op->recvcounts[r] = incoming(p)[r];
     }
-    p->run.deliver = p->offset[p->n] <= (op->recvbuf ? op->recvcap : 0);
+    p->run.deliver = mp_room(p, op, p->offset[p->n]);
     card[HAS_ROOM] = (uint64_t)p->run.deliver;
     card[NEEDS_PIECES] = !p->run.deliver || op->count > mp_max_elems() ||
                          p->offset[p->n] > mp_max_elems();
@@ -61,7 +61,7 @@ static int compare_cards(struct mp_plane *p, struct hvd__op *op)
                         MPI_MAX);
 }
 
-static int plan(struct mp_plane *p, const struct hvd__op *op)
+static int plan(struct mp_plane *p, struct hvd__op *op)
 {
     const uint64_t *card = card_of(p);
 
@@ -113,6 +113,6 @@ int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op)
         .plan = plan,
         .issue = issue_round};
 
-    op->algorithm = p->solo ? "mpi.alltoall" : "mpi.ialltoall";
+    op->trace.algorithm = p->solo ? "mpi.alltoall" : "mpi.ialltoall";
     return mp_run_rounds(p, op, &moves);
 }

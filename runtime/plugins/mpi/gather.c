@@ -2,9 +2,13 @@
 /*
  * Broadcast and ragged allgather.
  *
- * An allgather first gathers counts, and how much room each rank has.
+ * An allgather first gathers counts, and how much room each rank has.  A rank
+ * that asks its caller for room only then, and does not get it, receives the
+ * data in memory of its own and discards it.
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
+
+#include "lib/base/alloc.h"
 
 #include <string.h>
 
@@ -18,7 +22,7 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
     unsigned char *buf =
         (unsigned char *)(uintptr_t)(is_root ? op->sendbuf : op->recvbuf);
 
-    op->algorithm = p->solo ? "mpi.bcast" : "mpi.ibcast";
+    op->trace.algorithm = p->solo ? "mpi.bcast" : "mpi.ibcast";
     for (;;) {
         int rc = mp_collective_done(p, op);
 
@@ -52,7 +56,7 @@ static int gather_counts(struct mp_plane *p, struct hvd__op *op)
     uint64_t *own = card_of(p, p->me);
 
     own[0] = op->count;
-    own[1] = op->recvbuf ? op->recvcap : 0;
+    own[1] = mp_room_announced(op);
     return mp_allgather(p, op->err, p->words, 2, MPI_UINT64_T);
 }
 
@@ -60,22 +64,44 @@ static int gather_counts(struct mp_plane *p, struct hvd__op *op)
  * recvbuf, where others' parts will overwrite it. */
 static void copy_own_part(struct mp_plane *p, const struct hvd__op *op)
 {
-    unsigned char *dst =
-        (unsigned char *)op->recvbuf + p->offset[p->me] * op->elem_bytes;
+    unsigned char *dst;
 
     p->run.send = op->sendbuf;
-    if (!p->run.deliver || op->count == 0)
+    if (!p->run.recv || op->count == 0)
         return;
+    dst = p->run.recv + p->offset[p->me] * op->elem_bytes;
     if (dst != op->sendbuf)
         memmove(dst, op->sendbuf, op->count * op->elem_bytes);
     p->run.send = dst;
 }
 
+/* Sets run.recv: recvbuf; or the drain, where the others count on room that
+ * alloc did not give; or NULL. */
+static int find_room(struct mp_plane *p, struct hvd__op *op)
+{
+    struct mp_run *run = &p->run;
+    size_t total = p->offset[p->n];
+
+    run->deliver = mp_room(p, op, total);
+    run->recv = run->deliver ? op->recvbuf : NULL;
+    if (!op->alloc.status || run->windowed)
+        return 0;
+    run->recv = p->drain = hb_malloc(total * op->elem_bytes);
+    if (p->drain)
+        return 0;
+    op->alloc.status = 0; /* no longer the reason */
+    return hb_error_set(op->err, HVD_ENOMEM,
+                        "no memory to receive the %zu elements that "
+                        "options.alloc had none for",
+                        total);
+}
+
 /* Plans the rounds from the cards, which are the same on all ranks. */
-static int plan(struct mp_plane *p, const struct hvd__op *op)
+static int plan(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
     size_t longest = 0, total, with_room = 0;
+    int rc;
 
     p->offset[0] = 0;
     for (int r = 0; r < p->n; r++) {
@@ -91,8 +117,10 @@ static int plan(struct mp_plane *p, const struct hvd__op *op)
     total = p->offset[p->n];
     for (int r = 0; r < p->n; r++)
         with_room += card_of(p, r)[1] >= total;
-    run->deliver = card_of(p, p->me)[1] >= total;
     run->windowed = with_room < (size_t)p->n || total > mp_max_elems();
+    rc = find_room(p, op);
+    if (rc < 0)
+        return rc;
     mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
     copy_own_part(p, op);
     return 0;
@@ -114,10 +142,10 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
 
     mp_cut_round(p, p->words, 2, p->ints);
     if (!run->windowed && is_even(p))
-        return mp_allgather(p, op->err, op->recvbuf, op->count,
+        return mp_allgather(p, op->err, run->recv, op->count,
                             mp_plain_type(bytes));
     if (!run->windowed)
-        return mp_allgatherv(p, op, op->recvbuf, p->ints, displs);
+        return mp_allgatherv(p, op, run->recv, p->ints, displs);
     if (p->ints[p->me])
         memcpy((unsigned char *)p->scratch + (size_t)displs[p->me] * bytes,
                run->send + run->at * run->piece * bytes,
@@ -130,6 +158,6 @@ int mp_gather_advance(struct mp_plane *p, struct hvd__op *op)
     static const struct mp_moves moves = {
         .ask = {gather_counts}, .plan = plan, .issue = issue_round};
 
-    op->algorithm = p->solo ? "mpi.allgather" : "mpi.iallgather";
+    op->trace.algorithm = p->solo ? "mpi.allgather" : "mpi.iallgather";
     return mp_run_rounds(p, op, &moves);
 }

@@ -211,7 +211,7 @@ static void stay(struct mp_plane *p)
     }
     if (p->op) {
         mp_world.unsure |= rc == 0;
-        mp_operation_over(p, rc);
+        mp_operation_over(p, p->op, rc);
     }
     hb_error_set(&p->broken, HVD_ESHUTDOWN, "an operation was given up");
 }

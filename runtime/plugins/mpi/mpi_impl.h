@@ -102,7 +102,9 @@ struct mp_run {
     size_t at, block;     /* elements (rounds.c: rounds) done; in flight */
     size_t piece, rounds;
     const unsigned char *send;
+    unsigned char *recv; /* allgather: recvbuf, or drain */
     int deliver, windowed;
+    int asks; /* a thread is in the caller's alloc, without the lock */
 };
 
 struct mp_plane {
@@ -137,6 +139,7 @@ struct mp_plane {
     uint64_t *words;        /* [2 * n + 4] */
     int *ints;              /* [4 * n] */
     size_t *offset;         /* [n + 1] */
+    void *drain; /* receives what alloc had no memory for; else NULL */
 };
 
 struct mp_world {
@@ -239,7 +242,7 @@ int mp_members_min(const struct hvd__mpi_plane_config *c, uint64_t *value,
 /* ---- wait.c ---- */
 void mp_wait_init(struct mp_plane *p);
 void mp_wait_reset(struct mp_plane *p);
-void mp_pause(struct hvd__plane *plane);
+void mp_pause(struct hvd__plane *plane, uint64_t until_ns);
 void mp_interrupt(struct hvd__plane *plane);
 
 /* ---- leave.c ---- */
@@ -279,8 +282,9 @@ struct hvd__plane *mp_plane_new(const struct hvd__mpi_plane_config *config,
                                 struct hb_error *err);
 /* Progresses an operation, as a plane does; the caller holds the lock. */
 int mp_advance(struct mp_plane *p, struct hvd__op *op);
-/* Notes that progress of the operation in progress has returned rc, not 0. */
-void mp_operation_over(struct mp_plane *p, int rc);
+/* Notes that progress of `op` has returned rc, not 0.  Another thread, which
+ * gave the operation up, may have noted its end before. */
+void mp_operation_over(struct mp_plane *p, const struct hvd__op *op, int rc);
 
 /* ---- mpi_call.c: begin one MPI collective of at most mp_max_elems ---- */
 
@@ -332,8 +336,8 @@ struct mp_moves {
     /* Each begins a collective whose results the plan needs; ends with NULL. */
     int (*ask[3])(struct mp_plane *p, struct hvd__op *op);
     /* Sets run.deliver, windowed, piece and rounds from those results.  0, or
-     * -HVD_EPROTO if they are impossible. */
-    int (*plan)(struct mp_plane *p, const struct hvd__op *op);
+     * -HVD_EPROTO if they are impossible, or -HVD_ENOMEM. */
+    int (*plan)(struct mp_plane *p, struct hvd__op *op);
     /* Begins the collective of round run.at, after mp_cut_round of the incoming
      * elements into the first 2 * n of p->ints; it receives at the start of
      * scratch if run.windowed. */
@@ -341,6 +345,12 @@ struct mp_moves {
 };
 int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
                   const struct mp_moves *m);
+/* Returns as hvd__op_room whether there is room for `elems`.  Calls alloc
+ * without the lock. */
+int mp_room(struct mp_plane *p, struct hvd__op *op, size_t elems);
+/* Returns how much room this rank announces, in elements.  With alloc it is as
+ * much as can be needed. */
+uint64_t mp_room_announced(const struct hvd__op *op);
 /* Sets run.piece, the elements of each rank in a piece that fits into `bytes`,
  * and run.rounds, 0 if no rank has room. */
 void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,

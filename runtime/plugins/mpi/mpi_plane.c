@@ -12,7 +12,7 @@
 static int barrier_advance(struct mp_plane *p, struct hvd__op *op)
 {
     (void)p;
-    op->algorithm = "mpi.header";
+    op->trace.algorithm = "mpi.header";
     return 1;
 }
 
@@ -43,15 +43,17 @@ static int is_broken(const struct mp_plane *p, struct hb_error *err)
     return broken->status;
 }
 
-void mp_operation_over(struct mp_plane *p, int rc)
+void mp_operation_over(struct mp_plane *p, const struct hvd__op *op, int rc)
 {
+    int alone = hvd__op_alone(op, rc);
+
     p->op = NULL;
     p->stage = MP_IDLE;
     p->solo_seq = 0;
     mp_wait_reset(p);
-    /* After a mismatch, or if recvbuf was too small, the ranks are still in
+    /* After a mismatch, or a failure of this rank alone, the ranks are still in
      * step. */
-    if (rc > 0 || rc == -HVD_EMISMATCH || rc == -HVD_EINVAL)
+    if (rc > 0 || rc == -HVD_EMISMATCH || alone)
         p->carried_out = p->seq;
 }
 
@@ -59,7 +61,7 @@ void mp_operation_over(struct mp_plane *p, int rc)
  * middle of it. */
 static void end(struct mp_plane *p, const struct hvd__op *op, int rc)
 {
-    mp_operation_over(p, rc);
+    mp_operation_over(p, op, rc);
     if (p->carried_out == p->seq)
         return;
     if (!p->broken.status)
@@ -212,6 +214,7 @@ static void release(struct mp_plane *p)
     hb_free(p->words);
     hb_free(p->ints);
     hb_free(p->offset);
+    hb_free(p->drain);
     hb_free(p);
 }
 

@@ -97,7 +97,7 @@ int mp_allreduce_advance(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
 
-    op->algorithm = p->solo ? "mpi.allreduce" : "mpi.iallreduce";
+    op->trace.algorithm = p->solo ? "mpi.allreduce" : "mpi.iallreduce";
     for (;;) {
         int rc = mp_collective_done(p, op);
 
@@ -156,7 +156,8 @@ int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
 
-    op->algorithm = p->solo ? "mpi.reduce_scatter" : "mpi.ireduce_scatter";
+    op->trace.algorithm =
+        p->solo ? "mpi.reduce_scatter" : "mpi.ireduce_scatter";
     if (run->step == 0)
         plan_shares(p, op);
     for (;;) {

@@ -97,6 +97,7 @@ static int check_level(struct hb_error *err)
 
     if (rc != MPI_SUCCESS)
         return mp_error_own(err, rc, "MPI_Query_thread");
+    mp_world.view.has_threads = level == MPI_THREAD_MULTIPLE;
     if (level >= MPI_THREAD_SERIALIZED)
         return 0;
     return hb_error_set(

@@ -9,9 +9,35 @@
  */
 #include "runtime/plugins/mpi/mpi_impl.h"
 
+#include "lib/base/alloc.h"
+
 #include <string.h>
 
 enum { STEP_ROUNDS = -1 }; /* run.step after the last ask */
+
+uint64_t mp_room_announced(const struct hvd__op *op)
+{
+    if (op->alloc.fn)
+        return UINT64_MAX;
+    return op->recvbuf ? op->recvcap : 0;
+}
+
+/* Releases the lock, for which another thread may wait that the caller's alloc
+ * waits for.  Meanwhile run.asks keeps a thread that leaves (stay() in leave.c)
+ * from going on with the operation. */
+int mp_room(struct mp_plane *p, struct hvd__op *op, size_t elems)
+{
+    int has_room;
+
+    p->run.asks = 1;
+    if (op->alloc.fn)
+        mp_unlock();
+    has_room = hvd__op_room(op, elems * op->elem_bytes);
+    if (op->alloc.fn)
+        mp_lock();
+    p->run.asks = 0;
+    return has_room;
+}
 
 void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
                     size_t longest, int has_room)
@@ -54,11 +80,21 @@ static void deliver_round(struct mp_plane *p, const struct hvd__op *op)
     run->block = 0;
 }
 
+/* Ends the operation after the last round. */
+static int rounds_over(struct mp_plane *p, const struct hvd__op *op)
+{
+    hb_free(p->drain);
+    p->drain = NULL;
+    return hvd__op_gathered(op, p->run.deliver, p->offset[p->n]);
+}
+
 int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
                   const struct mp_moves *m)
 {
     struct mp_run *run = &p->run;
 
+    if (run->asks)
+        return 0;
     for (;;) {
         int rc = mp_collective_done(p, op);
 
@@ -73,7 +109,7 @@ int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
             run->step = STEP_ROUNDS;
         }
         if (run->step == STEP_ROUNDS && run->at == run->rounds)
-            return hvd__op_gathered(op, run->deliver, p->offset[p->n]);
+            return rounds_over(p, op);
         if (run->step != STEP_ROUNDS) {
             rc = m->ask[run->step++](p, op);
         } else {

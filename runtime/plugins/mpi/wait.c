@@ -45,13 +45,16 @@ static void sleep_armed(struct mp_plane *p)
 }
 
 /* Waits a step.  The pause that arms reads the word; the next one sleeps.  An
- * interrupt in between changes the word, so that the futex does not sleep. */
-void mp_pause(struct hvd__plane *plane)
+ * interrupt in between changes the word, so that the futex does not sleep.
+ * until_ns is met without a look at it: no sleep is longer than a millisecond.
+ */
+void mp_pause(struct hvd__plane *plane, uint64_t until_ns)
 {
     struct mp_plane *p = (struct mp_plane *)plane;
     struct mp_wait *w = &p->wait;
     uint64_t now_ns;
 
+    (void)until_ns;
     if (p->stage == MP_DATA) {
         sched_yield();
         return;

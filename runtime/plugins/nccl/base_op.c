@@ -37,8 +37,8 @@ int nc_base_op_start(struct nc_plane *p)
     base_op->first_signature = hvd__mix(op->first_signature, BASE_OP_MARK);
     base_op->entries = op->entries;
     if (run->base_ops++ == 0) {
-        base_op->agreed_ns = op->agreed_ns;
-        base_op->late_rank = op->late_rank;
+        base_op->trace.agreed_ns = op->trace.agreed_ns;
+        base_op->trace.late_rank = op->trace.late_rank;
     } else {
         base_op->signature = hvd__mix(base_op->signature, run->base_ops);
         base_op->first_signature = base_op->signature;
@@ -61,8 +61,8 @@ int nc_base_op_progress(struct nc_plane *p)
                           "ranks are out of step within an operation");
     }
     if (run->base_ops == 1) {
-        run->op->agreed_ns = run->base_op.agreed_ns;
-        run->op->late_rank = run->base_op.late_rank;
+        run->op->trace.agreed_ns = run->base_op.trace.agreed_ns;
+        run->op->trace.late_rank = run->base_op.trace.late_rank;
     }
     return rc;
 }

@@ -102,6 +102,20 @@ static int read_version(void *so, const char *file, int *version,
     return 0;
 }
 
+int hvd__nccl_installed(void)
+{
+    struct hvd__nccl nccl = {0};
+    const char *file;
+    void *so = find_library(&file, NULL);
+    int rc = so ? read_version(so, file, &nccl.version, NULL) : -1;
+
+    if (rc == 0)
+        rc = load(&nccl, so, file, NULL);
+    if (so)
+        dlclose(so);
+    return rc == 0 ? nccl.version : 0;
+}
+
 int hvd__nccl_open(struct hb_error *err)
 {
     struct hvd__nccl nccl = {0};

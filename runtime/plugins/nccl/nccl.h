@@ -83,6 +83,10 @@ extern struct hvd__nccl hvd__nccl;
  * NCCL is never closed. */
 int hvd__nccl_open(struct hb_error *err);
 
+/* Returns the version of the NCCL that hvd__nccl_open would open, or 0.  Any
+ * thread. */
+int hvd__nccl_installed(void);
+
 /* Returns a version number of NCCL as text: "2.28.9". */
 struct hvd__nccl_version {
     char text[16];

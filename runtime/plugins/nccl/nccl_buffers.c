@@ -139,7 +139,7 @@ static int copy_buffers(struct nc_plane *p, struct hb_error *err)
 static int is_on_host(const struct hvd__op *op)
 {
     const void *buf = op->sendbuf ? op->sendbuf : op->recvbuf;
-    const void *ready = op->ready;
+    const void *ready = op->device.ready;
 
     if (op->parts && op->nparts) {
         buf = op->parts[0].sendbuf;
@@ -161,10 +161,10 @@ static int wait_for(const struct nc_plane *p, void *ready, struct hb_error *err)
 int nc_prepare_buffers(struct nc_plane *p, struct hb_error *err)
 {
     struct hvd__op *op = p->run.op;
-    int rc = wait_for(p, op->ready, err);
+    int rc = wait_for(p, op->device.ready, err);
 
     for (size_t i = 0; op->parts && i < op->nparts && rc == 0; i++)
-        if (op->parts[i].ready != op->ready)
+        if (op->parts[i].ready != op->device.ready)
             rc = wait_for(p, op->parts[i].ready, err);
     if (rc == 0)
         rc = nc_launch_begin(p, op, err);

@@ -25,7 +25,7 @@ int nc_choose_collective(struct nc_plane *p, struct hb_error *err)
     if (op->kind != HVD__ALLREDUCE && op->kind != HVD__REDUCESCATTER)
         return 0;
     if (nc_needs_staging(op)) {
-        op->algorithm = "nccl.staged";
+        op->trace.algorithm = "nccl.staged";
         run->collective = NULL;
         return 0;
     }
@@ -82,7 +82,7 @@ int nc_broadcast(struct nc_plane *p, struct hb_error *err)
     const void *src = p->me == op->root ? op->sendbuf : op->recvbuf;
     int rc;
 
-    run->op->algorithm = "nccl.broadcast";
+    run->op->trace.algorithm = "nccl.broadcast";
     if (run->step++ > 0 || op->count == 0)
         return 1;
     rc = nc_lock(p, err);
@@ -108,19 +108,64 @@ static size_t room_of(const struct nc_plane *p, int rank)
     return (size_t)p->words[2 * rank + 1];
 }
 
-/* Sets run.deliver, and run.alone if recvbuf is too small.  As on shared
- * memory, a caller without a buffer wants no data. */
+/* Sets run.deliver, and run.alone if recvbuf is too small. */
 static void refuse(struct nc_plane *p)
 {
     struct nc_run *run = &p->run;
-    const struct hvd__op *op = run->op;
+    struct hvd__op op = *run->op;
 
-    run->deliver = run->total <= (op->recvbuf ? op->recvcap : 0);
-    if (run->deliver || (!op->recvbuf && op->recvcap == 0))
+    if (op.alloc.fn) /* nc_ask_room decides, when nothing else can fail */
         return;
-    hb_error_set(&run->alone, HVD_EINVAL,
-                 "%s: recvbuf has room for %zu elements and %zu arrived",
-                 collective_name(op->kind), op->recvcap, run->total);
+    run->deliver = hvd__op_room(&op, run->total * op.elem_bytes);
+    op.err = &run->alone;
+    hvd__op_gathered(&op, run->deliver, run->total);
+}
+
+/* Refuses memory of alloc that NCCL cannot write to. */
+static int is_usable(const struct nc_plane *p, struct hb_error *err)
+{
+    const struct hvd__op *op = p->run.op;
+
+    if (p->run.total == 0 || nc_is_own(op->recvbuf))
+        return 1;
+    hb_error_set(err, HVD_EINVAL,
+                 "%s: options.alloc returned memory that is not on CUDA device "
+                 "%d, where the operation takes place",
+                 collective_name(op->kind), nc_world.device);
+    return 0;
+}
+
+void nc_ask_room(struct nc_plane *p)
+{
+    struct nc_run *run = &p->run;
+    struct hvd__op *op = run->op;
+    struct hb_error *err = op->err;
+
+    if (!op->alloc.fn)
+        return;
+    op->err = &run->alone;
+    run->deliver = hvd__op_room(op, run->total * op->elem_bytes);
+    if (hvd__op_gathered(op, run->deliver, run->total) == 1 &&
+        !is_usable(p, op->err)) {
+        op->alloc.status = -HVD_EINVAL;
+        op->recvbuf = NULL;
+        op->recvcap = 0;
+    }
+    op->err = err;
+}
+
+/* Receives in scratch memory: the others send to this rank, which has told them
+ * that it has room. */
+int nc_drain_refused(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_run *run = &p->run;
+
+    if (!run->op->alloc.status)
+        return 0;
+    run->view.recvbuf =
+        nc_scratch_get(p, run->total * run->view.elem_bytes, err);
+    run->deliver = 1;
+    return run->view.recvbuf ? 0 : err->status;
 }
 
 int nc_plan_gather(struct nc_plane *p)
@@ -233,7 +278,7 @@ int nc_allgather(struct nc_plane *p, struct hb_error *err)
     enum gather_how how = gather_how(p);
     int rc;
 
-    run->op->algorithm =
+    run->op->trace.algorithm =
         how == ALL_EQUAL ? "nccl.allgather" : "nccl.allgather.ragged";
     if (run->step++ > 0 || run->total == 0)
         return 1;
@@ -317,7 +362,7 @@ int nc_alltoall(struct nc_plane *p, struct hb_error *err)
     size_t before = 0;
     int rc = 0;
 
-    run->op->algorithm = "nccl.alltoall";
+    run->op->trace.algorithm = "nccl.alltoall";
     if (run->step++ > 0)
         return 1;
     for (int r = 0; r < p->me; r++)

@@ -98,7 +98,7 @@ int nc_is_harmless(const struct nc_run *run, int rc)
 {
     if (run->fails_alike || run->stage == NC_HOST)
         return 1;
-    return (rc == -HVD_EMISMATCH || rc == -HVD_EINVAL) &&
+    return (rc == -HVD_EMISMATCH || hvd__op_alone(run->op, rc)) &&
            (run->stage == NC_AGREE || run->stage == NC_FLIGHT);
 }
 

@@ -76,6 +76,8 @@ extern struct nc_world nc_world;
 int nc_open(struct hb_error *err);
 void nc_close(void);
 enum hvd__place nc_place(const void *p);
+/* Returns whether p is memory of the process's device. */
+int nc_is_own(const void *p);
 int nc_issue(void *stream, const void *buf, void **ready, struct hb_error *err);
 void nc_done(void *ready);
 
@@ -381,7 +383,8 @@ uint64_t nc_launch_pending(struct nc_plane *p);
  * as of nc_check. */
 void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
 /* Implements an entry of the plug-in's table. */
-int nc_wait(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
+int nc_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
+            struct hb_error *err);
 int nc_test(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
 int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
              struct hb_error *err);
@@ -420,6 +423,11 @@ int nc_choose_collective(struct nc_plane *p, struct hb_error *err); /* sets
 /* Plans an allgather or alltoall, when counts are known. */
 int nc_plan_gather(struct nc_plane *p);
 int nc_plan_alltoall(struct nc_plane *p);
+/* Asks the operation's alloc, if it has one, for recvbuf; sets run.deliver, or
+ * run.alone.  With the device's context current. */
+void nc_ask_room(struct nc_plane *p);
+/* Gives run.view a recvbuf if alloc gave none: 0, or negative with err set. */
+int nc_drain_refused(struct nc_plane *p, struct hb_error *err);
 int nc_broadcast(struct nc_plane *p, struct hb_error *err);
 int nc_allgather(struct nc_plane *p, struct hb_error *err);
 int nc_alltoall(struct nc_plane *p, struct hb_error *err);

@@ -79,7 +79,7 @@ void nc_launch_fini(struct nc_plane *p)
 
 static CUevent ready_of(const struct hvd__op *op)
 {
-    const struct nc_ready *r = op->ready;
+    const struct nc_ready *r = op->device.ready;
 
     if (!r && op->parts && op->nparts)
         r = op->parts[0].ready;
@@ -94,9 +94,10 @@ int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
     struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
 
     pthread_mutex_lock(&p->lock);
-    l->reached = op->ordered ? l->begun : ready_of(op);
+    l->reached = op->device.ordered ? l->begun : ready_of(op);
     pthread_mutex_unlock(&p->lock);
-    return op->ordered ? HVD__CU(err, EventRecord, l->begun, p->stream) : 0;
+    return op->device.ordered ? HVD__CU(err, EventRecord, l->begun, p->stream)
+                              : 0;
 }
 
 uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
@@ -114,7 +115,7 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
     l->kind = op->kind;
     l->dtype = op->part_dtype;
     l->count = op->count;
-    l->algorithm = op->algorithm;
+    l->algorithm = op->trace.algorithm;
     l->is_timed = p->run.is_timed;
     snprintf(l->name, sizeof(l->name), "%s", op->name);
     if (p->finished == p->launched)
@@ -243,7 +244,8 @@ int nc_test(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
     return rc;
 }
 
-int nc_wait(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
+int nc_wait(struct hvd__plane *plane, uint64_t launch, uint64_t until_ns,
+            struct hb_error *err)
 {
     struct nc_plane *p = (struct nc_plane *)plane;
     uint64_t paused_ns = 0;
@@ -253,12 +255,12 @@ int nc_wait(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
         return rc;
     for (;;) {
         rc = nc_launch_test(p, launch, err);
-        if (rc != 0)
+        if (rc != 0 || (until_ns && hb_now_ns() >= until_ns))
             break;
         nc_pause(&paused_ns, &p->wake);
     }
     nc_leave();
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,

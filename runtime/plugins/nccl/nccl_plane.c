@@ -75,7 +75,9 @@ static int agree_start(struct nc_plane *p)
     for (size_t i = 0; i < last; i++)
         p->words[each * (size_t)p->n + i] =
             op->kind == HVD__ALLTOALL ? op->sendcounts[i] : op->count;
-    p->words[each * (size_t)p->n + last] = op->recvbuf ? op->recvcap : 0;
+    p->words[each * (size_t)p->n + last] = op->alloc.fn  ? UINT64_MAX
+                                           : op->recvbuf ? op->recvcap
+                                                         : 0;
     return nc_base_op_start(p);
 }
 
@@ -194,9 +196,9 @@ static int launched(struct nc_plane *p, struct hb_error *err)
     nc_scratch_launched(p, run->launch);
     enter_stage(p, NC_FLIGHT);
     /* One that fails on this rank alone must wait, to give its buffers back. */
-    if (!run->op->ordered || run->alone.status)
+    if (!run->op->device.ordered || run->alone.status)
         return 0;
-    run->op->launch = run->launch;
+    run->op->device.launch = run->launch;
     nc_watch_wake();
     return 1;
 }
@@ -212,7 +214,10 @@ static int begin_launch(struct nc_plane *p, struct hb_error *err)
     }
     run->is_begun = 1;
     nc_scratch_free(p, 0);
+    nc_ask_room(p);
     rc = nc_prepare_buffers(p, err);
+    if (rc == 0)
+        rc = nc_drain_refused(p, err);
     if (rc == 0)
         rc = nc_timing_begin(p, err);
     if (rc == 0 && !run->collective)
@@ -345,6 +350,7 @@ static void end(struct nc_plane *p, int rc)
     struct nc_run *run = &p->run;
 
     if (rc < 0 && !nc_is_harmless(run, rc)) {
+        run->op->alloc.status = 0; /* no longer the reason */
         nc_fail(p, run->op->err);
         has_failed(p, NULL);
     }
@@ -364,7 +370,7 @@ static int start_device(struct nc_plane *p, struct hvd__op *op)
         *op->err = p->refused;
         return op->err->status;
     }
-    run->is_timed = op->agreed_ns == HVD__OP_TIMED && p->config.ran;
+    run->is_timed = op->trace.agreed_ns == HVD__OP_TIMED && p->config.ran;
     run->base_ops = 0;
     run->base_op_runs = run->awaits_reason = run->is_begun = 0;
     run->called = -1;
@@ -372,7 +378,7 @@ static int start_device(struct nc_plane *p, struct hvd__op *op)
     run->step = 0;
     run->at = run->block = 0;
     hb_error_clear(&run->alone);
-    run->launch = op->launch = 0;
+    run->launch = op->device.launch = 0;
     enter_stage(p, NC_AGREE);
     return agree_start(p);
 }
@@ -414,12 +420,12 @@ static int waits_for_base(const struct nc_run *run)
     return run->stage == NC_IDLE || run->stage == NC_HOST || run->base_op_runs;
 }
 
-static void pause_step(struct hvd__plane *plane)
+static void pause_step(struct hvd__plane *plane, uint64_t until_ns)
 {
     struct nc_plane *p = plane_of(plane);
 
     if (waits_for_base(&p->run))
-        p->base->ops->pause(p->base);
+        p->base->ops->pause(p->base, until_ns);
     else
         nc_pause(&p->run.paused_ns, &p->wake);
 }

@@ -220,6 +220,16 @@ enum hvd__place nc_place(const void *p)
     return hvd__cuda.version && device_of(p) >= 0 ? HVD__DEVICE : HVD__HOST;
 }
 
+int nc_is_own(const void *p)
+{
+    int device;
+
+    pthread_mutex_lock(&nc_world.lock);
+    device = nc_world.device;
+    pthread_mutex_unlock(&nc_world.lock);
+    return device >= 0 && device_of(p) == device;
+}
+
 /* ---- What callers' streams have to have done -------------------------------
  */
 
@@ -395,6 +405,7 @@ const void *hvd_plugin(const char *abi, struct hb_error *err)
 {
     static const struct hvd__gpu table = {
         .name = "nccl",
+        .version = hvd__nccl_installed,
         .open = nc_open,
         .close = nc_close,
         .place = nc_place,

@@ -381,7 +381,7 @@ int nc_allreduce(struct nc_plane *p, struct hb_error *err)
     struct nc_run *run = &p->run;
     int rc = 0;
 
-    run->op->algorithm = algorithm_of(p);
+    run->op->trace.algorithm = algorithm_of(p);
     /* The cast scales by prescale. */
     if (run->at == 0 && !run->block && run->view.part_dtype != run->view.dtype)
         run->view.prescale *= run->how.pre;
@@ -478,7 +478,7 @@ int nc_reducescatter(struct nc_plane *p, struct hb_error *err)
     size_t own = hvd__op_share(view, p->me, p->n).count;
     int rc = 0;
 
-    run->op->algorithm =
+    run->op->trace.algorithm =
         is_even(p) ? "nccl.reducescatter" : "nccl.reducescatter.uneven";
     if (view->count == 0)
         return 1;

@@ -86,6 +86,18 @@ static int verb_topo(char **args)
     return 0;
 }
 
+/* feature NAME: prints what hvd_feature says in a world and after it. */
+static int verb_feature(char **args)
+{
+    int inside;
+
+    init();
+    inside = hvd_feature(args[0]);
+    check(hvd_shutdown() == 0, "shutdown");
+    printf("%s: %d, %d\n", args[0], inside, hvd_feature(args[0]));
+    return 0;
+}
+
 /* gpu: prints the device that this rank has, and those that it may see. */
 static int verb_gpu(char **args)
 {
@@ -536,6 +548,7 @@ static const struct verb {
     {"exec", 1, verb_exec},         {"cores", 0, verb_cores},
     {"desert", 3, verb_desert},     {"skip", 0, verb_skip},
     {"reinit", 2, verb_reinit},     {"burst", 1, verb_burst},
+    {"feature", 1, verb_feature},
 };
 
 int main(int argc, char **argv)

@@ -2,7 +2,7 @@
 /*
  * A rank of bursts of operations in which one rank does not do what the others
  * do: `differ SEED SEEDS BURSTS`.  The odd rank gives another count, dtype, op,
- * root, scale or kind, another order, or one operation less or more.
+ * root, scale, shape or kind, another order, or one operation less or more.
  * Operations have names or none, are in groups or not, in the world or in
  * process sets, and are waited for or not.
  *
@@ -274,8 +274,16 @@ static void note(struct job *j, int rc)
 static void issue(struct job *j, int blocks)
 {
     struct hvd_options o = HVD_OPTIONS_INIT;
+    struct hvd_shape shapes[GROUP_MAX];
+    int64_t dims[GROUP_MAX][2];
     int rc;
 
+    for (int m = 0; m < members_of(j->e); m++) {
+        dims[m][0] = (int64_t)j->sent[m];
+        dims[m][1] = 1;
+        shapes[m] = (struct hvd_shape){j->e->shape == COLUMN ? 2 : 1, dims[m]};
+    }
+    o.shapes = j->e->shape ? shapes : NULL;
     o.process_set = j->team->id;
     o.postscale = j->e->postscale;
     if (blocks && !j->e->members) {

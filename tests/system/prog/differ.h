@@ -20,11 +20,15 @@ enum oddity {
     ODD_ROOT,
     ODD_KIND,
     ODD_SCALE,
+    ODD_SHAPE,
     ODD_ORDER,   /* two of its operations are issued in the other order */
     ODD_MISSING, /* one is issued after all others */
     ODD_EXTRA,   /* an additional one, which the others issue last */
     ODDITIES
 };
+
+/* The shape that a rank gives with each tensor. */
+enum shape { NO_SHAPE, FLAT, COLUMN, SHAPES }; /* none, [count], [count, 1] */
 
 /* An operation as one rank issues it. */
 struct entry {
@@ -37,6 +41,7 @@ struct entry {
                      * added */
     int members;    /* of a group; 0: none */
     double postscale;
+    enum shape shape;
     int name; /* -1: none */
     int late; /* issued when the earlier ones are done */
 };

@@ -63,6 +63,8 @@ static struct entry roll_entry(struct dice *d, const struct burst *b, int team)
     e.root = (int)roll(d, (uint64_t)b->team[team].n);
     if ((e.kind == ALLREDUCE || e.kind == ALLGATHER) && roll(d, 8) == 0)
         e.members = 1 + (int)roll(d, GROUP_MAX);
+    if (e.kind != BARRIER && roll(d, 3) == 0)
+        e.shape = (enum shape)roll(d, SHAPES);
     if (!is_reduction(e.kind))
         e.op = (enum hvd_op)0;
     if (e.kind != BROADCAST)
@@ -156,6 +158,11 @@ static void change(struct burst *b, struct dice *d, struct entry *e)
     case ODD_SCALE:
         if (is_reduction(e->kind))
             e->postscale = 2;
+        break;
+    case ODD_SHAPE:
+        if (e->kind != BARRIER)
+            e->shape =
+                (enum shape)((e->shape + 1 + roll(d, SHAPES - 1)) % SHAPES);
         break;
     default:
         break;
@@ -312,6 +319,39 @@ static int same_sizes(const struct entry *a, const struct entry *b)
     return a->count == b->count && a->members == b->members;
 }
 
+/* Writes what the error says of the shape of e's first tensor: with the word
+ * "shape" if the other rank has none.  Leaves out a count that depends on the
+ * rank. */
+static void shape_text(char out[40], const struct entry *e, int alone)
+{
+    const char *word = alone ? "shape " : "";
+
+    if (!e->shape)
+        snprintf(out, 40, "no shape");
+    else if (is_ragged(e->kind))
+        snprintf(out, 40, "%s[", word);
+    else
+        snprintf(out, 40, "%s[%zu%s]", word, e->count,
+                 e->shape == COLUMN ? ", 1" : "");
+}
+
+/* Compares the shapes of two operations of the same kind and dtype, before
+ * which libhvd compares nothing else. */
+static int compare_shapes(const struct entry *a, const struct entry *b,
+                          struct dispute *d)
+{
+    char x[40], y[40];
+
+    if (a->members != b->members ||
+        (a->shape == b->shape && (!a->shape || same_sizes(a, b))))
+        return 0;
+    shape_text(x, a, !b->shape);
+    shape_text(y, b, !a->shape);
+    snprintf(d->says[0], sizeof(d->says[0]), "has %s", x);
+    snprintf(d->says[1], sizeof(d->says[1]), "has %s", y);
+    return 1;
+}
+
 /* Compares two operations field by field, in the order in which libhvd does,
  * and stores what the error says of the first difference. */
 static int compare(const struct team *team, const struct entry *a,
@@ -324,6 +364,8 @@ static int compare(const struct team *team, const struct entry *a,
         return 0;
     else if (a->dtype != b->dtype)
         say(d, "dtype", hvd_dtype_name(a->dtype), hvd_dtype_name(b->dtype));
+    else if (compare_shapes(a, b, d))
+        return 1;
     else if (a->op != b->op)
         say(d, "op", hvd_op_name(a->op), hvd_op_name(b->op));
     else if (a->root != b->root)

@@ -191,7 +191,7 @@ static void leave(void)
         CHECK_RC(run(&m), -HVD_ESHUTDOWN, &m.err);
     } else if (m.me == 0) {
         while ((rc = m.plane->ops->began(m.plane, &m.err)) == 0)
-            m.plane->ops->pause(m.plane);
+            m.plane->ops->pause(m.plane, 0);
         CHECK_RC(rc, m.n > 2 && rc == 1 ? 1 : -HVD_ESHUTDOWN, &m.err);
         expect_shutdown(&m, last);
         m.plane->ops->leave(m.plane);

@@ -31,7 +31,7 @@ static void check_values(const struct member *m, double scale, const void *buf,
         return;
     fprintf(stderr, "rank %d: %s %s of %zu by %s: wrong at %zu\n", world.rank,
             hvd_dtype_name(m->op.dtype), hvd_op_name(m->op.op), count,
-            m->op.algorithm, bad);
+            m->op.trace.algorithm, bad);
     abort();
 }
 
@@ -314,7 +314,7 @@ void check_barrier(struct member *m)
     prepare(m, HVD__BARRIER, HVD_UINT8, 0);
     hvd__op_time(&m->op);
     DONE(m);
-    CHECK(m->op.agreed_ns != HVD__OP_TIMED);
+    CHECK(m->op.trace.agreed_ns != HVD__OP_TIMED);
 }
 
 void check_moves(struct member *m)

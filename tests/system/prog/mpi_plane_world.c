@@ -64,7 +64,7 @@ int finish(struct member *m)
     int rc;
 
     while ((rc = m->plane->ops->progress(m->plane, &m->op)) == 0)
-        m->plane->ops->pause(m->plane);
+        m->plane->ops->pause(m->plane, 0);
     return rc;
 }
 
@@ -81,7 +81,7 @@ void done(struct member *m, const char *file, int line)
 {
     sign(m);
     check_rc(file, line, run(m), 1, &m->err);
-    CHECK(m->op.algorithm);
+    CHECK(m->op.trace.algorithm);
 }
 
 uint64_t start_limit(void)

@@ -59,7 +59,7 @@ static void sum_up(int set, int expected)
 
 static int level(const char *name)
 {
-    int finalized = 0;
+    int finalized = 0, granted;
 
     begin(strcmp(name, "single") == 0       ? MPI_THREAD_SINGLE
           : strcmp(name, "serialized") == 0 ? MPI_THREAD_SERIALIZED
@@ -70,6 +70,9 @@ static int level(const char *name)
     } else {
         WANT(hvd_init() == 0);
         WANT(hvd_rank() == rank && hvd_size() == size);
+        MPI_Query_thread(&granted);
+        WANT(hvd_feature("mpi_threads_supported") ==
+             (granted == MPI_THREAD_MULTIPLE));
         sum_up(HVD_WORLD, size * (size + 1) / 2);
         WANT(hvd_shutdown() == 0);
         WANT(hvd_init() == 0);

@@ -332,6 +332,21 @@ static int verb_capture(char **args)
 
 /* ---- Disagreement ------------------------------------------------------- */
 
+/* The odd rank gives another shape of n elements than the others, or none. */
+static void mismatch_of_shapes(float *x, size_t n, int odd)
+{
+    int64_t dims[] = {(int64_t)n, 1};
+    const struct hvd_shape shape = {odd ? 2 : 1, dims};
+    struct hvd_options o = options();
+
+    o.shapes = &shape;
+    must_fail(hvd_allreduce(x, x, n, HVD_FLOAT32, HVD_SUM, &o), HVD_EMISMATCH,
+              "[100, 1]");
+    o.shapes = odd ? NULL : &shape;
+    must_fail(hvd_allreduce(x, x, n, HVD_FLOAT32, HVD_SUM, &o), HVD_EMISMATCH,
+              "no shape");
+}
+
 /* mismatch: checks that ranks that disagree get an error and can go on. */
 static int verb_mismatch(char **args)
 {
@@ -358,6 +373,7 @@ static int verb_mismatch(char **args)
     must_fail(odd ? hvd_allreduce(host, host, N, HVD_FLOAT32, HVD_SUM, NULL)
                   : hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o),
               HVD_EMISMATCH, "device");
+    mismatch_of_shapes(x, N, odd);
     check(float_at(x, 0) == 1.0f, "a buffer has changed");
     must(hvd_allreduce(x, x, N, HVD_FLOAT32, HVD_SUM, &o), "after");
     GPU(StreamSynchronize, rank.stream);

@@ -154,8 +154,73 @@ static void allgather(enum hvd_dtype dtype, enum shares shares, int tight)
     array_free(&out);
 }
 
+/* What alloc answers, and what it was asked for. */
+struct room {
+    void *at;
+    unsigned calls;
+    size_t count;
+};
+
+static void *give(void *arg, size_t member, size_t count,
+                  const size_t *recvcounts)
+{
+    struct room *room = arg;
+
+    check(member == 0, "member is %zu", member);
+    check(recvcounts[hvd_rank()] <= count, "recvcounts is wrong");
+    room->calls++;
+    room->count = count;
+    return room->at;
+}
+
+enum answer { GIVES, HAS_NONE, GIVES_HOST };
+
+/* Checks an allgather that asks for memory; rank `odd` answers otherwise than
+ * with device memory, and fails alone. */
+static void asking_allgather(enum shares shares, int odd, enum answer answer)
+{
+    size_t mine = share(shares, hvd_rank(), 10), all = all_shares(shares, 10);
+    int fails = hvd_rank() == odd && answer != GIVES && all > 0, rc;
+    struct array in = array_of(mine, HVD_FLOAT32, -1);
+    struct array out = array_new(all, HVD_FLOAT32);
+    unsigned char *host = host_memory(out.bytes + 4);
+    struct room room = {.at = out.at};
+    struct hvd_options o = options();
+
+    o.alloc = give;
+    o.alloc_arg = &room;
+    if (fails)
+        room.at = answer == GIVES_HOST ? host : NULL;
+    rc = hvd_allgather(in.at, mine, NULL, 0, NULL, HVD_FLOAT32, &o);
+    check(room.calls == 1 && room.count == all, "asked for %zu elements",
+          room.count);
+    if (fails) {
+        must_fail(rc, answer == GIVES_HOST ? HVD_EINVAL : HVD_ENOMEM,
+                  "options.alloc returned");
+        check(array_untouched(&out), "memory that was not given has changed");
+    } else {
+        must(rc, "allgather");
+        gathered(&out, shares, 10, 4, "allgather");
+    }
+    free(host);
+    array_free(&in);
+    array_free(&out);
+}
+
+static void cases_asking(void)
+{
+    for (int shares = EVEN; shares <= ONE; shares++)
+        for (int answer = GIVES; answer <= GIVES_HOST; answer++) {
+            next_case();
+            asking_allgather((enum shares)shares,
+                             (int)(common(3) % (unsigned)hvd_size()),
+                             (enum answer)answer);
+        }
+}
+
 void cases_allgather(void)
 {
+    cases_asking();
     for (int dtype = 0; dtype < VALUES_DTYPES; dtype++)
         for (int shares = EVEN; shares <= ONE; shares++) {
             next_case();
@@ -215,22 +280,32 @@ static void alltoall_check(const struct array *out, const size_t *got,
     free(host);
 }
 
-static void alltoall(enum hvd_dtype dtype, int even, int tight)
+/* Checks an alltoall.  tight: the rank without room, or -1.  asks: all ranks
+ * are asked for memory, which that rank does not have. */
+static void alltoall(enum hvd_dtype dtype, int even, int tight, int asks)
 {
     size_t counts[VALUES_RANKS], got[VALUES_RANKS] = {0}, all = 0, cap;
     struct hvd_options o = options();
     struct array in = alltoall_input(dtype, even, counts), out;
+    struct room room = {0};
     int rc;
 
     for (int r = 0; r < hvd_size(); r++)
         all += passed(even, r, hvd_rank());
     out = array_new(all, dtype);
     cap = all - (size_t)(hvd_rank() == tight && all > 0);
+    if (asks) {
+        room.at = cap < all ? NULL : out.at;
+        o.alloc = give;
+        o.alloc_arg = &room;
+    }
     rc = hvd_alltoall(in.at, even ? NULL : counts,
-                      in.bytes / hvd_dtype_size(dtype), out.at, cap, got, dtype,
-                      &o);
+                      in.bytes / hvd_dtype_size(dtype), asks ? NULL : out.at,
+                      asks ? 0 : cap, got, dtype, &o);
+    check(!asks || (room.calls == 1 && room.count == all),
+          "asked for %zu elements", room.count);
     if (cap < all) {
-        must_fail(rc, HVD_EINVAL, "");
+        must_fail(rc, asks ? HVD_ENOMEM : HVD_EINVAL, "");
         check(array_untouched(&out), "recvbuf has changed");
     } else {
         must(rc, "alltoall");
@@ -245,11 +320,11 @@ void cases_alltoall(void)
     for (int dtype = 0; dtype < VALUES_DTYPES; dtype++)
         for (int even = 0; even < 2; even++) {
             next_case();
-            alltoall((enum hvd_dtype)dtype, even, -1);
+            alltoall((enum hvd_dtype)dtype, even, -1, dtype % 2);
         }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         next_case();
-        alltoall(HVD_INT32, i % 2, i % hvd_size());
+        alltoall(HVD_INT32, i % 2, i % hvd_size(), i / 4);
     }
 }
 
@@ -334,7 +409,7 @@ void cases_mixed(void)
             allgather(HVD_BOOL, RAGGED, -1);
             break;
         case 3:
-            alltoall(HVD_FLOAT64, 0, -1);
+            alltoall(HVD_FLOAT64, 0, -1, 0);
             break;
         case 4:
             must(hvd_barrier(&o), "barrier");
