@@ -193,6 +193,7 @@ JOB_SRC := \
 	lib/job/worker_env.c
 HVDRUN_SRC := \
 	cmd/hvdrun/check_build.c \
+	cmd/hvdrun/compat.c \
 	cmd/hvdrun/dryrun.c \
 	cmd/hvdrun/host_plan.c \
 	cmd/hvdrun/main.c \
@@ -370,6 +371,20 @@ NCCL_PLUGIN_SRC := \
 	runtime/plugins/nccl/timing.c \
 	runtime/plugins/nccl/watch.c
 NCCL_PLUGIN_OWN := $(MPI_PLUGIN_OWN)
+
+PYTHON_SRC := \
+	python/ext/args.c \
+	python/ext/block.c \
+	python/ext/dtype.c \
+	python/ext/flight.c \
+	python/ext/gather.c \
+	python/ext/group.c \
+	python/ext/module.c \
+	python/ext/notify.c \
+	python/ext/reduce.c \
+	python/ext/request.c \
+	python/ext/tensor.c \
+	python/ext/world.c
 
 EXAMPLES := train_digits anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
@@ -1079,9 +1094,58 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 .PHONY: fuzzers
 fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
 
+# ---- Python -------------------------------------------------------------
+
+# The package hvd, in $(BUILD)/python: PYTHONPATH=build/python uses the checkout.
+# PYTHON is the interpreter whose headers are used; from 3.11 on one extension
+# serves all later versions.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+PYTHON_DIR := $(BUILD)/python/hvd
+ifneq ($(filter python wheel-parts bench-python check-horovod \
+	tests,$(MAKECMDGOALS)),)
+PYTHON_FACTS := $(shell $(PYTHON) python/build_facts.py)
+endif
+PYTHON_INCLUDE = $(word 1,$(PYTHON_FACTS))
+PYTHON_MODULE = $(PYTHON_DIR)/_hvd$(word 2,$(PYTHON_FACTS))
+PYTHON_CFLAGS = -isystem $(PYTHON_INCLUDE) $(word 3,$(PYTHON_FACTS))
+PYTHON_FILES = $(wildcard python/hvd/*)
+
+.PHONY: python
+python: $(if $(PYTHON_INCLUDE),$(PYTHON_MODULE),python-missing) \
+		$(LIB)/libhvd.so $(PLUGINS)
+	@find $(PYTHON_DIR) -type l -exec rm -f {} +
+	@ln -sfn $(abspath $(LIB)) $(PYTHON_DIR)/lib
+	@ln -sf $(addprefix $(CURDIR)/,$(PYTHON_FILES)) $(PYTHON_DIR)
+	@$(INSTALL) -d $(PYTHON_DIR)/include
+	@ln -sf $(CURDIR)/runtime/hvd.h $(CURDIR)/lib/base/hvd_status.h \
+		$(PYTHON_DIR)/include
+.PHONY: python-missing
+python-missing:
+	@echo '$(PYTHON) is older than 3.10 or has no headers: install' \
+		'python3-dev, or name another by PYTHON=' >&2; exit 1
+$(BUILD)/python-flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PYTHON_FACTS)' | cmp -s - $@ || echo '$(PYTHON_FACTS)' >$@
+$(call obj,$(PYTHON_SRC)): FILE_CFLAGS = $(PYTHON_CFLAGS)
+$(call obj,$(PYTHON_SRC)): $(BUILD)/python-flags
+# libhvd is beside the package in a checkout, else in the lib of the prefix:
+# LIB/pythonX.Y/site-packages, LIB/hvd/python, or with pip's --target.  That one
+# must be found first, so RPATH instead of RUNPATH.
+PYTHON_RPATH := $$ORIGIN/lib:$$ORIGIN/../../..:$$ORIGIN/../../../../lib:$$ORIGIN/../lib
+$(PYTHON_DIR)/_hvd%: $(call obj,$(PYTHON_SRC)) $(SO)
+	@mkdir -p $(@D)
+	$(CC) -shared $(ALL_LDFLAGS) -Wl,--disable-new-dtags \
+		-Wl,-rpath,'$(PYTHON_RPATH)' -o $@ $(filter %.o,$^) $(SO)
+
+# What pip installs: no examples are built for it.
+.PHONY: wheel wheel-parts
+wheel-parts: python $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench
+wheel:
+	+@$(PYTHON) python/wheel_backend.py $(BUILD)/wheel
+
 # What tests/run needs, built before it counts anything.
 .PHONY: tests
-tests: all system-progs $(UNIT_TESTS:%=$(BUILD)/tests/test_%) \
+tests: all $(if $(PYTHON_INCLUDE),python) system-progs $(UNIT_TESTS:%=$(BUILD)/tests/test_%) \
 	fuzzers
 
 # The stages of a full check, and what each covers, are in tests/run.
@@ -1136,10 +1200,21 @@ gpu-pack: all system-progs
 	rm -rf '$(BUILD)/gpu'
 	BUILD='$(BUILD)' tests/gpu/run pack '$(BUILD)/gpu'
 
+# Horovod's own tests of its Python interface, from a checkout of its repository:
+# HOROVOD_SRC=dir.  CHECK="-n 2 -f test_torch.py -v" are options of the script.
+.PHONY: check-horovod
+check-horovod: all python
+	@[ -n '$(HOROVOD_SRC)' ] || \
+		{ echo 'say where the checkout is: HOROVOD_SRC=dir' >&2; exit 2; }
+	BUILD='$(BUILD)' $(PYTHON) tests/horovod/run $(CHECK) '$(HOROVOD_SRC)'
+
 # BENCH=--quick makes fewer and shorter jobs for the speed table.
 .PHONY: bench bench-speed
 bench-speed: all $(BENCH_PEERS)
 	BUILD='$(BUILD)' tests/bench/speed $(BENCH)
+.PHONY: bench-python
+bench-python: all python
+	BUILD='$(BUILD)' tests/bench/python $(BENCH)
 bench: bench-speed $(BUILD)/tests/prog/rdv
 	BUILD='$(BUILD)' tests/bench/run
 	BUILD='$(BUILD)' tests/bench/launch
@@ -1210,6 +1285,7 @@ INSTALL ?= install
 
 # All that were built, whatever WITH_X is now.
 BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
+BUILT_PYTHON = $(wildcard $(PYTHON_DIR)/_hvd*.so)
 
 .PHONY: install install-files
 install: all
@@ -1219,11 +1295,18 @@ install-files:
 		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles \
 		$(DOCDIR)
 	$(INSTALL) $(BIN)/hvdrun $(BIN)/hvd-bench $(BINDIR)
+	[ -e $(BINDIR)/horovodrun ] && [ ! -L $(BINDIR)/horovodrun ] || \
+		ln -sf hvdrun $(BINDIR)/horovodrun
 	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
 	$(INSTALL) -m 644 $(SO) $(LIBDIR)
 	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
 	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
 		$(INSTALL) -m 644 $(BUILT_PLUGINS) $(LIBDIR)/hvd)
+	$(if $(BUILT_PYTHON),$(INSTALL) -d $(LIBDIR)/hvd/python/hvd && \
+		$(INSTALL) -m 644 $(BUILT_PYTHON) $(LIBDIR)/hvd/python/hvd && \
+		(cd python && find hvd -name '*.py' -o -name '*.pyi' -o \
+		-name py.typed | while read -r f; do $(INSTALL) -D -m 644 $$f \
+		$(abspath $(LIBDIR))/hvd/python/$$f || exit 1; done))
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
@@ -1233,14 +1316,16 @@ install-files:
 	$(INSTALL) -m 644 LICENSE docs/*.md $(DOCDIR)
 	sh man/install $(MANDIR) $(INSTALL)
 
-# Removes what an install of this version would put there.
+# Removes what an install of this version would put there, but not a program
+# where there would be a link: Horovod's own horovodrun.
 .PHONY: uninstall
 uninstall:
 	@rm -rf $(BUILD)/uninstall
 	@$(MAKE) --no-print-directory install-files \
 		DESTDIR='$(abspath $(BUILD)/uninstall)' >/dev/null
 	cd $(BUILD)/uninstall && find . ! -type d | while read -r f; do \
-		rm -f "$(abspath $(DESTDIR))/$$f"; done
+		to="$(abspath $(DESTDIR))/$$f"; \
+		[ -L "$$f" ] && [ ! -L "$$to" ] || rm -f "$$to"; done
 	cd $(BUILD)/uninstall && find . -depth -type d -path '*/hvd*' | \
 		while read -r d; do rmdir "$(abspath $(DESTDIR))/$$d" || :; done
 	@rm -rf $(BUILD)/uninstall
@@ -1259,6 +1344,7 @@ help:
 	'make format       clang-format 14, in place' \
 	'make bench        the tables of README.md' \
 	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
+	'make check-horovod HOROVOD_SRC=dir   Horovod'"'"'s own tests' \
 	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
 	'make uninstall    DESTDIR= PREFIX= as for install' \
 	'make compile_commands.json, clean'

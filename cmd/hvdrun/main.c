@@ -5,6 +5,7 @@
  * the job's (lib/job/job.h), 2 for wrong use, 125 if hvdrun itself failed.
  */
 #include "cmd/hvdrun/check_build.h"
+#include "cmd/hvdrun/compat.h"
 #include "cmd/hvdrun/mpi/mpirun.h"
 #include "cmd/hvdrun/reach.h"
 #include "cmd/hvdrun/run_job.h"
@@ -75,6 +76,14 @@ static void log_remarks(const struct options *o, const struct hb_log *log)
         hb_log(log, HB_LOG_INFO, "%s", o->notes.items[i]);
 }
 
+/* Returns the version; to callers of horovodrun first the one they know. */
+static char *version(const struct options *o)
+{
+    return o->horovodrun
+               ? hb_xstrdup(COMPAT_VERSION " (hvdrun " HVD_VERSION ")\n")
+               : hb_xstrdup("hvdrun " HVD_VERSION "\n");
+}
+
 static int dispatch(const struct options *o, const struct hb_log *log)
 {
     switch (o->action) {
@@ -83,7 +92,7 @@ static int dispatch(const struct options *o, const struct hb_log *log)
     case OPTIONS_HELP_ALL:
         return print(options_help_all(), log);
     case OPTIONS_VERSION:
-        return print(hb_xstrdup("hvdrun " HVD_VERSION "\n"), log);
+        return print(version(o), log);
     case OPTIONS_CHECK_BUILD:
         return print_check_build(o, log);
     case OPTIONS_DRY_RUN:
@@ -117,7 +126,7 @@ int main(int argc, char *argv[])
     }
     options_init(&o);
     if (options_parse(&o, argc, argv, &err) < 0 ||
-        reach_check_files(&o, &err) < 0) {
+        reach_check_files(&o, &err) < 0 || compat_find(&o, &err) < 0) {
         hb_log(&log, HB_LOG_ERROR, "%s", err.text);
         options_fini(&o);
         return EXIT_USAGE;

@@ -248,6 +248,8 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
         .remote = remote,
         .knobs = &o->knobs,
         .set_env = &o->set_env,
+        .compat_dir = o->compat_dir,
+        .compat_force = o->horovod == HOROVOD_FORCE,
     };
 
     return worker_env_common(&config, env, err);

@@ -215,6 +215,45 @@ static int add_set_env(const struct hb_strv *set, struct hb_strv *out)
     return rc;
 }
 
+/* Returns whether a list that is separated by colons has the item. */
+static int path_has(const char *list, const char *item)
+{
+    size_t len = strlen(item);
+
+    for (const char *p = list; p; p = strchr(p, ':')) {
+        p += *p == ':';
+        if (strcspn(p, ":") == len && !memcmp(p, item, len))
+            return 1;
+    }
+    return 0;
+}
+
+/* Adds the folder to PYTHONPATH and names it to the agents, which look whether
+ * their host has it, and to the modules in it. */
+static int add_compat(const struct worker_env_config *config,
+                      struct hb_strv *env)
+{
+    const char *dir = config->compat_dir;
+    const char *old = hb_env_get(env, "PYTHONPATH");
+    int first = config->compat_force;
+    struct hb_buf path = HB_BUF_INIT;
+    int rc;
+
+    if (!old || !*old || (!first && path_has(old, dir)))
+        rc = hb_buf_puts(&path, old && *old ? old : dir);
+    else
+        rc =
+            hb_buf_printf(&path, "%s:%s", first ? dir : old, first ? old : dir);
+    if (!rc)
+        rc = hb_env_set(env, "PYTHONPATH", hb_buf_data(&path));
+    if (!rc)
+        rc = hb_env_set(env, "HVD_COMPAT", dir);
+    if (!rc)
+        rc = hb_env_set(env, "HVD_COMPAT_FORCE", first ? "1" : NULL);
+    hb_buf_free(&path);
+    return rc;
+}
+
 int worker_env_common(const struct worker_env_config *config,
                       struct hb_strv *out, struct hb_error *err)
 {
@@ -226,6 +265,8 @@ int worker_env_common(const struct worker_env_config *config,
         rc = set_item(out, config->knobs->items[i]);
     if (!rc && config->set_env)
         rc = add_set_env(config->set_env, out);
+    if (!rc && config->compat_dir)
+        rc = add_compat(config, out);
     if (rc < 0)
         return hb_error_set(err, HVD_ENOMEM,
                             "out of memory for the workers' environment");

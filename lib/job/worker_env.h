@@ -4,10 +4,10 @@
  *
  * Later sources win: hvdrun's environment (without what belongs to another job
  * or to one process only), PYTHONUNBUFFERED=1, the knobs of hvdrun's flags, -x
- * and --env-file, and per rank what hvdrun computes.  So a rank variable
- * (worker_env_is_computed) reaches a worker only from its own hvdrun, and
- * hvdrun can run inside hvdrun.  Values are bytes: quotes, newlines and any
- * length are kept.
+ * and --env-file, the folder for --horovod, and per rank what hvdrun computes.
+ * So a rank variable (worker_env_is_computed) reaches a worker only from its
+ * own hvdrun, and hvdrun can run inside hvdrun.  Values are bytes: quotes,
+ * newlines and any length are kept.
  *
  * What is bound to this host (its terminal, its sockets, the devices of its
  * GPUs, the user's home there) goes to other hosts only if -x says so; their
@@ -26,6 +26,10 @@ struct worker_env_config {
     int remote; /* for other hosts: leave out what is bound to this one */
     const struct hb_strv *knobs;   /* NAME=VALUE, both spellings; or NULL */
     const struct hb_strv *set_env; /* -x, NAME=VALUE, in order; or NULL */
+    /* A folder of Python modules, put at the end of the ranks' PYTHONPATH, or
+     * with compat_force at its start; or NULL. */
+    const char *compat_dir;
+    int compat_force;
 };
 
 /* Makes the environment that all workers share.  `out` must be empty.  0 or

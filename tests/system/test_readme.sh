@@ -12,7 +12,8 @@ installed() {
 
 test_the_program_of_the_readme() {
     installed
-    sed -n '/^```c$/,/^```$/p' "$ROOT/README.md" | sed '1d;/^```$/,$d' >train.c
+    sed -n '/^## Writing a program$/,$p' "$ROOT/README.md" |
+        sed -n '/^```c$/,/^```$/p' | sed '1d;/^```$/,$d' >train.c
     [ -s train.c ] || fail "README.md has no program"
     # shellcheck disable=SC2046
     cc -Wall -Wextra -Werror train.c $(pkg-config --cflags --libs hvd) \

@@ -629,6 +629,51 @@ START_TEST(mpi_refuses_by_name)
 }
 END_TEST
 
+START_TEST(horovod)
+{
+    ok("hvdrun -np 2 cmd");
+    ck_assert_int_eq(o.horovod, HOROVOD_OFF);
+    ok("hvdrun --horovod -np 2 cmd");
+    ck_assert_int_eq(o.horovod, HOROVOD_AUTO);
+    ok("hvdrun --horovod=force -np 2 cmd");
+    ck_assert_int_eq(o.horovod, HOROVOD_FORCE);
+    ok("hvdrun -np 2 --horovod force");
+    ck_assert_int_eq(o.horovod, HOROVOD_AUTO);
+    ck_assert_str_eq(o.command.items[0], "force");
+    refused("hvdrun --horovod=yes -np 2 cmd",
+            "--horovod 'yes': must be one of auto force");
+    refused("hvdrun --horovod= -np 2 cmd",
+            "--horovod: the value is empty; it takes force");
+}
+END_TEST
+
+/* Abbreviations mean what they mean to horovodrun, whatever options hvdrun
+ * has beside; tools are programs; arguments for mpirun are no error. */
+START_TEST(called_horovodrun)
+{
+    ok("/opt/bin/horovodrun -np 2 cmd");
+    ck_assert_int_eq(o.horovodrun, 1);
+    ck_assert_int_eq(o.horovod, HOROVOD_AUTO);
+    ok("horovodrun --horovod=force -np 2 cmd");
+    ck_assert_int_eq(o.horovod, HOROVOD_FORCE);
+    refused("hvdrun --bi=x --mpi -np 2 cmd",
+            "--bi is ambiguous: it could be --binding-args, --bind-to, "
+            "--bind-gpu");
+    ok("horovodrun --bi=x --mpi -np 2 cmd");
+    ck_assert_str_eq(o.binding_args, "x");
+    ok("horovodrun --map-by node -np 2 cmd");
+    ck_assert_int_eq(o.map, PLAN_MAP_NODE);
+    refused("horovodrun --map node -np 2 cmd",
+            "unknown option --map; did you mean --mpi?");
+    refused("horovodrun ps", "how many ranks? give -np N or -H HOST:SLOTS");
+    ok("horovodrun -np 2 --mpi-args=-q cmd");
+    ck_assert_uint_eq(o.warnings.count, 1);
+    ck_assert_str_eq(o.warnings.items[0], "--mpi-args: ignored without --mpi");
+    ok("hvdrunx -np 2 cmd");
+    ck_assert_int_eq(o.horovodrun, 0);
+}
+END_TEST
+
 START_TEST(json_of_check_build)
 {
     ok("hvdrun --check-build --json");
@@ -694,6 +739,8 @@ int main(void)
     tcase_add_test(t, compat_is_accepted_with_a_note);
     tcase_add_test(t, mpi);
     tcase_add_loop_test(t, mpi_refuses_by_name, 0, (int)options_table_count);
+    tcase_add_test(t, horovod);
+    tcase_add_test(t, called_horovodrun);
     tcase_add_test(t, json_of_check_build);
     tcase_add_test(t, what_would_change_the_meaning_is_refused);
     tcase_add_test(t, tunables_without_effect_are_told);

@@ -114,6 +114,48 @@ START_TEST(manual_says_what_mpi_refuses)
 }
 END_TEST
 
+/* All options of horovodrun 0.28, and no others, lack OPTION_OWN. */
+START_TEST(horovodrun_options_are_marked)
+{
+    static const char theirs[] =
+        " --autotune --autotune-bayes-opt-max-samples"
+        " --autotune-gaussian-process-noise --autotune-log-file"
+        " --autotune-steps-per-sample --autotune-warmup-samples"
+        " --binding-args --blacklist-cooldown-range --cache-capacity"
+        " --check-build --config-file --cycle-time-ms --disable-cache"
+        " --elastic-timeout --fusion-threshold-mb --gloo"
+        " --gloo-timeout-seconds --help --hierarchical-allgather"
+        " --hierarchical-allreduce --host-discovery-script --hostfile"
+        " --hosts --jsrun --log-hide-timestamp --log-level"
+        " --log-with-timestamp --log-without-timestamp --max-np"
+        " --max-num-proc --min-np --min-num-proc --mpi --mpi-args"
+        " --mpi-threads-disable --network-interface --network-interfaces"
+        " --no-autotune --no-hierarchical-allgather"
+        " --no-hierarchical-allreduce --no-log-hide-timestamp"
+        " --no-mpi-threads-disable --no-stall-check"
+        " --no-timeline-mark-cycles --no-torus-allreduce --num-nccl-streams"
+        " --num-proc --output-filename --prefix-output-with-timestamp"
+        " --reset-limit --slots-per-host --ssh-identity-file --ssh-port"
+        " --stall-check --stall-check-shutdown-time-seconds"
+        " --stall-check-warning-time-seconds --start-timeout --tcp"
+        " --thread-affinity --timeline-filename --timeline-mark-cycles"
+        " --torus-allreduce --verbose --version -H -cb -h -hostfile -i -np"
+        " -p -prefix-timestamp -v ";
+    char *words = hb_xstrdup(theirs), name[64];
+
+    for (char *p = strtok(words, " "); p; p = strtok(NULL, " "))
+        ck_assert_msg(option_find(p, strlen(p)) != NULL, "no %s", p);
+    hb_free(words);
+    for (size_t i = 0; i < options_table_count; i++) {
+        const struct option *p = &options_table[i];
+
+        snprintf(name, sizeof(name), " %s ", p->names[0]);
+        ck_assert_msg(!strstr(theirs, name) == !!(p->flags & OPTION_OWN), "%s",
+                      p->names[0]);
+    }
+}
+END_TEST
+
 /* Each `.It Fl` line of the manual names existing options. */
 START_TEST(manual_has_no_other_option)
 {
@@ -218,7 +260,9 @@ START_TEST(help_marks_options_without_effect)
 
     for (size_t i = 0; i < options_table_count; i++) {
         const struct option *o = &options_table[i];
-        char *item = hb_xasprintf(" %s%s", o->names[0], o->metavar ? " " : "");
+        const char *after = o->arg == ARG_OPTIONAL ? "[" : " ";
+        char *item =
+            hb_xasprintf(" %s%s", o->names[0], o->metavar ? after : "");
         const char *at = strstr(all, item);
         const char *help = at ? strstr(at, o->help) : NULL;
 
@@ -266,6 +310,7 @@ int main(void)
     tcase_add_test(t, help_is_short_and_help_all_is_whole);
     tcase_add_test(t, manual_has_every_option);
     tcase_add_test(t, manual_says_what_mpi_refuses);
+    tcase_add_test(t, horovodrun_options_are_marked);
     tcase_add_test(t, manual_has_no_other_option);
     tcase_add_test(t, hvd_env_has_every_knob);
     tcase_add_test(t, options_without_effect_are_marked);

@@ -406,6 +406,44 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
+static void with_compat(char *const *inherited, int force)
+{
+    const struct worker_env_config config = {
+        .inherited = inherited,
+        .set_env = &set_env,
+        .compat_dir = "/opt/c",
+        .compat_force = force,
+    };
+
+    hb_strv_free(&env);
+    ck_assert_int_eq(worker_env_common(&config, &env, &err), 0);
+}
+
+/* The folder for --horovod comes after the user's folders, so that a Horovod
+ * in one of these is found first, or with =force before them. */
+START_TEST(compat_folder_is_in_pythonpath)
+{
+    char *none[] = {"A=1", "HVD_COMPAT_FORCE=1", NULL};
+    char *path[] = {"PYTHONPATH=/a:/opt/cc", NULL};
+    char *nested[] = {"PYTHONPATH=/opt/c:/a", NULL};
+
+    with_compat(none, 0);
+    is("PYTHONPATH", "/opt/c");
+    is("HVD_COMPAT", "/opt/c");
+    is("HVD_COMPAT_FORCE", NULL);
+    with_compat(path, 0);
+    is("PYTHONPATH", "/a:/opt/cc:/opt/c");
+    with_compat(path, 1);
+    is("PYTHONPATH", "/opt/c:/a:/opt/cc");
+    is("HVD_COMPAT_FORCE", "1");
+    with_compat(nested, 0);
+    is("PYTHONPATH", "/opt/c:/a");
+    hb_must(hb_strv_add(&set_env, "PYTHONPATH=/user"));
+    with_compat(path, 0);
+    is("PYTHONPATH", "/user:/opt/c");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("worker_env");
@@ -424,6 +462,7 @@ int main(void)
     tcase_add_test(t, x_cannot_set_a_rank);
     tcase_add_test(t, computed_names);
     tcase_add_test(t, out_of_memory);
+    tcase_add_test(t, compat_folder_is_in_pythonpath);
     suite_add_tcase(s, t);
     tcase_add_checked_fixture(r, NULL, plan_teardown);
     tcase_add_test(r, one_host);

@@ -204,6 +204,8 @@ static int common_env(const struct mpi_job *job, int remote,
         .remote = remote,
         .knobs = &o->knobs,
         .set_env = &o->set_env,
+        .compat_dir = o->compat_dir,
+        .compat_force = o->horovod == HOROVOD_FORCE,
     };
     int rc = worker_env_common(&config, env, err);
 

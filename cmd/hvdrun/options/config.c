@@ -189,7 +189,8 @@ static int take_option(struct reader *r, const struct config_node *n,
 
     if (n->kind == CONFIG_NULL)
         return 0;
-    if (o->arg == ARG_NONE)
+    if (o->arg == ARG_NONE ||
+        (o->arg == ARG_OPTIONAL && n->kind == CONFIG_BOOL))
         return take_switch(r, n, label, o, if_false);
     if (n->kind == CONFIG_LIST && (o->flags & (OPTION_LIST | OPTION_JOIN)))
         return take_list(r, n, label, o);

@@ -57,7 +57,8 @@ void options_fini(struct options *o)
                        o->ssh_known_hosts,
                        o->network_interfaces,
                        o->mpi_args,
-                       o->binding_args};
+                       o->binding_args,
+                       o->compat_dir};
     struct hb_strv *vectors[] = {&o->set_env, &o->knobs, &o->command,
                                  &o->warnings, &o->notes};
 
@@ -98,16 +99,23 @@ void settings_add(struct settings *s, const struct option *option,
     }
 }
 
+/* Whose command line it is. */
+struct dialect {
+    const char *tool; /* ps, kill, ..., or NULL */
+    unsigned hidden;  /* options with these flags cannot be abbreviated */
+};
+
 /* A word of argv, split into name and value. */
 struct word {
     const char *text;
     size_t name_len;   /* up to `=` or the end */
     const char *value; /* after `=`, or NULL */
+    unsigned hidden;   /* as in struct dialect */
 };
 
-static struct word word_split(const char *text)
+static struct word word_split(const char *text, unsigned hidden)
 {
-    struct word w = {text, strcspn(text, "="), NULL};
+    struct word w = {text, strcspn(text, "="), NULL, hidden};
 
     if (text[w.name_len] == '=')
         w.value = text + w.name_len + 1;
@@ -121,6 +129,8 @@ static int option_begins(const struct option *o, const struct word *w,
 {
     int dashes = w->text[1] == '-' ? 2 : 1;
 
+    if (o->flags & w->hidden)
+        return 0;
     for (int n = 0; n < OPTION_NAMES_MAX && o->names[n]; n++) {
         int own = o->names[n][1] == '-' ? 2 : 1;
 
@@ -235,12 +245,13 @@ static const char *spelled(const struct option *o, const struct word *w)
     return name;
 }
 
-static int scan_one(char *const **argv, const char *tool, struct settings *out,
-                    const struct option **stop, struct hb_error *err)
+static int scan_one(char *const **argv, const struct dialect *dialect,
+                    struct settings *out, const struct option **stop,
+                    struct hb_error *err)
 {
-    struct word w = word_split(**argv);
+    struct word w = word_split(**argv, dialect->hidden);
     const struct option *o = option_lookup(&w, err);
-    const char *name;
+    const char *name, *tool = dialect->tool;
 
     if (!o)
         return -HVD_EINVAL;
@@ -254,7 +265,7 @@ static int scan_one(char *const **argv, const char *tool, struct settings *out,
     if (o->arg == ARG_NONE && w.value)
         return hb_error_set(err, HVD_EINVAL, "%s takes no value ('%s')", name,
                             w.value);
-    if (o->arg != ARG_NONE && !w.value) {
+    if (o->arg != ARG_NONE && o->arg != ARG_OPTIONAL && !w.value) {
         if (!**argv || (looks_like_option(**argv) && !(o->flags & OPTION_DASH)))
             return hb_error_set(err, HVD_EINVAL, "%s needs a value: %s %s",
                                 name, name, o->metavar);
@@ -267,10 +278,10 @@ static int scan_one(char *const **argv, const char *tool, struct settings *out,
 }
 
 /* Splits argv into settings and the command; options come first, also of
- * tools. tool: ps, kill, ..., or NULL. */
-static int scan(char *const *argv, const char *tool, struct settings *out,
-                struct hb_strv *command, const struct option **stop,
-                struct hb_error *err)
+ * tools. */
+static int scan(char *const *argv, const struct dialect *dialect,
+                struct settings *out, struct hb_strv *command,
+                const struct option **stop, struct hb_error *err)
 {
     while (*argv && !*stop && (*argv)[0] == '-' && (*argv)[1]) {
         int rc;
@@ -279,7 +290,7 @@ static int scan(char *const *argv, const char *tool, struct settings *out,
             argv++;
             break;
         }
-        rc = scan_one(&argv, tool, out, stop, err);
+        rc = scan_one(&argv, dialect, out, stop, err);
         if (rc < 0)
             return rc;
     }
@@ -332,6 +343,21 @@ static int check_tool(const struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Refuses what only mpirun understands if it does not start the ranks.
+ * horovodrun ignores it. */
+static int check_mpi_only(struct options *o, struct hb_error *err)
+{
+    const char *name = o->mpi_args ? "--mpi-args" : "--binding-args";
+
+    if (o->mpi || (!o->mpi_args && !o->binding_args))
+        return 0;
+    if (!o->horovodrun)
+        return hb_error_set(err, HVD_EINVAL, "%s is for --mpi", name);
+    if (hb_strv_addf(&o->warnings, "%s: ignored without --mpi", name) < 0)
+        return hb_error_set(err, HVD_ENOMEM, "out of memory");
+    return 0;
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
     struct options *o = a->options;
@@ -346,9 +372,8 @@ static int check_whole(struct applier *a, struct hb_error *err)
                             "--check-build");
     if (o->action != OPTIONS_RUN && o->action != OPTIONS_DRY_RUN)
         return 0;
-    if (!o->mpi && (o->mpi_args || o->binding_args))
-        return hb_error_set(err, HVD_EINVAL, "%s is for --mpi",
-                            o->mpi_args ? "--mpi-args" : "--binding-args");
+    if (check_mpi_only(o, err) < 0)
+        return err->status;
     if (!o->command.count)
         return hb_error_set(err, HVD_EINVAL,
                             "no command given; see hvdrun --help");
@@ -414,16 +439,32 @@ static const char *find_tool(struct options *o, int argc, char *const argv[])
     return NULL;
 }
 
+/* Sets what a call by the name of horovodrun, or of a tool, implies. */
+static struct dialect find_dialect(struct options *o, int argc,
+                                   char *const argv[])
+{
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+
+    if (argc > 0 && !strcmp(slash ? slash + 1 : argv[0], "horovodrun")) {
+        o->horovodrun = 1;
+        o->horovod = HOROVOD_AUTO;
+        return (struct dialect){NULL, OPTION_OWN};
+    }
+    return (struct dialect){find_tool(o, argc, argv), 0};
+}
+
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err)
 {
     struct settings flags = {NULL, 0, 0}, file = {NULL, 0, 0};
     struct applier a = {.options = o};
     const struct option *stop = NULL;
-    const char *tool = find_tool(o, argc, argv), *path;
-    int skip = tool ? 2 : 1;
-    int rc =
-        argc > 0 ? scan(argv + skip, tool, &flags, &o->command, &stop, err) : 0;
+    const struct dialect dialect = find_dialect(o, argc, argv);
+    const char *path;
+    int skip = dialect.tool ? 2 : 1, rc = 0;
+
+    if (argc > 0)
+        rc = scan(argv + skip, &dialect, &flags, &o->command, &stop, err);
 
     if (rc < 0)
         goto out;

@@ -34,6 +34,10 @@ enum options_action {
 
 enum options_bind_gpu { GPU_AUTO, GPU_BIND };
 
+/* Whether Python ranks can import hvd as horovod: never; unless there is a
+ * Horovod; in any case. */
+enum options_horovod { HOROVOD_OFF, HOROVOD_AUTO, HOROVOD_FORCE };
+
 struct options {
     enum options_action action;
     int num_proc;           /* 0: not given */
@@ -68,6 +72,9 @@ struct options {
     int mpi;                  /* mpirun starts the ranks */
     char *mpi_args;           /* extra arguments for mpirun */
     char *binding_args;       /* placement arguments, instead of hvdrun's */
+    enum options_horovod horovod;
+    char *compat_dir; /* its folder, once found (compat.h); or NULL */
+    int horovodrun;   /* called by that name: its command line */
     char *config_file;
     int json;               /* ps, doctor, --check-build */
     int all;                /* kill */
@@ -83,7 +90,9 @@ void options_fini(struct options *o);
 
 /* Parses argv[1..] and the config file that it names; flags win over the file,
  * wherever they stand.  If argv[1] is ps, kill, clean or doctor, that is the
- * action, and only the options that concern it are accepted.  0, or negative
+ * action, and only the options that concern it are accepted.  If argv[0] is
+ * horovodrun, with or without a path, there are no such actions, abbreviations
+ * mean horovodrun's options, and --horovod is implied.  0, or negative
  * with err set: the caller prints it and exits 2.  After 0 with OPTIONS_RUN or
  * OPTIONS_DRY_RUN there is a command and at least one of num_proc, hosts and
  * hostfile. */

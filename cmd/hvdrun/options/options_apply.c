@@ -507,3 +507,16 @@ int apply_controller(struct applier *a, const struct setting *s,
         return apply_nothing(a, s, err);
     return 0;
 }
+
+/* Lets Python ranks import horovod; `false` in the config file does not. */
+int apply_horovod(struct applier *a, const struct setting *s,
+                  struct hb_error *err)
+{
+    static const enum options_horovod words[] = {HOROVOD_AUTO, HOROVOD_FORCE};
+    int i = 0;
+    int rc = s->value ? check_choice(s, &i, err) : 0;
+
+    if (!rc)
+        a->options->horovod = words[i];
+    return rc;
+}

@@ -23,7 +23,8 @@ static void put_names(struct hb_buf *line, const struct option *o)
     }
     hb_buf_puts(line, o->names[0]);
     if (o->metavar)
-        hb_buf_printf(line, " %s", o->metavar);
+        hb_buf_printf(line, o->arg == ARG_OPTIONAL ? "[=%s]" : " %s",
+                      o->metavar);
 }
 
 static void put_option(struct hb_buf *out, const struct option *o)

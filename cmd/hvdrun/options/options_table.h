@@ -35,7 +35,8 @@ enum option_group {
 };
 
 enum option_arg {
-    ARG_NONE, /* a switch */
+    ARG_NONE,     /* a switch */
+    ARG_OPTIONAL, /* nothing, or after `=` one word of `choices` */
     ARG_STRING,
     ARG_INT,      /* min to max */
     ARG_INT_LIST, /* comma-separated, each min to max */
@@ -65,6 +66,7 @@ enum {
     OPTION_TOOL_ONLY = 1u << 6,
     OPTION_AGENT = 1u << 7, /* done by hvdrun's agents: not with --mpi */
     OPTION_DASH = 1u << 8,  /* its value may begin with a dash */
+    OPTION_OWN = 1u << 9,   /* horovodrun has no such option */
 };
 
 struct setting;
@@ -73,7 +75,8 @@ struct applier;
 struct option {
     const char *names[OPTION_NAMES_MAX]; /* the first is the long name */
     const char *metavar;
-    const char *choices; /* ARG_CHOICE: words, one blank between */
+    const char *choices; /* ARG_CHOICE and ARG_OPTIONAL: words, one blank
+                            between */
     const char *env;
     const char *value;  /* value that a switch stores: TO_KNOB, TO_ENV */
     int number;         /* the same for TO_INT and TO_CALL */
@@ -159,5 +162,7 @@ int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
 int apply_controller(struct applier *a, const struct setting *s,
                      struct hb_error *err);
+int apply_horovod(struct applier *a, const struct setting *s,
+                  struct hb_error *err);
 
 #endif

@@ -120,6 +120,24 @@ static int check_job(const struct control_launch *job, struct hb_error *err)
     return 0;
 }
 
+/* Warns if this host lacks the folder for --horovod (worker_env.h). */
+static void check_compat(struct agent *a)
+{
+    const char *dir = hb_env_get(&a->job.env, "HVD_COMPAT");
+    char *name;
+
+    if (!dir)
+        return;
+    name = hb_xasprintf("%s/horovod/__init__.py", dir);
+    if (access(name, R_OK) < 0)
+        hb_log(&a->log, HB_LOG_WARNING,
+               "--horovod: %s is not on this host, so its ranks may not find "
+               "the module horovod; install hvdrun's Python package there at "
+               "the same place",
+               dir);
+    hb_free(name);
+}
+
 static int resolve(struct launch *l, const char *path, char **program,
                    struct hb_error *err)
 {
@@ -440,6 +458,8 @@ int agent_launch(struct agent *a)
         rc = fail(a, EXIT_LAUNCHER, &err);
     if (rc == 0)
         rc = resolve_all(&l, &err);
+    if (rc == 0)
+        check_compat(a);
     if (rc == 0)
         rc = open_parts(&l, &err);
     for (int i = 0; i < a->job.rank_count && rc == 0; i++)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's API for Keras, on libhvd.
+
+Importing this module imports neither TensorFlow nor Keras.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..common import (  # noqa: F401
+    Average,
+    ProcessSet,
+    Sum,
+    add_process_set,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from ..tensorflow._keras.functions import (  # noqa: F401
+    Functions,
+    allgather,
+    allreduce,
+    broadcast,
+    broadcast_global_variables,
+    reducescatter,
+)
+from ..tensorflow._lazy import LazyModule
+from ..tensorflow.compression import Compression  # noqa: F401
+
+
+_keras = LazyModule("keras", "install it with: pip install keras")
+
+
+def _load_keras() -> Any:
+    """Imports and returns Keras."""
+    return _keras.load()
+
+
+_functions = Functions(_load_keras)
+DistributedOptimizer = _functions.DistributedOptimizer
+PartialDistributedOptimizer = _functions.PartialDistributedOptimizer
+load_model = _functions.load_model
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("callbacks", "elastic"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

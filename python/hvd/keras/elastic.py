@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States and callbacks for elastic training,
+for Keras.  Importing this module needs it."""
+
+from __future__ import annotations
+
+from . import _load_keras
+from ..tensorflow._keras.elastic import make_elastic
+
+globals().update(make_elastic(_load_keras()))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's API for TensorFlow, on libhvd.
+
+Importing this module does not import TensorFlow; the first operation does.
+
+Operations take tensors on the host: eagerly by a direct call, in a tf.function
+and in a graph of a session by tf.numpy_function, one call for all gradients of
+a step.  So they hold Python's lock for a moment, do not run under XLA
+(`jit_compile=True`), and copy tensors that are in a GPU's memory.  Communication
+does not overlap with the backward pass; hvd.torch does that.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..common import (  # noqa: F401
+    Adasum,
+    Average,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    Max,
+    Min,
+    ProcessSet,
+    Product,
+    Sum,
+    add_process_set,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from . import mpi_ops, util  # noqa: F401
+from ._lazy import executing_eagerly as _executing_eagerly  # noqa: F401
+from .compression import Compression  # noqa: F401
+from .functions import (  # noqa: F401
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from .mpi_ops import (  # noqa: F401
+    allgather,
+    alltoall,
+    barrier,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    join,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)
+from .ops import (  # noqa: F401
+    allreduce,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)
+from .optimizer import DistributedOptimizer  # noqa: F401
+from .tape import (  # noqa: F401
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
+
+# What needs TensorFlow to be defined, and where it is.
+_LATE = {
+    "BroadcastGlobalVariablesHook": ".hooks",
+    "SyncBatchNormalization": ".sync_batch_norm",
+}
+_LATE_MODULES = ("elastic", "keras", "hooks", "sync_batch_norm")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        value = getattr(importlib.import_module(_LATE[name], __name__), name)
+        globals()[name] = value
+        return value
+    if name in _LATE_MODULES:
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def gpu_available(ext_base_name: str = "tensorflow") -> bool:
+    """Returns whether TensorFlow sees a GPU."""
+    from ._lazy import tf
+
+    return bool(tf.config.list_physical_devices("GPU"))

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times operations on torch tensors, for tests/bench/python.
+
+    hvdrun -np 2 python3 torch_job.py hvd|gloo CASE SECONDS
+
+Prints one JSON object on rank 0: {"us": the median of a call in microseconds}.
+The cases are the functions below; each makes a function that is timed.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+
+# Blocks of ResNet-50: their number and width in its four stages.
+# Source: He et al., Deep Residual Learning (CVPR 2016), table 1.
+STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+
+
+def resnet50_counts():
+    """The elements of ResNet-50's 161 gradients, in the order of backward."""
+    counts = []
+
+    def conv(inputs, outputs, kernel):
+        counts.extend((inputs * outputs * kernel * kernel, outputs, outputs))
+
+    conv(3, 64, 7)
+    inputs = 64
+    for blocks, width in STAGES:
+        for block in range(blocks):
+            conv(inputs, width, 1)
+            conv(width, width, 3)
+            conv(width, 4 * width, 1)
+            if block == 0:
+                conv(inputs, 4 * width, 1)
+            inputs = 4 * width
+    counts.extend((2048 * 1000, 1000))
+    return counts[::-1]
+
+
+class Hvd:
+    """The operations through hvd.torch."""
+
+    def __init__(self):
+        import hvd.torch as hvd
+
+        hvd.init()
+        self.hvd = hvd
+
+    def one(self, name):
+        x = torch.ones(1)
+        allreduce = self.hvd.allreduce_
+        if name is None:
+            return lambda: allreduce(x, op=1)
+        return lambda: allreduce(x, op=1, name=name)
+
+    def autograd(self):
+        x = torch.ones(1, requires_grad=True)
+        return lambda: self.hvd.allreduce(x, op=1)
+
+    def many(self, counts):
+        """The gradients of one step: hooks, then synchronize()."""
+        parameters = [torch.nn.Parameter(torch.zeros(n)) for n in counts]
+        optimizer = self.hvd.DistributedOptimizer(
+            torch.optim.SGD(parameters, lr=0.0),
+            [(str(i), p) for i, p in enumerate(parameters)],
+            op=self.hvd.Sum,
+        )
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        hooks = [optimizer._make_hook(optimizer._slots[p]) for p in parameters]
+
+        def step():
+            for hook in hooks:
+                hook()
+            optimizer.synchronize()
+
+        step.issue = hooks
+        step.finish = optimizer.synchronize
+        return step
+
+
+class Gloo:
+    """The operations through torch.distributed with Gloo."""
+
+    def __init__(self):
+        import torch.distributed as dist
+
+        dist.init_process_group(
+            "gloo",
+            init_method=f"tcp://{os.environ['MASTER_ADDR']}"
+            f":{os.environ['MASTER_PORT']}",
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+        )
+        self.dist = dist
+
+    def one(self, _):
+        x = torch.ones(1)
+        return lambda: self.dist.all_reduce(x)
+
+    def many(self, counts):
+        grads = [torch.zeros(n) for n in counts]
+
+        def step():
+            works = [self.dist.all_reduce(g, async_op=True) for g in grads]
+            for work in works:
+                work.wait()
+
+        return step
+
+
+def timed(call, seconds):
+    """The median time of a call in microseconds; the ranks stop together."""
+    for _ in range(5):
+        call()
+    start = time.perf_counter()
+    call()
+    once = max(time.perf_counter() - start, 1e-7)
+    # As many rounds on each rank: rank 0's guess counts.
+    guess = torch.tensor([seconds / once])
+    rounds = int(min(max(share(guess).item(), 5), 20000))
+    block = max(1, min(rounds // 20, 100))
+    times = []
+    for _ in range(rounds // block + 1):
+        start = time.perf_counter()
+        for _ in range(block):
+            call()
+        times.append((time.perf_counter() - start) / block)
+    return 1e6 * statistics.median(times)
+
+
+def issue_one(library, seconds):
+    """The time that a hook takes to issue one gradient."""
+    step = library.many([1000] * 161)
+    for _ in range(5):
+        step()
+    rounds = int(max(20, 200 * seconds))
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for hook in step.issue:
+            hook()
+        times.append((time.perf_counter() - start) / len(step.issue))
+        step.finish()
+    return 1e6 * statistics.median(times)
+
+
+def main():
+    global share
+    which, case, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    torch.set_num_threads(1)
+    library = Hvd() if which == "hvd" else Gloo()
+    if which == "hvd":
+        share = lambda x: library.hvd.broadcast(x, 0)  # noqa: E731
+        rank = library.hvd.rank()
+    else:
+        rank = library.dist.get_rank()
+
+        def share(x):
+            library.dist.broadcast(x, 0)
+            return x
+
+    if case == "issue":
+        us = issue_one(library, seconds)
+    else:
+        calls = {
+            "unnamed": lambda: library.one(None),
+            "named": lambda: library.one("x"),
+            "autograd": lambda: library.autograd(),
+            "burst": lambda: library.many([1] * 161),
+            "resnet50": lambda: library.many(resnet50_counts()),
+        }
+        us = timed(calls[case](), seconds)
+    if rank == 0:
+        print(json.dumps({"us": us}), flush=True)
+    if which == "gloo":
+        # Gloo's threads of PyTorch 1.13 may abort the process at its end.
+        library.dist.barrier()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+main()

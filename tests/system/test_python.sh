@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# The package hvd for Python, without an array library but numpy.  The tests
+# themselves are in tests/python.
+
+PYTHON=${PYTHON:-/usr/bin/python3}
+
+# Skips the test unless the package was built and Python has the modules.
+need_python() { # MODULE...
+    local module
+    ! sanitized || skip "Python does not load a sanitizer's libhvd"
+    compgen -G "$BUILD/python/hvd/_hvd*.so" >/dev/null ||
+        skip "no Python with headers: install python3-dev"
+    for module; do
+        "$PYTHON" -c "import $module" 2>/dev/null ||
+            skip "$PYTHON has no $module"
+    done
+    export PYTHONPATH=$BUILD/python PYTHONDONTWRITEBYTECODE=1
+}
+
+# Runs a file of tests/python on N ranks.
+python_job() { # N FILE [ARG...]
+    local n=$1 file=$2
+    shift 2
+    expect_exit 0 "$HVDRUN" -np "$n" "$PYTHON" "$ROOT/tests/python/$file" "$@"
+}
+
+test_python_neutral() {
+    need_python numpy
+    python_job 2 test_neutral.py
+    python_job 3 test_neutral.py
+    expect_exit 0 "$PYTHON" "$ROOT/tests/python/test_neutral.py"
+}
+
+test_python_requests() {
+    need_python numpy
+    python_job 2 test_requests.py
+    python_job 3 test_requests.py
+}
+
+# Python's own allocator checks each block that it frees.
+test_python_debug_allocator() {
+    need_python numpy
+    PYTHONMALLOC=debug python_job 2 test_requests.py
+    PYTHONMALLOC=debug python_job 2 test_neutral.py
+}
+
+# The interpreter ends while requests are in flight, on one rank and on all.
+test_python_exit_in_flight() {
+    need_python numpy
+    cat >exit.py <<'END'
+import numpy, hvd, sys
+hvd.init()
+kept = [
+    hvd.allreduce_async(numpy.ones(1000), name=f"{i}.{hvd.rank()}")
+    for i in range(20)
+]
+kept[0].add_done_callback(lambda handle: None)
+hvd.allreduce_async(numpy.ones(5), name=f"dropped.{hvd.rank()}")
+print("ends")
+END
+    expect_exit 0 "$HVDRUN" -np 2 "$PYTHON" exit.py
+    [ "$(grep -c ends out)" = 2 ]
+}
+
+# A rank that ends for an exception ends the job, with its traceback in the
+# report.
+test_python_exception() {
+    need_python numpy
+    cat >raise.py <<'END'
+import numpy, hvd
+hvd.init()
+if hvd.rank() == 1:
+    raise RuntimeError("no data")
+try:
+    hvd.allreduce(numpy.ones(3), name="x")
+except hvd.HorovodInternalError as error:
+    print("caught", error.status, error)
+END
+    expect_exit 1 "$HVDRUN" -np 2 "$PYTHON" raise.py
+    grep -q 'RuntimeError: no data' err
+    grep -q 'raise.py' err
+}
+
+# No rank uses the processor while it waits for a callback that does not come.
+test_python_idle() {
+    need_python numpy
+    cat >idle.py <<'END'
+import glob, time, numpy, hvd
+hvd.init()
+if hvd.rank() == 0:
+    handle = hvd.allreduce_async(numpy.ones(3), name="x")
+    handle.add_done_callback(lambda handle: None)
+    hvd.broadcast_object(None)
+    def switches():
+        total = 0
+        for status in glob.glob("/proc/self/task/*/status"):
+            for line in open(status):
+                if line.startswith("voluntary_ctxt_switches"):
+                    total += int(line.split()[1])
+        return total
+    before = switches()
+    time.sleep(1)
+    print("switches", switches() - before)
+    hvd.broadcast_object(None)
+    handle.wait()
+else:
+    hvd.broadcast_object(None)
+    hvd.broadcast_object(None)
+    hvd.allreduce_async(numpy.ones(3), name="x").wait()
+END
+    expect_exit 0 "$HVDRUN" -np 2 "$PYTHON" idle.py
+    [ "$(sed -n 's/.*switches //p' out)" -lt 20 ]
+}
+
+test_python_main() {
+    need_python
+    expect_exit 0 "$PYTHON" -m hvd
+    grep -q '^hvd  *[0-9]' out
+    grep -q "^hvdrun  *$BUILD/bin/hvdrun" out
+    grep -q '^shared memory  *yes' out
+}
+
+# Communicators that MPI's Split has made.
+test_python_mpi_sets() {
+    need_python numpy mpi4py
+    [ -e "$BUILD/lib/hvd/libhvd-mpi.so" ] || skip "built without MPI"
+    expect_exit 0 "$HVDRUN" --mpi --oversubscribe -np 4 \
+        "$PYTHON" "$ROOT/tests/python/mpi_sets.py"
+    [ "$(grep -c 'ok$' out)" -eq 4 ]
+}
