@@ -376,7 +376,6 @@ PYTHON_SRC := \
 	python/ext/args.c \
 	python/ext/block.c \
 	python/ext/dtype.c \
-	python/ext/flight.c \
 	python/ext/gather.c \
 	python/ext/group.c \
 	python/ext/module.c \
@@ -384,6 +383,7 @@ PYTHON_SRC := \
 	python/ext/reduce.c \
 	python/ext/request.c \
 	python/ext/tensor.c \
+	python/ext/work.c \
 	python/ext/world.c
 
 EXAMPLES := train_digits anomaly_autoencoder
@@ -437,6 +437,7 @@ UNIT_TESTS := \
 	failure \
 	findings \
 	frame \
+	gather_alloc \
 	gpu \
 	hier \
 	host_env \
@@ -488,7 +489,6 @@ UNIT_TESTS := \
 	remote \
 	rendezvous \
 	report \
-	room \
 	route \
 	route_auth \
 	route_choice \
@@ -537,6 +537,7 @@ SYSTEM_PROGS := \
 	differ \
 	disagree \
 	evil_agent \
+	gather_alloc \
 	members \
 	mpi_fault \
 	mpi_plane \
@@ -544,7 +545,6 @@ SYSTEM_PROGS := \
 	prop \
 	pty \
 	rdv \
-	room \
 	secret \
 	stall \
 	storm
@@ -956,7 +956,7 @@ $(SSH_TESTED): $(call ar,ssh)
 $(SSH_TESTED): TESTED_LIBS = $(SSH2_LIBS)
 
 # This test runs the cases of a system test's program.
-$(BUILD)/tests/test_room: $(call obj,tests/system/prog/room_cases.c)
+$(BUILD)/tests/test_gather_alloc: $(call obj,tests/system/prog/gather_alloc_cases.c)
 
 # These tests contain parts of the plug-in.
 $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
@@ -976,7 +976,7 @@ $(BUILD)/tests/prog/differ: $(call obj,$(addprefix tests/system/prog/, \
 	differ_script.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
 	prop_job.c prop_script.c prop_values.c))
-$(BUILD)/tests/prog/room: $(call obj,tests/system/prog/room_cases.c)
+$(BUILD)/tests/prog/gather_alloc: $(call obj,tests/system/prog/gather_alloc_cases.c)
 $(BUILD)/tests/prog/mpi_plane: $(call obj,tests/unit/values.c \
 	$(addprefix tests/system/prog/,mpi_plane_ops.c mpi_plane_world.c)) \
 		$(call ar,runtime)

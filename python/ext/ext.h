@@ -8,14 +8,14 @@
  *   block     memory of results, and the type Buffer
  *   dtype     dtypes of array libraries
  *   tensor    finds the memory, dtype and shape of what a caller passed
- *   flight    operations that were issued: what they hold, and how they end
+ *   work      operations that were issued: what they hold, and how they end
  *   notify    calls of functions when operations are done
  *   request   the type Request
  *   reduce, group, gather, world   the functions
  *
  * Threads: everything runs with the GIL held unless its comment says otherwise.
- * libhvd's threads never run Python; they call only flight_done() and
- * flight_alloc().
+ * libhvd's threads never run Python; they call only work_done() and
+ * work_alloc().
  *
  * The source keeps to the limited API of Python 3.11, and compiles without the
  * limit for 3.10.
@@ -157,8 +157,8 @@ int tensor_demand_c_order(const struct tensor *t, const char *what);
 int tensor_demand_alike(const struct tensor *send, const struct tensor *recv);
 /* Writes the shape that ranks compare.  Of a tensor in another order than
  * row-major, it has the dimensions as they lie in memory, and then as many 1
- * as tell that order; `room` holds them. */
-void tensor_shape(const struct tensor *t, int64_t room[NDIM_MAX],
+ * as tell that order; `dims` holds them. */
+void tensor_shape(const struct tensor *t, int64_t dims[NDIM_MAX],
                   struct hvd_shape *shape);
 /* Returns the elements of all dimensions but the first. */
 size_t tensor_row_elems(const struct tensor *t);
@@ -172,12 +172,12 @@ int tensor_init(PyObject *module);
 PyObject *tensor_register_dtype(PyObject *self, PyObject *const *args,
                                 Py_ssize_t nargs, PyObject *kwnames);
 
-/* ---- flight.c ----------------------------------------------------------- */
+/* ---- work.c ------------------------------------------------------------- */
 
 enum result_kind { RESULT_OBJECT, RESULT_GATHER, RESULT_GATHERS, RESULT_RANK };
 
 /* What one member of a gather receives. */
-struct arrival {
+struct gathered {
     struct block *block;
     size_t *counts; /* elements from each rank; one per member of the set */
     size_t place;   /* in the list of results */
@@ -189,8 +189,8 @@ struct arrival {
 
 /* Operations that one call issued, and all that they use until they are done.
  * Its address is known to libhvd, so it outlives a Request that is dropped. */
-struct flight {
-    struct flight *next; /* in the list of unused or dropped ones */
+struct work {
+    struct work *next; /* in the list of unused or dropped ones */
     hvd_request *one;
     hvd_request **ops; /* &one, or an array */
     int nops;          /* issued */
@@ -210,54 +210,54 @@ struct flight {
     enum result_kind kind;
     PyObject *result; /* RESULT_OBJECT */
     int last_rank;
-    struct arrival *arrivals;
-    size_t narrivals;
-    int members; /* of the process set, for arrivals */
+    struct gathered *gathered;
+    size_t ngathered;
+    int members; /* of the process set, for `gathered` */
 };
 
-/* Returns a flight without operations; NULL with MemoryError. */
-struct flight *flight_new(void);
-/* Gives up a flight.  If operations are under way it lives on until they are
+/* Returns work without operations; NULL with MemoryError. */
+struct work *work_new(void);
+/* Gives up `w`.  If operations are under way it lives on until they are
  * done.  NULL is allowed. */
-void flight_drop(struct flight *f);
+void work_drop(struct work *w);
 /* Sets the options by which libhvd tells of the end. */
-void flight_attach(struct flight *f, struct hvd_options *opts);
+void work_attach(struct work *w, struct hvd_options *opts);
 /* Keeps a reference until the operations are done. */
-void flight_keep(struct flight *f, int i, PyObject *obj);
+void work_keep(struct work *w, int i, PyObject *obj);
 /* Makes room for n operations instead of one.  Returns 0, or -1 with
  * MemoryError. */
-int flight_reserve(struct flight *f, size_t n);
+int work_reserve(struct work *w, size_t n);
 /* Returns memory for what arrives: hvd_options.alloc.  `arg` is the first of
- * the operation's arrivals.  Any thread, without the GIL. */
-hvd_alloc_fn flight_alloc;
-/* Makes n arrivals, each with room for counts.  Returns 0, or -1 with an
- * exception. */
-int flight_add_arrivals(struct flight *f, size_t n, int process_set);
+ * the operation's `gathered`.  Any thread, without the GIL. */
+hvd_alloc_fn work_alloc;
+/* Makes the n results of a gather, each with room for counts.  Returns 0, or -1
+ * with an exception. */
+int work_add_gathered(struct work *w, size_t n, int process_set);
 
 /* Tells whether all operations are done, and then ends them. Returns 1 or 0, or
  * -1 with an exception. */
-int flight_test(struct flight *f);
-/* Waits until the operations of n flights are done, for at most timeout_ms
+int work_test(struct work *w);
+/* Waits until the operations of n works are done, for at most timeout_ms
  * (negative: without limit) altogether, in one release of the GIL unless a
  * signal arrives.  Returns 1, or 0 after timeout_ms, or -1 with an exception:
  * that of a signal handler, not that of an operation. */
-int flights_wait(struct flight *const *flights, size_t n, int64_t timeout_ms);
-/* Returns the result of a finished flight, or NULL with its exception. */
-PyObject *flight_result(struct flight *f);
-/* Ends the oldest dropped flights that are done, a few or all.  This may carry
+int works_wait(struct work *const *works, size_t n, int64_t timeout_ms);
+/* Returns the result of finished work, or NULL with its exception. */
+PyObject *work_result(struct work *w);
+/* Ends the oldest dropped works that are done, a few or all.  This may carry
  * operations out, and frees their names; so it is called when an operation has
  * been issued or waited for, but not when one is dropped: a second operation
  * of the same name that follows at once gets an error. */
-void flights_reap(bool all);
+void works_reap(bool all);
 
 /* ---- notify.c ----------------------------------------------------------- */
 
-/* Notes that an operation of the flight `arg` is done: hvd_options.done.  Any
+/* Notes that an operation of the work `arg` is done: hvd_options.done.  Any
  * thread, without the GIL. */
-hvd_done_fn flight_done;
-/* Has `fn` called with `request` when its flight is done; at once if it is.
+hvd_done_fn work_done;
+/* Has `fn` called with `request` when `w` is done; at once if it is.
  * Returns 0, or -1 with an exception. */
-int flight_watch(struct flight *f, PyObject *request, PyObject *fn);
+int work_watch(struct work *w, PyObject *request, PyObject *fn);
 /* Ends the notifier, after the functions of what is done. */
 void notifier_stop(void);
 /* Forgets the notifier, which a forked child does not have. */
@@ -265,8 +265,8 @@ void notifier_after_fork(void);
 
 /* ---- request.c ---------------------------------------------------------- */
 
-/* Makes a Request of a flight, which it takes also on failure. */
-PyObject *request_new(struct flight *f);
+/* Makes a Request of `w`, which it takes also on failure. */
+PyObject *request_new(struct work *w);
 int request_type_init(PyObject *module);
 fast_method request_wait_all;
 
@@ -279,7 +279,7 @@ struct pair {
     struct tensor send;
     struct tensor recv;
     struct hvd_shape shape;
-    int64_t room[NDIM_MAX];
+    int64_t dims[NDIM_MAX];
 };
 
 /* Reads the three arguments op, prescale and postscale.  Returns 0, or -1 with
@@ -298,8 +298,8 @@ fast_method call_allreduce, call_allreduce_async, call_grouped_allreduce_async,
     call_allgather_async, call_grouped_allgather_async, call_alltoall_async,
     call_empty_like;
 
-/* Ends the issue of an operation: makes the Request, or drops the flight. */
-PyObject *issue_end(struct flight *f, int rc);
+/* Ends the issue of an operation: makes the Request, or drops `w`. */
+PyObject *issue_end(struct work *w, int rc);
 
 /* ---- world.c ------------------------------------------------------------ */
 

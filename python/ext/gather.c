@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Notes what a tensor says about the rows that arrive. */
-static void describe(struct arrival *a, const struct tensor *t)
+static void describe(struct gathered *a, const struct tensor *t)
 {
     a->row_elems = tensor_row_elems(t);
     a->dtype = t->dtype;
@@ -64,24 +64,24 @@ PyObject *call_empty_like(PyObject *self, PyObject *const *args,
     return buffer_new(b);
 }
 
-/* Sets the options by which libhvd asks for memory for the arrivals from
+/* Sets the options by which libhvd asks for memory for the results from
  * `first` on. */
-static void ask_for_memory(struct hvd_options *opts, struct arrival *first)
+static void ask_for_memory(struct hvd_options *opts, struct gathered *first)
 {
-    opts->alloc = flight_alloc;
+    opts->alloc = work_alloc;
     opts->alloc_arg = first;
 }
 
 /* Issues the gather of one tensor.  Returns 0, a negative status, or 1 with an
  * exception. */
-static int issue_gather(struct flight *f, PyObject *send, struct common *c)
+static int issue_gather(struct work *w, PyObject *send, struct common *c)
 {
-    struct arrival *a = f->arrivals;
+    struct gathered *a = w->gathered;
     struct hvd_shape shape;
     struct tensor t;
     int rc;
 
-    if (read_rows(send, "send", &t, &f->holds) < 0)
+    if (read_rows(send, "send", &t, &w->holds) < 0)
         return 1;
     describe(a, &t);
     shape.ndim = t.ndim;
@@ -89,8 +89,8 @@ static int issue_gather(struct flight *f, PyObject *send, struct common *c)
     c->opts.shapes = &shape;
     ask_for_memory(&c->opts, a);
     rc = hvd_allgather_async(c->name, t.data, t.count, NULL, 0, a->counts,
-                             (enum hvd_dtype)t.dtype, &c->opts, &f->one);
-    f->nops = rc == 0;
+                             (enum hvd_dtype)t.dtype, &c->opts, &w->one);
+    w->nops = rc == 0;
     return rc;
 }
 
@@ -101,24 +101,24 @@ PyObject *call_allgather_async(PyObject *self, PyObject *const *args,
         SIGNATURE("allgather_async", 1, "send", COMMON_NAMES);
     PyObject *v[PARAMS_MAX];
     struct common c;
-    struct flight *f;
+    struct work *w;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 1, &c) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    flight_keep(f, 0, v[0]);
-    f->kind = RESULT_GATHER;
-    if (flight_add_arrivals(f, 1, c.opts.process_set) < 0)
-        return issue_end(f, 1);
-    flight_attach(f, &c.opts);
-    return issue_end(f, issue_gather(f, v[0], &c));
+    work_keep(w, 0, v[0]);
+    w->kind = RESULT_GATHER;
+    if (work_add_gathered(w, 1, c.opts.process_set) < 0)
+        return issue_end(w, 1);
+    work_attach(w, &c.opts);
+    return issue_end(w, issue_gather(w, v[0], &c));
 }
 
-/* The members of a grouped allgather, in the order of their arrivals: one dtype
+/* The members of a grouped allgather, in the order of w->gathered: one dtype
  * after the other. */
 struct members {
     const void **sends;
@@ -126,25 +126,25 @@ struct members {
     struct hvd_shape *shapes;
 };
 
-/* Reads the members of one dtype, that of tensor `lead`, into the arrivals from
+/* Reads the members of one dtype, that of tensor `lead`, into w->gathered from
  * `n` on.  Returns how many there are then, or -1 with an exception. */
-static Py_ssize_t read_dtype(struct flight *f, const int *dtypes, size_t lead,
+static Py_ssize_t read_dtype(struct work *w, const int *dtypes, size_t lead,
                              size_t n, struct members *m)
 {
-    for (size_t i = lead; i < f->narrivals; i++) {
-        PyObject *send = PyTuple_GetItem(f->refs[0], (Py_ssize_t)i);
+    for (size_t i = lead; i < w->ngathered; i++) {
+        PyObject *send = PyTuple_GetItem(w->refs[0], (Py_ssize_t)i);
         struct tensor t;
 
         if (dtypes[i] != dtypes[lead])
             continue;
-        if (read_rows(send, "a tensor", &t, &f->holds) < 0)
+        if (read_rows(send, "a tensor", &t, &w->holds) < 0)
             return -1;
-        describe(&f->arrivals[n], &t);
-        f->arrivals[n].place = i;
+        describe(&w->gathered[n], &t);
+        w->gathered[n].place = i;
         m->sends[n] = t.data;
         m->counts[n] = t.count;
         m->shapes[n].ndim = t.ndim;
-        m->shapes[n].dims = f->arrivals[n].dims;
+        m->shapes[n].dims = w->gathered[n].dims;
         n++;
     }
     return (Py_ssize_t)n;
@@ -176,13 +176,13 @@ static Py_ssize_t find_dtypes(PyObject *sends, int *dtypes)
 
 /* Issues one operation per dtype.  Returns 0, a negative status, or 1 with an
  * exception. */
-static int issue_dtypes(struct flight *f, const int *dtypes, Py_ssize_t kinds,
+static int issue_dtypes(struct work *w, const int *dtypes, Py_ssize_t kinds,
                         struct members *m, struct common *c)
 {
     char name[NAME_MAX_BYTES + 32];
     size_t first = 0;
 
-    for (size_t lead = 0; first < f->narrivals; lead++) {
+    for (size_t lead = 0; first < w->ngathered; lead++) {
         size_t j = 0;
         Py_ssize_t end;
         int rc;
@@ -191,7 +191,7 @@ static int issue_dtypes(struct flight *f, const int *dtypes, Py_ssize_t kinds,
             j++;
         if (j < lead) /* went with an earlier one */
             continue;
-        end = read_dtype(f, dtypes, lead, first, m);
+        end = read_dtype(w, dtypes, lead, first, m);
         if (end < 0)
             return 1;
         if (c->name)
@@ -199,24 +199,24 @@ static int issue_dtypes(struct flight *f, const int *dtypes, Py_ssize_t kinds,
                           c->name,
                           hvd_dtype_name((enum hvd_dtype)dtypes[lead]));
         c->opts.shapes = m->shapes + first;
-        ask_for_memory(&c->opts, &f->arrivals[first]);
+        ask_for_memory(&c->opts, &w->gathered[first]);
         rc = hvd_grouped_allgather_async(
             c->name && kinds > 1 ? name : c->name, (size_t)end - first,
             m->sends + first, m->counts + first, NULL, NULL,
-            f->arrivals[first].counts, (enum hvd_dtype)dtypes[lead], &c->opts,
-            &f->ops[f->nops]);
+            w->gathered[first].counts, (enum hvd_dtype)dtypes[lead], &c->opts,
+            &w->ops[w->nops]);
         if (rc < 0)
             return rc;
-        f->nops++;
+        w->nops++;
         first = (size_t)end;
     }
     return 0;
 }
 
-/* Issues the gather of a tuple, which the flight holds. */
-static int issue_gathers(struct flight *f, struct common *c)
+/* Issues the gather of a tuple, which the work holds. */
+static int issue_gathers(struct work *w, struct common *c)
 {
-    size_t n = f->narrivals;
+    size_t n = w->ngathered;
     int *dtypes = PyMem_Calloc(n, sizeof(*dtypes));
     struct members m = {PyMem_Calloc(n, sizeof(*m.sends)),
                         PyMem_Calloc(n, sizeof(*m.counts)),
@@ -224,13 +224,13 @@ static int issue_gathers(struct flight *f, struct common *c)
     Py_ssize_t kinds = -1;
     int rc = 1;
 
-    flight_attach(f, &c->opts);
+    work_attach(w, &c->opts);
     if (!dtypes || !m.sends || !m.counts || !m.shapes)
         PyErr_NoMemory();
     else
-        kinds = find_dtypes(f->refs[0], dtypes);
-    if (kinds > 0 && flight_reserve(f, (size_t)kinds) == 0)
-        rc = issue_dtypes(f, dtypes, kinds, &m, c);
+        kinds = find_dtypes(w->refs[0], dtypes);
+    if (kinds > 0 && work_reserve(w, (size_t)kinds) == 0)
+        rc = issue_dtypes(w, dtypes, kinds, &m, c);
     if (rc < 0) {
         raise_status(rc);
         rc = 1;
@@ -249,7 +249,7 @@ PyObject *call_grouped_allgather_async(PyObject *self, PyObject *const *args,
         SIGNATURE("grouped_allgather_async", 1, "sends", COMMON_NAMES);
     PyObject *v[PARAMS_MAX], *sends;
     struct common c;
-    struct flight *f;
+    struct work *w;
     size_t n;
 
     (void)self;
@@ -257,21 +257,21 @@ PyObject *call_grouped_allgather_async(PyObject *self, PyObject *const *args,
         common_read(v + 1, &c) < 0)
         return NULL;
     sends = PySequence_Tuple(v[0]);
-    f = sends ? flight_new() : NULL;
-    if (!f) {
+    w = sends ? work_new() : NULL;
+    if (!w) {
         Py_XDECREF(sends);
         return NULL;
     }
-    f->refs[0] = sends;
-    f->kind = RESULT_GATHERS;
+    w->refs[0] = sends;
+    w->kind = RESULT_GATHERS;
     n = (size_t)PyTuple_Size(sends);
     if (n == 0) {
         PyErr_SetString(PyExc_ValueError, "a group has at least one tensor");
-        return issue_end(f, 1);
+        return issue_end(w, 1);
     }
-    if (flight_add_arrivals(f, n, c.opts.process_set) < 0)
-        return issue_end(f, 1);
-    return issue_end(f, issue_gathers(f, &c));
+    if (work_add_gathered(w, n, c.opts.process_set) < 0)
+        return issue_end(w, 1);
+    return issue_end(w, issue_gathers(w, &c));
 }
 
 /* ---- Alltoall ------------------------------------------------------------ */
@@ -329,20 +329,20 @@ static int divide(const struct tensor *t, int members, size_t *counts)
     return 0;
 }
 
-static int alltoall_issue(struct flight *f, const struct tensor *t,
+static int alltoall_issue(struct work *w, const struct tensor *t,
                           const size_t *splits, struct common *c)
 {
-    struct arrival *a = f->arrivals;
+    struct gathered *a = w->gathered;
     struct hvd_shape shape = {t->ndim, t->dims};
     int rc;
 
-    flight_attach(f, &c->opts);
+    work_attach(w, &c->opts);
     c->opts.shapes = &shape;
     ask_for_memory(&c->opts, a);
     rc = hvd_alltoall_async(c->name, t->data, splits, t->count, NULL, 0,
                             a->counts, (enum hvd_dtype)t->dtype, &c->opts,
-                            &f->one);
-    f->nops = rc == 0;
+                            &w->one);
+    w->nops = rc == 0;
     return rc;
 }
 
@@ -354,7 +354,7 @@ PyObject *call_alltoall_async(PyObject *self, PyObject *const *args,
     PyObject *v[PARAMS_MAX];
     struct common c;
     struct tensor t;
-    struct flight *f;
+    struct work *w;
     size_t *splits = NULL;
     int rc = 1;
 
@@ -362,23 +362,23 @@ PyObject *call_alltoall_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 2, &c) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    flight_keep(f, 0, v[0]);
-    f->kind = RESULT_GATHER;
-    if (read_rows(v[0], "send", &t, &f->holds) == 0 &&
-        flight_add_arrivals(f, 1, c.opts.process_set) == 0) {
-        splits = PyMem_Malloc((size_t)f->members * sizeof(*splits));
+    work_keep(w, 0, v[0]);
+    w->kind = RESULT_GATHER;
+    if (read_rows(v[0], "send", &t, &w->holds) == 0 &&
+        work_add_gathered(w, 1, c.opts.process_set) == 0) {
+        splits = PyMem_Malloc((size_t)w->members * sizeof(*splits));
         if (!splits)
             PyErr_NoMemory();
     }
     if (splits) {
-        describe(f->arrivals, &t);
-        rc = v[1] && v[1] != Py_None ? read_splits(v[1], &t, f->members, splits)
-                                     : divide(&t, f->members, splits);
-        rc = rc == 0 ? alltoall_issue(f, &t, splits, &c) : 1;
+        describe(w->gathered, &t);
+        rc = v[1] && v[1] != Py_None ? read_splits(v[1], &t, w->members, splits)
+                                     : divide(&t, w->members, splits);
+        rc = rc == 0 ? alltoall_issue(w, &t, splits, &c) : 1;
     }
     PyMem_Free(splits);
-    return issue_end(f, rc);
+    return issue_end(w, rc);
 }

@@ -14,7 +14,7 @@ struct group {
     const void **sends;
     void **recvs;
     struct hvd_shape *shapes;
-    int64_t (*rooms)[NDIM_MAX]; /* the dimensions of the shapes */
+    int64_t (*dims)[NDIM_MAX]; /* the dimensions of the shapes */
 };
 
 static void group_fini(struct group *g)
@@ -25,7 +25,7 @@ static void group_fini(struct group *g)
     PyMem_Free(g->sends);
     PyMem_Free(g->recvs);
     PyMem_Free(g->shapes);
-    PyMem_Free(g->rooms);
+    PyMem_Free(g->dims);
 }
 
 static int group_init(struct group *g, size_t n)
@@ -37,9 +37,9 @@ static int group_init(struct group *g, size_t n)
     g->sends = PyMem_Calloc(n, sizeof(*g->sends));
     g->recvs = PyMem_Calloc(n, sizeof(*g->recvs));
     g->shapes = PyMem_Calloc(n, sizeof(*g->shapes));
-    g->rooms = PyMem_Malloc(n * sizeof(*g->rooms));
+    g->dims = PyMem_Malloc(n * sizeof(*g->dims));
     if (g->dtypes && g->counts && g->row_elems && g->sends && g->recvs &&
-        g->shapes && g->rooms)
+        g->shapes && g->dims)
         return 0;
     group_fini(g);
     PyErr_NoMemory();
@@ -51,10 +51,10 @@ static void group_shape(struct group *g, size_t i, const struct tensor *t)
 {
     struct hvd_shape *shape = &g->shapes[i];
 
-    tensor_shape(t, g->rooms[i], shape);
-    if (shape->dims != g->rooms[i] && t->ndim > 0)
-        memcpy(g->rooms[i], t->dims, sizeof(t->dims[0]) * (size_t)t->ndim);
-    shape->dims = g->rooms[i];
+    tensor_shape(t, g->dims[i], shape);
+    if (shape->dims != g->dims[i] && t->ndim > 0)
+        memcpy(g->dims[i], t->dims, sizeof(t->dims[0]) * (size_t)t->ndim);
+    shape->dims = g->dims[i];
 }
 
 static void group_copy(struct group *g, size_t to, const struct group *from,
@@ -89,40 +89,51 @@ static size_t group_sort(const struct group *g, struct group *by_dtype)
     return kinds;
 }
 
-/* Keeps sequences of tensors in a flight, as tuples.  The result is the list of
+/* Keeps sequences of tensors in `w`, as tuples.  The result is the list of
  * the second. Returns 0, or -1 with an exception. */
-static int keep_sequences(struct flight *f, PyObject *sends, PyObject *recvs)
+static int keep_sequences(struct work *w, PyObject *sends, PyObject *recvs)
 {
-    f->refs[0] = PySequence_Tuple(sends);
-    if (f->refs[0])
-        f->refs[1] =
-            sends == recvs ? Py_NewRef(f->refs[0]) : PySequence_Tuple(recvs);
-    if (f->refs[1])
-        f->result = PySequence_List(f->refs[1]);
-    if (!f->result)
+    w->refs[0] = PySequence_Tuple(sends);
+    if (w->refs[0])
+        w->refs[1] =
+            sends == recvs ? Py_NewRef(w->refs[0]) : PySequence_Tuple(recvs);
+    if (w->refs[1])
+        w->result = PySequence_List(w->refs[1]);
+    if (!w->result)
         return -1;
-    if (PyTuple_Size(f->refs[0]) == PyTuple_Size(f->refs[1]) &&
-        PyTuple_Size(f->refs[0]) > 0)
+    if (PyTuple_Size(w->refs[0]) == PyTuple_Size(w->refs[1]) &&
+        PyTuple_Size(w->refs[0]) > 0)
         return 0;
     PyErr_Format(PyExc_ValueError,
                  "sends has %zd tensors, recvs %zd; a group has at least one",
-                 PyTuple_Size(f->refs[0]), PyTuple_Size(f->refs[1]));
+                 PyTuple_Size(w->refs[0]), PyTuple_Size(w->refs[1]));
     return -1;
 }
 
-/* Reads member i of a grouped allreduce. */
-static int read_member(struct flight *f, size_t i, struct group *g)
+/* What differs between grouped operations. */
+struct group_kind {
+    /* Reads the tensors i of `w` into `g`.  Returns 0, or -1 with an
+     * exception. */
+    int (*read)(struct work *w, size_t i, int process_set, struct group *g);
+    /* Issues the operation over members first .. first + n of `g`. */
+    int (*issue)(const struct group *g, size_t first, size_t n,
+                 const char *name, int op, struct common *c, hvd_request **req);
+};
+
+static int read_allreduce(struct work *w, size_t i, int process_set,
+                          struct group *g)
 {
-    PyObject *send = PyTuple_GetItem(f->refs[0], (Py_ssize_t)i);
-    PyObject *recv = PyTuple_GetItem(f->refs[1], (Py_ssize_t)i);
+    PyObject *send = PyTuple_GetItem(w->refs[0], (Py_ssize_t)i);
+    PyObject *recv = PyTuple_GetItem(w->refs[1], (Py_ssize_t)i);
     struct pair p;
     struct tensor *from = &p.recv;
 
-    if (tensor_read(recv, "recv", true, &p.recv, &f->holds) < 0)
+    (void)process_set;
+    if (tensor_read(recv, "recv", true, &p.recv, &w->holds) < 0)
         return -1;
     if (send != recv) {
         from = &p.send;
-        if (tensor_read(send, "send", false, from, &f->holds) < 0)
+        if (tensor_read(send, "send", false, from, &w->holds) < 0)
             return -1;
     }
     if (tensor_demand_alike(from, &p.recv) < 0)
@@ -135,15 +146,14 @@ static int read_member(struct flight *f, size_t i, struct group *g)
     return 0;
 }
 
-/* Reads member i of a grouped reducescatter. */
-static int read_rows(struct flight *f, size_t i, int process_set,
-                     struct group *g)
+static int read_reducescatter(struct work *w, size_t i, int process_set,
+                              struct group *g)
 {
     struct pair p;
 
-    if (scatter_read(PyTuple_GetItem(f->refs[0], (Py_ssize_t)i),
-                     PyTuple_GetItem(f->refs[1], (Py_ssize_t)i), process_set,
-                     &p, &f->holds) < 0)
+    if (scatter_read(PyTuple_GetItem(w->refs[0], (Py_ssize_t)i),
+                     PyTuple_GetItem(w->refs[1], (Py_ssize_t)i), process_set,
+                     &p, &w->holds) < 0)
         return -1;
     g->dtypes[i] = p.send.dtype;
     g->counts[i] = (size_t)p.send.dims[0];
@@ -161,11 +171,6 @@ static void name_part(struct common *c, char name[NAME_MAX_BYTES + 32],
     PyOS_snprintf(name, NAME_MAX_BYTES + 32, "%.*s.%s", NAME_MAX_BYTES - 16,
                   c->name, hvd_dtype_name(dtype));
 }
-
-/* A grouped operation over members first .. first + n of a group. */
-typedef int issue_part(const struct group *g, size_t first, size_t n,
-                       const char *name, int op, struct common *c,
-                       hvd_request **req);
 
 static int issue_allreduce(const struct group *g, size_t first, size_t n,
                            const char *name, int op, struct common *c,
@@ -186,17 +191,21 @@ static int issue_reducescatter(const struct group *g, size_t first, size_t n,
         &c->opts, req);
 }
 
+static const struct group_kind allreduce = {read_allreduce, issue_allreduce};
+static const struct group_kind reducescatter = {read_reducescatter,
+                                                issue_reducescatter};
+
 /* Issues one operation per dtype of a sorted group.  Returns 0, a negative
  * status, or 1 with an exception. */
-static int issue_parts(struct flight *f, const struct group *g, size_t kinds,
-                       issue_part *issue, int op, struct common *c)
+static int issue_parts(struct work *w, const struct group *g, size_t kinds,
+                       const struct group_kind *kind, int op, struct common *c)
 {
     char name[NAME_MAX_BYTES + 32];
     size_t first = 0;
 
-    if (flight_reserve(f, kinds) < 0)
+    if (work_reserve(w, kinds) < 0)
         return 1;
-    flight_attach(f, &c->opts);
+    work_attach(w, &c->opts);
     while (first < g->n) {
         size_t n = 1;
         int rc;
@@ -206,30 +215,59 @@ static int issue_parts(struct flight *f, const struct group *g, size_t kinds,
         if (c->name && kinds > 1)
             name_part(c, name, (enum hvd_dtype)g->dtypes[first]);
         c->opts.shapes = g->shapes + first;
-        rc = issue(g, first, n, c->name && kinds > 1 ? name : c->name, op, c,
-                   &f->ops[f->nops]);
+        rc = kind->issue(g, first, n, c->name && kinds > 1 ? name : c->name, op,
+                         c, &w->ops[w->nops]);
         if (rc < 0)
             return rc;
-        f->nops++;
+        w->nops++;
         first += n;
     }
     return 0;
 }
 
 /* Sorts a group by dtype and issues it. */
-static PyObject *issue_group(struct flight *f, const struct group *g,
-                             issue_part *issue, int op, struct common *c)
+static PyObject *issue_group(struct work *w, const struct group *g,
+                             const struct group_kind *kind, int op,
+                             struct common *c)
 {
     struct group sorted;
     int rc = 1;
 
     if (group_init(&sorted, g->n) == 0) {
-        rc = issue_parts(f, &sorted, group_sort(g, &sorted), issue, op, c);
+        rc = issue_parts(w, &sorted, group_sort(g, &sorted), kind, op, c);
         if (rc < 0)
             raise_status(rc);
         group_fini(&sorted);
     }
-    return issue_end(f, rc < 0 ? 1 : rc);
+    return issue_end(w, rc < 0 ? 1 : rc);
+}
+
+/* Issues a grouped operation on two sequences of tensors; the other arguments
+ * have been read. */
+static PyObject *issue_sequences(PyObject *sends, PyObject *recvs,
+                                 const struct group_kind *kind, int op,
+                                 struct common *c)
+{
+    struct work *w = work_new();
+    PyObject *request = NULL;
+    struct group g;
+    size_t i = 0;
+
+    if (!w)
+        return NULL;
+    if (keep_sequences(w, sends, recvs) < 0 ||
+        group_init(&g, (size_t)PyTuple_Size(w->refs[0])) < 0) {
+        work_drop(w);
+        return NULL;
+    }
+    while (i < g.n && kind->read(w, i, c->opts.process_set, &g) == 0)
+        i++;
+    if (i < g.n)
+        work_drop(w);
+    else
+        request = issue_group(w, &g, kind, op, c);
+    group_fini(&g);
+    return request;
 }
 
 PyObject *call_grouped_allreduce_async(PyObject *self, PyObject *const *args,
@@ -238,11 +276,8 @@ PyObject *call_grouped_allreduce_async(PyObject *self, PyObject *const *args,
     static struct signature s =
         SIGNATURE("grouped_allreduce_async", 3, "sends", "recvs", REDUCE_NAMES,
                   "wire", "live_average", COMMON_NAMES);
-    PyObject *v[PARAMS_MAX], *request = NULL;
+    PyObject *v[PARAMS_MAX];
     struct common c;
-    struct group g;
-    struct flight *f;
-    size_t i = 0;
     int op = 0;
 
     (void)self;
@@ -251,22 +286,7 @@ PyObject *call_grouped_allreduce_async(PyObject *self, PyObject *const *args,
         arg_int(v[5], "wire", &c.opts.wire) < 0 ||
         arg_int(v[6], "live_average", &c.opts.live_average) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
-        return NULL;
-    if (keep_sequences(f, v[0], v[1]) < 0 ||
-        group_init(&g, (size_t)PyTuple_Size(f->refs[0])) < 0) {
-        flight_drop(f);
-        return NULL;
-    }
-    while (i < g.n && read_member(f, i, &g) == 0)
-        i++;
-    if (i < g.n)
-        flight_drop(f);
-    else
-        request = issue_group(f, &g, issue_allreduce, op, &c);
-    group_fini(&g);
-    return request;
+    return issue_sequences(v[0], v[1], &allreduce, op, &c);
 }
 
 PyObject *call_grouped_reducescatter_async(PyObject *self,
@@ -276,31 +296,13 @@ PyObject *call_grouped_reducescatter_async(PyObject *self,
     static struct signature s =
         SIGNATURE("grouped_reducescatter_async", 3, "sends", "recvs",
                   REDUCE_NAMES, COMMON_NAMES);
-    PyObject *v[PARAMS_MAX], *request = NULL;
+    PyObject *v[PARAMS_MAX];
     struct common c;
-    struct group g;
-    struct flight *f;
-    size_t i = 0;
     int op = 0;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 5, &c) < 0 || reduce_read(v + 2, &op, &c.opts) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
-        return NULL;
-    if (keep_sequences(f, v[0], v[1]) < 0 ||
-        group_init(&g, (size_t)PyTuple_Size(f->refs[0])) < 0) {
-        flight_drop(f);
-        return NULL;
-    }
-    while (i < g.n && read_rows(f, i, c.opts.process_set, &g) == 0)
-        i++;
-    if (i < g.n)
-        flight_drop(f);
-    else
-        request = issue_group(f, &g, issue_reducescatter, op, &c);
-    group_fini(&g);
-    return request;
+    return issue_sequences(v[0], v[1], &reducescatter, op, &c);
 }

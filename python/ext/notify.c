@@ -3,15 +3,15 @@
  * Calls Python functions when operations are done.
  *
  * libhvd tells of the end of an operation on a thread that must not wait for
- * the GIL.  So flight_done() only notes it, and a thread of ours, the notifier,
+ * the GIL.  So work_done() only notes it, and a thread of ours, the notifier,
  * runs the functions.  It is started by the first add_done_callback() and ended
  * by shutdown(); while nothing happens it sleeps.
  *
- * A flight goes through these phases:
+ * Work goes through these phases:
  *   QUIET    nobody asked to be told
  *   WATCHED  add_done_callback() was called before the end
  *   ENDED    all its operations are done
- * flight_done() puts what was WATCHED into the queue.
+ * work_done() puts what was WATCHED into the queue.
  */
 #include "python/ext/ext.h"
 
@@ -23,42 +23,42 @@ enum phase { QUIET, WATCHED, ENDED };
 /* Protects queue, queue_end and stopping. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct flight *queue, **queue_end = &queue;
+static struct work *queue, **queue_end = &queue;
 static bool stopping;
 
 /* With the GIL. */
 static bool started;
 static pthread_t notifier;
 
-void flight_done(void *arg, int status)
+void work_done(void *arg, int status)
 {
-    struct flight *f = arg;
+    struct work *w = arg;
 
     (void)status;
-    if (atomic_fetch_sub(&f->left, 1) != 1)
+    if (atomic_fetch_sub(&w->left, 1) != 1)
         return;
     /* Release: the watcher that was set before is seen by the notifier, through
      * the mutex. */
-    if (atomic_exchange(&f->phase, ENDED) != WATCHED)
+    if (atomic_exchange(&w->phase, ENDED) != WATCHED)
         return;
-    f->next = NULL;
+    w->next = NULL;
     pthread_mutex_lock(&mutex);
-    *queue_end = f;
-    queue_end = &f->next;
+    *queue_end = w;
+    queue_end = &w->next;
     pthread_cond_signal(&changed);
     pthread_mutex_unlock(&mutex);
 }
 
-/* Calls the functions of a flight whose operations are done. */
-static void run_callbacks(struct flight *f)
+/* Calls the functions of work whose operations are done. */
+static void run_callbacks(struct work *w)
 {
-    PyObject *request = f->watcher;
-    PyObject *functions = f->callbacks;
+    PyObject *request = w->watcher;
+    PyObject *functions = w->callbacks;
 
-    f->watcher = NULL;
-    f->callbacks = NULL;
+    w->watcher = NULL;
+    w->callbacks = NULL;
     /* libhvd's own note that it is done may come a moment later. */
-    if (flights_wait(&f, 1, -1) < 0)
+    if (works_wait(&w, 1, -1) < 0)
         PyErr_Clear();
     for (Py_ssize_t i = 0; i < PyList_Size(functions); i++) {
         PyObject *fn = PyList_GetItem(functions, i);
@@ -74,9 +74,9 @@ static void run_callbacks(struct flight *f)
 
 /* Takes the queue, and waits while it is empty.  Returns NULL when the notifier
  * is to end.  Without the GIL. */
-static struct flight *take_queue(void)
+static struct work *take_queue(void)
 {
-    struct flight *all;
+    struct work *all;
 
     pthread_mutex_lock(&mutex);
     while (!queue && !stopping)
@@ -94,16 +94,16 @@ static void *notify(void *unused)
 
     for (;;) {
         PyThreadState *state = PyEval_SaveThread();
-        struct flight *f = take_queue();
+        struct work *w = take_queue();
 
         PyEval_RestoreThread(state);
-        if (!f)
+        if (!w)
             break;
-        while (f) {
-            struct flight *next = f->next;
+        while (w) {
+            struct work *next = w->next;
 
-            run_callbacks(f);
-            f = next;
+            run_callbacks(w);
+            w = next;
         }
     }
     PyGILState_Release(gil);
@@ -155,22 +155,22 @@ void notifier_after_fork(void)
     started = false;
 }
 
-int flight_watch(struct flight *f, PyObject *request, PyObject *fn)
+int work_watch(struct work *w, PyObject *request, PyObject *fn)
 {
     int expected = QUIET;
 
     if (start() < 0)
         return -1;
-    if (!f->callbacks)
-        f->callbacks = PyList_New(0);
-    if (!f->callbacks || PyList_Append(f->callbacks, fn) < 0)
+    if (!w->callbacks)
+        w->callbacks = PyList_New(0);
+    if (!w->callbacks || PyList_Append(w->callbacks, fn) < 0)
         return -1;
-    if (!f->watcher)
-        f->watcher = Py_NewRef(request);
-    if (!atomic_compare_exchange_strong(&f->phase, &expected, WATCHED) &&
+    if (!w->watcher)
+        w->watcher = Py_NewRef(request);
+    if (!atomic_compare_exchange_strong(&w->phase, &expected, WATCHED) &&
         expected == ENDED) {
         /* The end came first, and has not seen that it is watched. */
-        run_callbacks(f);
+        run_callbacks(w);
     }
     return 0;
 }

@@ -5,17 +5,17 @@
 
 #include <string.h>
 
-PyObject *issue_end(struct flight *f, int rc)
+PyObject *issue_end(struct work *w, int rc)
 {
     if (rc == 0) {
-        PyObject *request = request_new(f);
+        PyObject *request = request_new(w);
 
-        flights_reap(false);
+        works_reap(false);
         return request;
     }
     if (rc < 0)
         raise_status(rc);
-    flight_drop(f);
+    work_drop(w);
     return NULL;
 }
 
@@ -25,24 +25,24 @@ PyObject *issue_end(struct flight *f, int rc)
 static void set_shape(struct pair *p, const struct tensor *t,
                       struct hvd_options *opts)
 {
-    tensor_shape(t, p->room, &p->shape);
+    tensor_shape(t, p->dims, &p->shape);
     opts->shapes = &p->shape;
 }
 
-/* Reads send and recv, and keeps them in a flight, whose result is recv.
+/* Reads send and recv, and keeps them in `w`, whose result is recv.
  * Returns 0, or -1 with an exception. */
 static int pair_read(PyObject *send, PyObject *recv, struct pair *p,
-                     struct flight *f)
+                     struct work *w)
 {
-    if (tensor_read(recv, "recv", true, &p->recv, &f->holds) < 0)
+    if (tensor_read(recv, "recv", true, &p->recv, &w->holds) < 0)
         return -1;
     if (send != recv) {
-        if (tensor_read(send, "send", false, &p->send, &f->holds) < 0)
+        if (tensor_read(send, "send", false, &p->send, &w->holds) < 0)
             return -1;
-        flight_keep(f, 0, send);
+        work_keep(w, 0, send);
     }
-    flight_keep(f, 1, recv);
-    f->result = Py_NewRef(recv);
+    work_keep(w, 1, recv);
+    w->result = Py_NewRef(recv);
     return 0;
 }
 
@@ -63,14 +63,14 @@ struct allreduce {
     int op;
 };
 
-/* Reads the arguments of an allreduce.  Returns its flight, or NULL with an
+/* Reads the arguments of an allreduce.  Returns its work, or NULL with an
  * exception. */
-static struct flight *allreduce_read(struct signature *s, PyObject *const *args,
-                                     Py_ssize_t nargs, PyObject *kwnames,
-                                     struct allreduce *a)
+static struct work *allreduce_read(struct signature *s, PyObject *const *args,
+                                   Py_ssize_t nargs, PyObject *kwnames,
+                                   struct allreduce *a)
 {
     PyObject *v[PARAMS_MAX];
-    struct flight *f;
+    struct work *w;
 
     if (args_read(s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 7, &a->common) < 0 ||
@@ -78,35 +78,35 @@ static struct flight *allreduce_read(struct signature *s, PyObject *const *args,
         arg_int(v[5], "wire", &a->common.opts.wire) < 0 ||
         arg_int(v[6], "live_average", &a->common.opts.live_average) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    if (pair_read(v[0], v[1], &a->pair, f) < 0 ||
+    if (pair_read(v[0], v[1], &a->pair, w) < 0 ||
         tensor_demand_alike(v[0] == v[1] ? &a->pair.recv : &a->pair.send,
                             &a->pair.recv) < 0) {
-        flight_drop(f);
+        work_drop(w);
         return NULL;
     }
     if (v[0] == v[1])
         a->pair.send.data = a->pair.recv.data;
     set_shape(&a->pair, &a->pair.recv, &a->common.opts);
-    return f;
+    return w;
 }
 
 #define ALLREDUCE_NAMES \
     "send", "recv", REDUCE_NAMES, "wire", "live_average", COMMON_NAMES
 
-static int allreduce_issue(struct flight *f, struct allreduce *a)
+static int allreduce_issue(struct work *w, struct allreduce *a)
 {
     int rc;
 
-    flight_attach(f, &a->common.opts);
+    work_attach(w, &a->common.opts);
     rc = hvd_allreduce_async(a->common.name, a->pair.send.data,
                              a->pair.recv.data, a->pair.recv.count,
                              (enum hvd_dtype)a->pair.recv.dtype,
-                             (enum hvd_op)a->op, &a->common.opts, &f->one);
+                             (enum hvd_op)a->op, &a->common.opts, &w->one);
 
-    f->nops = rc == 0;
+    w->nops = rc == 0;
     return rc;
 }
 
@@ -116,20 +116,20 @@ PyObject *call_allreduce_async(PyObject *self, PyObject *const *args,
     static struct signature s =
         SIGNATURE("allreduce_async", 3, ALLREDUCE_NAMES);
     struct allreduce a;
-    struct flight *f = allreduce_read(&s, args, nargs, kwnames, &a);
+    struct work *w = allreduce_read(&s, args, nargs, kwnames, &a);
 
     (void)self;
-    return f ? issue_end(f, allreduce_issue(f, &a)) : NULL;
+    return w ? issue_end(w, allreduce_issue(w, &a)) : NULL;
 }
 
-/* Waits for a flight, gives it up, and returns its result. */
-static PyObject *wait_and_drop(struct flight *f)
+/* Waits for `w`, gives it up, and returns its result. */
+static PyObject *wait_and_drop(struct work *w)
 {
     PyObject *result = NULL;
 
-    if (flights_wait(&f, 1, -1) == 1)
-        result = flight_result(f);
-    flight_drop(f);
+    if (works_wait(&w, 1, -1) == 1)
+        result = work_result(w);
+    work_drop(w);
     return result;
 }
 
@@ -140,17 +140,17 @@ PyObject *call_allreduce(PyObject *self, PyObject *const *args,
 {
     static struct signature s = SIGNATURE("allreduce", 3, ALLREDUCE_NAMES);
     struct allreduce a;
-    struct flight *f = allreduce_read(&s, args, nargs, kwnames, &a);
+    struct work *w = allreduce_read(&s, args, nargs, kwnames, &a);
     PyObject *result;
     int rc;
 
     (void)self;
-    if (!f)
+    if (!w)
         return NULL;
     if (a.common.name) {
-        rc = allreduce_issue(f, &a);
+        rc = allreduce_issue(w, &a);
         if (rc == 0)
-            return wait_and_drop(f);
+            return wait_and_drop(w);
     } else {
         PyThreadState *state = PyEval_SaveThread();
 
@@ -158,9 +158,10 @@ PyObject *call_allreduce(PyObject *self, PyObject *const *args,
                            a.pair.recv.count, (enum hvd_dtype)a.pair.recv.dtype,
                            (enum hvd_op)a.op, &a.common.opts);
         PyEval_RestoreThread(state);
+        works_reap(false);
     }
-    result = rc == 0 ? Py_NewRef(f->result) : raise_status(rc);
-    flight_drop(f);
+    result = rc == 0 ? Py_NewRef(w->result) : raise_status(rc);
+    work_drop(w);
     return result;
 }
 
@@ -174,28 +175,28 @@ PyObject *call_broadcast_async(PyObject *self, PyObject *const *args,
     PyObject *v[PARAMS_MAX];
     struct common c;
     struct pair p;
-    struct flight *f;
+    struct work *w;
     int root = -1, rc = 1;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 3, &c) < 0 || arg_int(v[2], "root", &root) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
     if (v[0] == Py_None)
         v[0] = v[1];
-    if (pair_read(v[0], v[1], &p, f) == 0 &&
+    if (pair_read(v[0], v[1], &p, w) == 0 &&
         tensor_demand_alike(v[0] == v[1] ? &p.recv : &p.send, &p.recv) == 0) {
-        flight_attach(f, &c.opts);
+        work_attach(w, &c.opts);
         set_shape(&p, &p.recv, &c.opts);
         rc = hvd_broadcast_async(
             c.name, v[0] == v[1] ? p.recv.data : p.send.data, p.recv.data,
-            p.recv.count, (enum hvd_dtype)p.recv.dtype, root, &c.opts, &f->one);
-        f->nops = rc == 0;
+            p.recv.count, (enum hvd_dtype)p.recv.dtype, root, &c.opts, &w->one);
+        w->nops = rc == 0;
     }
-    return issue_end(f, rc);
+    return issue_end(w, rc);
 }
 
 /* Demands that send has rows, and that recv has room for this rank's.  Returns
@@ -246,29 +247,29 @@ PyObject *call_reducescatter_async(PyObject *self, PyObject *const *args,
     PyObject *v[PARAMS_MAX];
     struct common c;
     struct pair p;
-    struct flight *f;
+    struct work *w;
     int op = 0, rc = 1;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 5, &c) < 0 || reduce_read(v + 2, &op, &c.opts) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    if (scatter_read(v[0], v[1], c.opts.process_set, &p, &f->holds) == 0) {
-        flight_keep(f, 0, v[0]);
-        flight_keep(f, 1, v[1]);
-        f->result = Py_NewRef(v[1]);
-        flight_attach(f, &c.opts);
+    if (scatter_read(v[0], v[1], c.opts.process_set, &p, &w->holds) == 0) {
+        work_keep(w, 0, v[0]);
+        work_keep(w, 1, v[1]);
+        w->result = Py_NewRef(v[1]);
+        work_attach(w, &c.opts);
         set_shape(&p, &p.send, &c.opts);
         rc = hvd_reducescatter_async(
             c.name, p.send.data, p.recv.data, (size_t)p.send.dims[0],
             tensor_row_elems(&p.send), (enum hvd_dtype)p.send.dtype,
-            (enum hvd_op)op, &c.opts, &f->one);
-        f->nops = rc == 0;
+            (enum hvd_op)op, &c.opts, &w->one);
+        w->nops = rc == 0;
     }
-    return issue_end(f, rc);
+    return issue_end(w, rc);
 }
 
 /* ---- Without tensors ----------------------------------------------------- */
@@ -279,20 +280,20 @@ PyObject *call_barrier_async(PyObject *self, PyObject *const *args,
     static struct signature s = SIGNATURE("barrier_async", 0, COMMON_NAMES);
     PyObject *v[PARAMS_MAX];
     struct common c;
-    struct flight *f;
+    struct work *w;
     int rc;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 || common_read(v, &c) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    f->result = Py_NewRef(Py_None);
-    flight_attach(f, &c.opts);
-    rc = hvd_barrier_async(c.name, &c.opts, &f->one);
-    f->nops = rc == 0;
-    return issue_end(f, rc);
+    w->result = Py_NewRef(Py_None);
+    work_attach(w, &c.opts);
+    rc = hvd_barrier_async(c.name, &c.opts, &w->one);
+    w->nops = rc == 0;
+    return issue_end(w, rc);
 }
 
 PyObject *call_join_async(PyObject *self, PyObject *const *args,
@@ -301,19 +302,19 @@ PyObject *call_join_async(PyObject *self, PyObject *const *args,
     static struct signature s = SIGNATURE("join_async", 0, "process_set");
     struct hvd_options opts = HVD_OPTIONS_INIT;
     PyObject *v[PARAMS_MAX];
-    struct flight *f;
+    struct work *w;
     int rc;
 
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         arg_int(v[0], "process_set", &opts.process_set) < 0)
         return NULL;
-    f = flight_new();
-    if (!f)
+    w = work_new();
+    if (!w)
         return NULL;
-    f->kind = RESULT_RANK;
-    flight_attach(f, &opts);
-    rc = hvd_join_async(&f->last_rank, &opts, &f->one);
-    f->nops = rc == 0;
-    return issue_end(f, rc);
+    w->kind = RESULT_RANK;
+    work_attach(w, &opts);
+    rc = hvd_join_async(&w->last_rank, &opts, &w->one);
+    w->nops = rc == 0;
+    return issue_end(w, rc);
 }

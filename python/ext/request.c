@@ -5,27 +5,27 @@
 #include <math.h>
 
 struct request {
-    PyObject_HEAD struct flight *flight;
+    PyObject_HEAD struct work *work;
 };
 
 static PyTypeObject *request_type;
 
-PyObject *request_new(struct flight *f)
+PyObject *request_new(struct work *w)
 {
     struct request *self = PyObject_GC_New(struct request, request_type);
 
     if (!self) {
-        flight_drop(f);
+        work_drop(w);
         return NULL;
     }
-    self->flight = f;
+    self->work = w;
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
 
-static struct flight *flight_of(PyObject *self)
+static struct work *work_of(PyObject *self)
 {
-    return ((struct request *)self)->flight;
+    return ((struct request *)self)->work;
 }
 
 static void request_dealloc(PyObject *self)
@@ -33,7 +33,7 @@ static void request_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
-    flight_drop(flight_of(self));
+    work_drop(work_of(self));
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -43,19 +43,19 @@ static void request_dealloc(PyObject *self)
 static int request_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    if (flight_of(self)->finished)
-        Py_VISIT(flight_of(self)->result);
+    if (work_of(self)->finished)
+        Py_VISIT(work_of(self)->result);
     return 0;
 }
 
 static int request_clear(PyObject *self)
 {
-    struct flight *f = flight_of(self);
+    struct work *w = work_of(self);
 
-    if (f->finished && f->result) {
-        PyObject *result = f->result;
+    if (w->finished && w->result) {
+        PyObject *result = w->result;
 
-        f->result = Py_NewRef(Py_None);
+        w->result = Py_NewRef(Py_None);
         Py_DECREF(result);
     }
     return 0;
@@ -65,7 +65,7 @@ static int request_clear(PyObject *self)
 
 static PyObject *request_test(PyObject *self, PyObject *unused)
 {
-    int rc = flight_test(flight_of(self));
+    int rc = work_test(work_of(self));
 
     (void)unused;
     return rc < 0 ? NULL : PyBool_FromLong(rc);
@@ -90,10 +90,10 @@ static int read_timeout(PyObject *v, int64_t *out)
     return 0;
 }
 
-/* Waits for flights; 0, or -1 with an exception. */
-static int wait_for(struct flight *const *flights, size_t n, int64_t timeout)
+/* Waits for n works; 0, or -1 with an exception. */
+static int wait_for(struct work *const *works, size_t n, int64_t timeout)
 {
-    int rc = flights_wait(flights, n, timeout);
+    int rc = works_wait(works, n, timeout);
 
     if (rc == 0)
         PyErr_SetString(PyExc_TimeoutError,
@@ -105,45 +105,45 @@ static PyObject *request_wait(PyObject *self, PyObject *const *args,
                               Py_ssize_t nargs, PyObject *kwnames)
 {
     static struct signature s = SIGNATURE("wait", 0, "timeout");
-    struct flight *f = flight_of(self);
+    struct work *w = work_of(self);
     PyObject *v[PARAMS_MAX];
     int64_t timeout;
 
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         read_timeout(v[0], &timeout) < 0)
         return NULL;
-    if (wait_for(&f, 1, timeout) < 0)
+    if (wait_for(&w, 1, timeout) < 0)
         return NULL;
-    return flight_result(f);
+    return work_result(w);
 }
 
 static PyObject *request_result(PyObject *self, PyObject *unused)
 {
-    struct flight *f = flight_of(self);
-    int rc = flight_test(f);
+    struct work *w = work_of(self);
+    int rc = work_test(w);
 
     (void)unused;
     if (rc == 0)
         PyErr_SetString(PyExc_ValueError, "the operation is not done: wait()");
-    if (rc < 1 || wait_for(&f, 1, -1) < 0)
+    if (rc < 1 || wait_for(&w, 1, -1) < 0)
         return NULL;
-    return flight_result(f);
+    return work_result(w);
 }
 
 static PyObject *request_add_done_callback(PyObject *self, PyObject *fn)
 {
-    struct flight *f = flight_of(self);
+    struct work *w = work_of(self);
     int rc;
 
     if (!PyCallable_Check(fn)) {
         PyErr_SetString(PyExc_TypeError, "fn cannot be called");
         return NULL;
     }
-    rc = flight_test(f);
+    rc = work_test(w);
     if (rc < 0)
         return NULL;
     if (rc == 0) {
-        if (flight_watch(f, self, fn) < 0)
+        if (work_watch(w, self, fn) < 0)
             return NULL;
         Py_RETURN_NONE;
     }
@@ -202,13 +202,13 @@ int request_type_init(PyObject *module)
 
 /* ---- wait_all ------------------------------------------------------------ */
 
-/* Collects the flights of a tuple of Requests into an array for PyMem_Free. */
-static struct flight **collect(PyObject *requests)
+/* Collects the work of a tuple of Requests into an array for PyMem_Free. */
+static struct work **collect(PyObject *requests)
 {
     Py_ssize_t n = PyTuple_Size(requests);
-    struct flight **flights = PyMem_Malloc((size_t)n * sizeof(*flights) + 1);
+    struct work **works = PyMem_Malloc((size_t)n * sizeof(*works) + 1);
 
-    if (!flights) {
+    if (!works) {
         PyErr_NoMemory();
         return NULL;
     }
@@ -217,21 +217,21 @@ static struct flight **collect(PyObject *requests)
 
         if (Py_TYPE(r) != request_type) {
             PyErr_SetString(PyExc_TypeError, "requests: not all are Request");
-            PyMem_Free(flights);
+            PyMem_Free(works);
             return NULL;
         }
-        flights[i] = flight_of(r);
+        works[i] = work_of(r);
     }
-    return flights;
+    return works;
 }
 
 /* Makes the list of results, or raises the first failure. */
-static PyObject *results_of(struct flight *const *flights, Py_ssize_t n)
+static PyObject *results_of(struct work *const *works, Py_ssize_t n)
 {
     PyObject *list = PyList_New(n);
 
     for (Py_ssize_t i = 0; list && i < n; i++) {
-        PyObject *result = flight_result(flights[i]);
+        PyObject *result = work_result(works[i]);
 
         if (!result)
             Py_CLEAR(list);
@@ -246,7 +246,7 @@ PyObject *request_wait_all(PyObject *self, PyObject *const *args,
 {
     static struct signature s = SIGNATURE("wait_all", 1, "requests", "timeout");
     PyObject *v[PARAMS_MAX], *requests, *list = NULL;
-    struct flight **flights;
+    struct work **works;
     int64_t timeout;
 
     (void)self;
@@ -254,11 +254,10 @@ PyObject *request_wait_all(PyObject *self, PyObject *const *args,
         read_timeout(v[1], &timeout) < 0)
         return NULL;
     requests = PySequence_Tuple(v[0]);
-    flights = requests ? collect(requests) : NULL;
-    if (flights &&
-        wait_for(flights, (size_t)PyTuple_Size(requests), timeout) == 0)
-        list = results_of(flights, PyTuple_Size(requests));
-    PyMem_Free(flights);
+    works = requests ? collect(requests) : NULL;
+    if (works && wait_for(works, (size_t)PyTuple_Size(requests), timeout) == 0)
+        list = results_of(works, PyTuple_Size(requests));
+    PyMem_Free(works);
     Py_XDECREF(requests);
     return list;
 }

@@ -159,7 +159,7 @@ static int memory_order(const struct tensor *t, int order[NDIM_MAX])
     return code;
 }
 
-void tensor_shape(const struct tensor *t, int64_t room[NDIM_MAX],
+void tensor_shape(const struct tensor *t, int64_t dims[NDIM_MAX],
                   struct hvd_shape *shape)
 {
     int order[NDIM_MAX], code, ones;
@@ -171,11 +171,11 @@ void tensor_shape(const struct tensor *t, int64_t room[NDIM_MAX],
     code = memory_order(t, order);
     ones = 1 + code % (NDIM_MAX - t->ndim);
     for (int i = 0; i < t->ndim; i++)
-        room[i] = t->dims[order[i]];
+        dims[i] = t->dims[order[i]];
     for (int i = 0; i < ones; i++)
-        room[t->ndim + i] = 1;
+        dims[t->ndim + i] = 1;
     shape->ndim = t->ndim + ones;
-    shape->dims = room;
+    shape->dims = dims;
 }
 
 size_t tensor_row_elems(const struct tensor *t)

@@ -115,7 +115,7 @@ static PyObject *world_shutdown(PyObject *self, PyObject *unused)
     if (rc < 0)
         return raise_status(rc);
     notifier_stop();
-    flights_reap(true);
+    works_reap(true);
     Py_RETURN_NONE;
 }
 

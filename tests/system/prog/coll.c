@@ -7,6 +7,7 @@
 #include "lib/base/env.h"
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
+#include "tests/system/prog/rank_checks.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,22 +31,6 @@ static long number(const char *s)
         exit(99);
     }
     return (long)v;
-}
-
-static void check(int ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "rank %d: wrong: %s (%s)\n", hvd_rank(), what,
-            hvd_error_message());
-    exit(1);
-}
-
-static void tell(int status)
-{
-    printf("rank %d: %s: %s\n", hvd_rank(), hvd_status_text(status),
-           status ? hvd_error_message() : "");
-    fflush(stdout);
 }
 
 /* Sums rank + 1 over `count` floats and checks the result.  Returns the

@@ -4,6 +4,7 @@
  * 0 when the verb's own checks hold, 1 when they do not, 99 on misuse.
  */
 #include "runtime/hvd.h"
+#include "tests/system/prog/rank_checks.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,22 +13,6 @@
 #include <string.h>
 
 enum { LARGE = 300000, CYCLES = 45 };
-
-static void check(int ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "rank %d: wrong: %s (%s)\n", hvd_rank(), what,
-            hvd_error_message());
-    exit(1);
-}
-
-static void tell(int status)
-{
-    printf("rank %d: %s: %s\n", hvd_rank(), hvd_status_text(status),
-           status ? hvd_error_message() : "");
-    fflush(stdout);
-}
 
 /* Sums rank + 1 over the set, in operations of several sizes. */
 static void sum_in(int set, const int *ranks, size_t n)

@@ -155,7 +155,7 @@ static void allgather(enum hvd_dtype dtype, enum shares shares, int tight)
 }
 
 /* What alloc answers, and what it was asked for. */
-struct room {
+struct alloc_call {
     void *at;
     unsigned calls;
     size_t count;
@@ -164,13 +164,13 @@ struct room {
 static void *give(void *arg, size_t member, size_t count,
                   const size_t *recvcounts)
 {
-    struct room *room = arg;
+    struct alloc_call *call = arg;
 
     check(member == 0, "member is %zu", member);
     check(recvcounts[hvd_rank()] <= count, "recvcounts is wrong");
-    room->calls++;
-    room->count = count;
-    return room->at;
+    call->calls++;
+    call->count = count;
+    return call->at;
 }
 
 enum answer { GIVES, HAS_NONE, GIVES_HOST };
@@ -184,16 +184,16 @@ static void asking_allgather(enum shares shares, int odd, enum answer answer)
     struct array in = array_of(mine, HVD_FLOAT32, -1);
     struct array out = array_new(all, HVD_FLOAT32);
     unsigned char *host = host_memory(out.bytes + 4);
-    struct room room = {.at = out.at};
+    struct alloc_call call = {.at = out.at};
     struct hvd_options o = options();
 
     o.alloc = give;
-    o.alloc_arg = &room;
+    o.alloc_arg = &call;
     if (fails)
-        room.at = answer == GIVES_HOST ? host : NULL;
+        call.at = answer == GIVES_HOST ? host : NULL;
     rc = hvd_allgather(in.at, mine, NULL, 0, NULL, HVD_FLOAT32, &o);
-    check(room.calls == 1 && room.count == all, "asked for %zu elements",
-          room.count);
+    check(call.calls == 1 && call.count == all, "asked for %zu elements",
+          call.count);
     if (fails) {
         must_fail(rc, answer == GIVES_HOST ? HVD_EINVAL : HVD_ENOMEM,
                   "options.alloc returned");
@@ -287,7 +287,7 @@ static void alltoall(enum hvd_dtype dtype, int even, int tight, int asks)
     size_t counts[VALUES_RANKS], got[VALUES_RANKS] = {0}, all = 0, cap;
     struct hvd_options o = options();
     struct array in = alltoall_input(dtype, even, counts), out;
-    struct room room = {0};
+    struct alloc_call call = {0};
     int rc;
 
     for (int r = 0; r < hvd_size(); r++)
@@ -295,15 +295,15 @@ static void alltoall(enum hvd_dtype dtype, int even, int tight, int asks)
     out = array_new(all, dtype);
     cap = all - (size_t)(hvd_rank() == tight && all > 0);
     if (asks) {
-        room.at = cap < all ? NULL : out.at;
+        call.at = cap < all ? NULL : out.at;
         o.alloc = give;
-        o.alloc_arg = &room;
+        o.alloc_arg = &call;
     }
     rc = hvd_alltoall(in.at, even ? NULL : counts,
                       in.bytes / hvd_dtype_size(dtype), asks ? NULL : out.at,
                       asks ? 0 : cap, got, dtype, &o);
-    check(!asks || (room.calls == 1 && room.count == all),
-          "asked for %zu elements", room.count);
+    check(!asks || (call.calls == 1 && call.count == all),
+          "asked for %zu elements", call.count);
     if (cap < all) {
         must_fail(rc, asks ? HVD_ENOMEM : HVD_EINVAL, "");
         check(array_untouched(&out), "recvbuf has changed");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allgather and alltoall whose callers are asked for memory: on the planes that
- * libhvd itself contains.  tests/system/test_room.sh has the plug-ins.
+ * libhvd itself contains.  tests/system/test_gather_alloc.sh has the plug-ins.
  */
 #include "runtime/hvd.h"
-#include "tests/system/prog/room_cases.h"
+#include "tests/system/prog/gather_alloc_cases.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
@@ -13,7 +13,7 @@ static int body(int rank, void *arg)
     (void)rank;
     (void)arg;
     want(hvd_init() == 0);
-    want(room_cases(100) == 0);
+    want(gather_alloc_cases(100) == 0);
     want(hvd_shutdown() == 0);
     return 0;
 }
@@ -39,8 +39,8 @@ END_TEST
 
 static Suite *room_suite(void)
 {
-    Suite *s = suite_create("room");
-    TCase *tc = tcase_create("room");
+    Suite *s = suite_create("gather_alloc");
+    TCase *tc = tcase_create("gather_alloc");
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_one_host, 1, 6);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers whose callers are asked for memory; see room_cases.h. */
-#include "tests/system/prog/room_cases.h"
+/* Gathers whose callers are asked for memory; see gather_alloc_cases.h. */
+#include "tests/system/prog/gather_alloc_cases.h"
 
 #include "runtime/hvd.h"
 
@@ -344,7 +344,7 @@ static int in_set(const int32_t *x)
     return 0;
 }
 
-int room_cases(int times)
+int gather_alloc_cases(int times)
 {
     int32_t *x = input();
 

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Gathers that ask their callers for memory, on each plane; device memory is in
-# test_nccl.sh.  See tests/system/prog/room_cases.h.
+# test_nccl.sh.  See tests/system/prog/gather_alloc_cases.h.
 
 # The last run is long: under AddressSanitizer it finds what an operation does
 # not give back.
