@@ -406,7 +406,9 @@ HVD_API int hvd_feature(const char *name);
  *
  * Asynchronous form (_async): queues the operation and returns.
  *   name  in; at most 255 bytes, copied; NULL or "": none.  A name must
- *         not be in flight already in the same process set.
+ *         not be in flight already in the same process set.  A set keeps what
+ *         it has learned of each name (about 120 bytes, of the last 2^20
+ *         names), so use the same names in every step.
  *   req   out; a request on success, untouched on failure.  The caller
  *         owns it and ends it with hvd_wait, exactly once.
  * Both forms may be mixed.

@@ -38,51 +38,14 @@ those for TensorFlow and Keras.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvd import _hvd
-from hvd.common import (  # noqa: F401
-    Adasum,
-    Average,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-    Max,
-    Min,
-    ProcessSet,
-    Product,
-    Sum,
-    add_process_set,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_gpu,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    process_set_id,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stats,
-    stop_timeline,
-)
+from hvd.common import *  # noqa: F403
+from hvd.common import Average, ProcessSet, global_process_set, process_set_id
+from hvd.objects import allgather_object, broadcast_object  # noqa: F401
 
 __version__: str = _hvd.version()
 
@@ -221,6 +184,7 @@ def allreduce_async(
     op: int = Average,
     name: str | None = None,
     *,
+    out: Any = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     wire: str | None = None,
@@ -232,7 +196,7 @@ def allreduce_async(
     return Handle(
         _hvd.allreduce_async(
             x,
-            _empty_like(x),
+            _empty_like(x) if out is None else out,
             op,
             prescale_factor,
             postscale_factor,
@@ -251,6 +215,7 @@ def allreduce(
     op: int = Average,
     name: str | None = None,
     *,
+    out: Any = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     wire: str | None = None,
@@ -263,18 +228,20 @@ def allreduce(
     Args:
         x: the same shape and dtype on all ranks; or an int, float or bool.
         op: Average, Sum, Min, Max, Product or Adasum.
+        out: an array of the same shape and dtype for the result, or ``x`` itself;
+            None: a new one.
         prescale_factor, postscale_factor: factors on each input and on the result.
         wire: "float16" or "bfloat16": how float32 and float64 travel; sums are
             float32.
 
     Returns:
-        The result, on all ranks bitwise the same.
+        The result, on all ranks bitwise the same: ``out`` or a new array.
     """
-    if isinstance(x, (int, float)):
+    if out is None and isinstance(x, (int, float)):
         return _reduce_number(x, op, name, process_set, prescale_factor, postscale_factor)
     return _hvd.allreduce(
         x,
-        _empty_like(x),
+        _empty_like(x) if out is None else out,
         op,
         prescale_factor,
         postscale_factor,
@@ -311,62 +278,14 @@ def _reduce_number(
     return array[0]
 
 
-def allreduce_async_(
-    x: Any,
-    op: int = Average,
-    name: str | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    wire: str | None = None,
-    process_set: ProcessSet | int = global_process_set,
-    priority: int = 0,
-    stream: int | None = None,
-) -> Handle:
-    """Reduce an array in place: see allreduce_()."""
-    return Handle(
-        _hvd.allreduce_async(
-            x,
-            x,
-            op,
-            prescale_factor,
-            postscale_factor,
-            _wire(wire),
-            0,
-            name,
-            process_set_id(process_set),
-            priority,
-            stream,
-        )
-    )
+def allreduce_async_(x: Any, *args: Any, **kwargs: Any) -> Handle:
+    """Reduce an array in place, as allreduce_async() with ``out=x``."""
+    return allreduce_async(x, *args, out=x, **kwargs)
 
 
-def allreduce_(
-    x: Any,
-    op: int = Average,
-    name: str | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    wire: str | None = None,
-    process_set: ProcessSet | int = global_process_set,
-    priority: int = 0,
-    stream: int | None = None,
-) -> Any:
+def allreduce_(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Reduce an array over all ranks in place, and return it; see allreduce()."""
-    return _hvd.allreduce(
-        x,
-        x,
-        op,
-        prescale_factor,
-        postscale_factor,
-        _wire(wire),
-        0,
-        name,
-        process_set_id(process_set),
-        priority,
-        stream,
-    )
+    return allreduce(x, *args, out=x, **kwargs)
 
 
 def grouped_allreduce_async(
@@ -416,6 +335,7 @@ def broadcast_async(
     root_rank: int,
     name: str | None = None,
     *,
+    out: Any = None,
     process_set: ProcessSet | int = global_process_set,
     priority: int = 0,
     stream: int | None = None,
@@ -424,7 +344,7 @@ def broadcast_async(
     return Handle(
         _hvd.broadcast_async(
             x,
-            _empty_like(x),
+            _empty_like(x) if out is None else out,
             root_rank,
             name,
             process_set_id(process_set),
@@ -440,27 +360,18 @@ def broadcast(x: Any, root_rank: int, *args: Any, **kwargs: Any) -> Any:
     Args:
         x: the same shape and dtype on all ranks; only root's contents matter.
         root_rank: a rank of the world, in the process set.
+        out: an array of the same shape and dtype for the result, or ``x`` itself;
+            None: a new one.
 
     Returns:
-        A new array with root's contents.
+        An array with root's contents.
     """
     return broadcast_async(x, root_rank, *args, **kwargs).wait()
 
 
-def broadcast_async_(
-    x: Any,
-    root_rank: int,
-    name: str | None = None,
-    *,
-    process_set: ProcessSet | int = global_process_set,
-    priority: int = 0,
-    stream: int | None = None,
-) -> Handle:
+def broadcast_async_(x: Any, root_rank: int, *args: Any, **kwargs: Any) -> Handle:
     """Copy the array of one rank into those of the others: see broadcast_()."""
-    number = process_set_id(process_set)
-    return Handle(
-        _hvd.broadcast_async(x, x, root_rank, name, number, priority, stream)
-    )
+    return broadcast_async(x, root_rank, *args, out=x, **kwargs)
 
 
 def broadcast_(x: Any, root_rank: int, *args: Any, **kwargs: Any) -> Any:
@@ -574,7 +485,7 @@ def reducescatter_async(
     return Handle(
         _hvd.reducescatter_async(
             x,
-            _scatter_room(x, number),
+            _scatter_result(x, number),
             op,
             prescale_factor,
             postscale_factor,
@@ -586,7 +497,7 @@ def reducescatter_async(
     )
 
 
-def _scatter_room(x: Any, number: int) -> Any:
+def _scatter_result(x: Any, number: int) -> Any:
     """Return an array for this rank's rows of a reducescatter."""
     shape = getattr(x, "shape", None)
     if shape is None:
@@ -625,7 +536,7 @@ def grouped_reducescatter_async(
     return Handle(
         _hvd.grouped_reducescatter_async(
             xs,
-            [_scatter_room(x, number) for x in xs],
+            [_scatter_result(x, number) for x in xs],
             op,
             prescale_factor,
             postscale_factor,
@@ -642,7 +553,7 @@ def grouped_reducescatter(xs: Sequence[Any], *args: Any, **kwargs: Any) -> list[
     return grouped_reducescatter_async(xs, *args, **kwargs).wait()
 
 
-# ---- Barrier, join, objects ---------------------------------------------------------------------
+# ---- Barrier, join ------------------------------------------------------------------------------
 
 
 def barrier(process_set: ProcessSet | int = global_process_set) -> None:
@@ -657,63 +568,3 @@ def join(process_set: ProcessSet | int = global_process_set) -> int:
         The world rank that joined last.
     """
     return _hvd.join_async(process_set_id(process_set)).wait()
-
-
-def _pickler() -> Any:
-    """Return the module cloudpickle, which knows more than pickle, or pickle."""
-    try:
-        import cloudpickle
-    except ImportError:
-        return pickle
-    return cloudpickle
-
-
-def broadcast_object(
-    obj: Any = None,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet | int = global_process_set,
-) -> Any:
-    """Copy an object of one rank to all, by pickle.
-
-    Args:
-        obj: on root, what is copied; elsewhere not looked at.
-
-    Returns:
-        On root ``obj`` itself, elsewhere a copy.
-    """
-    name = name or "broadcast_object"
-    number = process_set_id(process_set)
-    is_root = rank() == root_rank
-    data = bytearray(_pickler().dumps(obj)) if is_root else bytearray()
-    length = memoryview(bytearray(8)).cast("q")
-    length[0] = len(data)
-    _hvd.broadcast_async(
-        length, length, root_rank, f"{name}.size", number
-    ).wait()
-    if not is_root:
-        data = bytearray(length[0])
-    _hvd.broadcast_async(data, data, root_rank, f"{name}.data", number).wait()
-    return obj if is_root else pickle.loads(data)
-
-
-def allgather_object(
-    obj: Any,
-    name: str | None = None,
-    process_set: ProcessSet | int = global_process_set,
-) -> list[Any]:
-    """Gather an object of every rank, by pickle.
-
-    Returns:
-        The list of all ranks' objects; the same on every rank.
-    """
-    data = _pickler().dumps(obj)
-    buffer, counts = _hvd.allgather_async(
-        data, name or "allgather_object", process_set_id(process_set)
-    ).wait()
-    view = memoryview(buffer)
-    objects = []
-    for count in counts:
-        objects.append(pickle.loads(view[:count]))
-        view = view[count:]
-    return objects

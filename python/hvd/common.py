@@ -422,6 +422,7 @@ def resolve_op(op: int | None, average: bool | None) -> int:
     return op
 
 
+#: The names that every interface offers.
 __all__ = [
     "Adasum",
     "Average",
@@ -451,10 +452,8 @@ __all__ = [
     "mpi_enabled",
     "mpi_threads_supported",
     "nccl_built",
-    "process_set_id",
     "rank",
     "remove_process_set",
-    "resolve_op",
     "rocm_built",
     "shutdown",
     "size",

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import unittest
+import weakref
 
 import numpy as np
 
@@ -142,21 +143,24 @@ class Requests(unittest.TestCase):
 
     def test_dropped(self):
         """Requests that nobody waits for: the arrays live on, and nothing leaks."""
+        live = {}
 
         def drop(n):
             for i in range(n):
                 x = np.ones(1000)
-                _hvd.allreduce_async(x, x, hvd.Sum, name=f"drop.{i % 100}.{i}")
-                if i % 100 == 99:
-                    hvd.barrier()
+                live[i] = weakref.ref(x, lambda _, i=i: live.pop(i))
+                _hvd.allreduce_async(x, x, hvd.Sum, name=f"drop.{i % 100}")
+                del x
+                # So that no more memory is in use at once than 100 arrays.
+                while i % 100 == 99 and hvd.allreduce(len(live), hvd.Max):
+                    pass
 
         drop(2000)
         gc.collect()
         before = resident_kib()
-        drop(int(os.environ.get("HVD_TEST_DROPS", "20000")))
-        hvd.barrier()
+        drop(100000)
         gc.collect()
-        self.assertLess(resident_kib() - before, 8192)
+        self.assertLess(resident_kib() - before, 4096)  # 42 bytes each
 
     def test_dropped_gather(self):
         for i in range(200):

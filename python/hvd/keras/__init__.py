@@ -9,35 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..common import (  # noqa: F401
-    Average,
-    ProcessSet,
-    Sum,
-    add_process_set,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
+from ..common import *  # noqa: F403
 from ..tensorflow._keras.functions import (  # noqa: F401
     Functions,
     allgather,

@@ -15,42 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..common import (  # noqa: F401
-    Adasum,
-    Average,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-    Max,
-    Min,
-    ProcessSet,
-    Product,
-    Sum,
-    add_process_set,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
+from ..common import *  # noqa: F403
 from . import mpi_ops, util  # noqa: F401
 from ._lazy import executing_eagerly as _executing_eagerly  # noqa: F401
 from .compression import Compression  # noqa: F401

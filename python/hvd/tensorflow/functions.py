@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any, Callable, Sequence
 
 from . import mpi_ops
-from ._lazy import executing_eagerly, np, tf
+from ._lazy import executing_eagerly, tf
 from .mpi_ops import global_process_set
-from .. import _hvd
-from ..common import process_set_id
+from .. import objects as _objects
 
 
 def broadcast_variables(
@@ -60,16 +58,6 @@ def broadcast_global_variables(root_rank: int) -> Any:
     return broadcast_variables(global_variables(), root_rank)
 
 
-def _dumps(obj: Any) -> Any:
-    """Returns an object as bytes in an array; cloudpickle takes more kinds of
-    objects than pickle, where it is installed."""
-    try:
-        import cloudpickle as pickler
-    except ImportError:
-        pickler = pickle
-    return np.frombuffer(pickler.dumps(obj), np.uint8)
-
-
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -77,29 +65,11 @@ def broadcast_object(
     name: str | None = None,
     process_set: Any = global_process_set,
 ) -> Any:
-    """Returns the object of rank `root_rank`, pickled there.
+    """Returns the object of rank `root_rank`: see hvd.broadcast_object().
 
-    Needs no graph and no session: `session` is accepted and not used.  `obj` is
-    not looked at on other ranks.  Unpickling runs code of the sender.  Blocks;
-    the order is that of eager operations.
+    Needs no graph and no session: `session` is accepted and not used.
     """
-    number = process_set_id(process_set)
-    name = "broadcast_object." + (name or "unnamed")
-    length = np.zeros(1, np.int64)
-    data = None
-    if _hvd.rank() == root_rank:
-        data = _dumps(obj)
-        length[0] = data.size
-    _hvd.broadcast_async(
-        length, length, root_rank, name=name + ".length", process_set=number
-    ).wait()
-    if data is None:
-        data = np.empty(int(length[0]), np.uint8)
-    received = np.empty_like(data)
-    _hvd.broadcast_async(
-        data, received, root_rank, name=name, process_set=number
-    ).wait()
-    return obj if _hvd.rank() == root_rank else pickle.loads(received.tobytes())
+    return _objects.broadcast_object(obj, root_rank, name, process_set)
 
 
 def broadcast_object_fn(
@@ -122,17 +92,8 @@ def allgather_object(
     name: str | None = None,
     process_set: Any = global_process_set,
 ) -> list[Any]:
-    """Returns the list of all ranks' objects, in rank order, pickled by each.
+    """Returns the list of all ranks' objects: see hvd.allgather_object().
 
-    `session` is accepted and not used; the rest is as in broadcast_object().
+    `session` is accepted and not used.
     """
-    name = "allgather_object." + (name or "unnamed")
-    buffer, lengths = _hvd.allgather_async(
-        _dumps(obj), name=name, process_set=process_set_id(process_set)
-    ).wait()
-    data = memoryview(buffer).cast("B")
-    objects, at = [], 0
-    for length in lengths:
-        objects.append(pickle.loads(data[at : at + length]))
-        at += length
-    return objects
+    return _objects.allgather_object(obj, name, process_set)

@@ -13,7 +13,6 @@
 differs from Horovod.
 """
 
-from hvd.common import HostsUpdatedInterrupt
 from hvd.torch import elastic
 from hvd.torch.compression import Compression
 from hvd.torch.functions import (
@@ -30,7 +29,6 @@ from hvd.torch.sync_batch_norm import SyncBatchNorm
 __all__ = [
     "Compression",
     "DistributedOptimizer",
-    "HostsUpdatedInterrupt",
     "SyncBatchNorm",
     "allgather_object",
     "broadcast_object",

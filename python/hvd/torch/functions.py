@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any, Callable, NamedTuple
 
 import torch
 
-from hvd import _hvd
-from hvd.common import ProcessSet, global_process_set, rank
-from hvd.torch.gather import broadcast_, broadcast_async_
-from hvd.torch.handle import full_name, set_number, synchronize
-
-try:
-    import cloudpickle as _pickler
-except ImportError:
-    _pickler = pickle
+from hvd.common import rank
+from hvd.objects import allgather_object, broadcast_object  # noqa: F401
+from hvd.torch.gather import broadcast_async_
+from hvd.torch.handle import synchronize
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
@@ -166,66 +160,3 @@ def broadcast_optimizer_state(
     for p in _parameters(optimizer):
         if p.requires_grad and p.grad is None:
             p.grad = torch.zeros_like(p)
-
-
-def _dumps(obj: Any) -> bytearray:
-    """Returns a pickled object."""
-    return bytearray(_pickler.dumps(obj))
-
-
-def _tensor_over(data: bytearray) -> torch.Tensor:
-    """Returns a vector of bytes that shares memory with data."""
-    return torch.frombuffer(data, dtype=torch.uint8)
-
-
-def broadcast_object(
-    obj: Any,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Returns root_rank's obj on every rank.
-
-    obj:       on root_rank, an object that can be pickled, with cloudpickle if
-               that is installed; not looked at elsewhere.
-    root_rank: a rank of the world.
-    name:      names the two broadcasts; needed if several threads call this.
-
-    Unpickling runs code that the root rank chooses, as all of a job's ranks
-    trust each other.  Blocks.
-    """
-    name = name or "object"
-    root = rank() == root_rank
-    data = _dumps(obj) if root else bytearray()
-    length = torch.tensor([len(data)], dtype=torch.int64)
-    broadcast_(length, root_rank, name + ".sz", process_set)
-    if not root:
-        data = bytearray(int(length))
-    broadcast_(_tensor_over(data), root_rank, name + ".t", process_set)
-    return obj if root else pickle.loads(data)
-
-
-def allgather_object(
-    obj: Any,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
-    """Returns a list of the objects of all ranks, in their order.
-
-    obj:  an object that can be pickled.
-    name: names the allgather; needed if several threads call this.
-
-    Blocks.
-    """
-    request = _hvd.allgather_async(
-        _tensor_over(_dumps(obj)),
-        name=full_name("allgather", f"{name or 'object'}.t"),
-        process_set=set_number(process_set),
-    )
-    buffer, rows = request.wait()
-    everything = memoryview(buffer)
-    objects, begin = [], 0
-    for count in rows:
-        objects.append(pickle.loads(everything[begin : begin + count]))
-        begin += count
-    return objects

@@ -12,14 +12,20 @@ from typing import Any, Sequence
 import torch
 
 from hvd import _hvd
-from hvd.common import Average, ProcessSet, global_process_set, rank
+from hvd.common import (
+    Average,
+    ProcessSet,
+    global_process_set,
+    process_set_id,
+    rank,
+)
 from hvd.torch.handle import (
     Handle,
     check_list,
+    copy_back,
     dense,
     full_name,
     no_autograd,
-    set_number,
     stream_of,
     synchronize,
     tensor_of,
@@ -33,7 +39,7 @@ def _average(grad: torch.Tensor, process_set: ProcessSet) -> torch.Tensor:
         grad,
         torch.empty_like(grad),
         Average,
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         stream=stream_of(grad),
     )
 
@@ -58,7 +64,7 @@ def _start_gather(
     return _hvd.allgather_async(
         send,
         name=full_name("allgather", name),
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         priority=priority,
         stream=stream_of(send),
     )
@@ -138,7 +144,7 @@ def _start_grouped_gather(
     return _hvd.grouped_allgather_async(
         sends,
         name=full_name("grouped_allgather", name),
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         priority=priority,
         stream=stream_of(sends[0]),
     )
@@ -187,7 +193,7 @@ class _GroupedAllgather(torch.autograd.Function):
             grads,
             [torch.empty_like(g) for g in grads],
             Average,
-            process_set=set_number(ctx.process_set),
+            process_set=process_set_id(ctx.process_set),
             stream=stream_of(grads[0]),
         )
         own = [
@@ -230,7 +236,7 @@ def _start_broadcast(
         recv,
         root_rank,
         name=full_name("broadcast", name),
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         priority=priority,
         stream=stream_of(send),
     )
@@ -266,15 +272,7 @@ def broadcast_async_(
     """Starts to copy root_rank's tensor into tensor on every rank."""
     work = dense(tensor)
     request = _start_broadcast(work, work, root_rank, name, process_set, priority)
-    if work is tensor:
-        return Handle(request)
-
-    def finish(result: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            tensor.copy_(result)
-        return tensor
-
-    return Handle(request, finish)
+    return Handle(request, copy_back(tensor, work))
 
 
 def broadcast_(
@@ -373,7 +371,7 @@ def _start_alltoall(
         tensor,
         splits,
         name=full_name("alltoall", name),
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         priority=priority,
         stream=stream_of(tensor),
     )
@@ -466,7 +464,7 @@ def alltoall(
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when all ranks of the set have called it."""
-    _hvd.barrier_async(process_set=set_number(process_set)).wait()
+    _hvd.barrier_async(process_set=process_set_id(process_set)).wait()
 
 
 def join(device: int = -1) -> int:

@@ -8,14 +8,12 @@ also if the program drops the handle.  Handles belong to no thread.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from functools import lru_cache
 from typing import Any, Callable
 
 import torch
 
 from hvd import _hvd
-from hvd.common import Average, ProcessSet, Sum
 
 _DTYPES = {
     "uint8": 0,
@@ -106,17 +104,6 @@ def full_name(kind: str, name: str | None) -> str | None:
     return data[:200].decode("utf-8", "ignore") + "#" + digest
 
 
-def set_number(process_set: ProcessSet) -> int:
-    """Returns the number of a process set; ValueError if it has none."""
-    number = process_set.process_set_id
-    if number is None:
-        raise ValueError(
-            f"{process_set} is not registered; give it to init(process_sets=...) "
-            "or add_process_set()"
-        )
-    return number
-
-
 def stream_of(tensor: torch.Tensor) -> int | None:
     """Returns the stream on which a tensor's work is ordered; None on the CPU.
 
@@ -128,20 +115,6 @@ def stream_of(tensor: torch.Tensor) -> int | None:
     return torch.cuda.current_stream(tensor.device).cuda_stream or 1
 
 
-def choose_op(op: int | None, average: bool | None) -> int:
-    """Returns the reduction that the arguments op and average ask for."""
-    if average is None:
-        return Average if op is None else op
-    if op is not None:
-        raise ValueError("op and average exclude each other; give op only")
-    warnings.warn(
-        "average= is deprecated; use op=hvd.Average or op=hvd.Sum",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return Average if average else Sum
-
-
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor, or a copy of it, whose elements lie without gaps."""
     if tensor.is_contiguous():
@@ -149,6 +122,24 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
     if torch.empty_like(tensor).stride() == tensor.stride():
         return tensor  # in another order, for example channels_last
     return tensor.contiguous()
+
+
+def copy_back(
+    tensor: torch.Tensor, work: torch.Tensor
+) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Returns what writes a result into tensor and returns that.
+
+    None if work, in whose memory the result is, is tensor itself.
+    """
+    if work is tensor:
+        return None
+
+    def finish(result: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            tensor.copy_(result)
+        return tensor
+
+    return finish
 
 
 def check_list(tensors: Any) -> list[torch.Tensor]:

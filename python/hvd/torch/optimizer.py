@@ -23,10 +23,17 @@ from typing import Any, Callable, Iterable, Iterator
 import torch
 
 from hvd import _hvd
-from hvd.common import Adasum, Average, ProcessSet, global_process_set, size
+from hvd.common import (
+    Adasum,
+    Average,
+    ProcessSet,
+    global_process_set,
+    process_set_id,
+    size,
+)
 from hvd.torch.compression import Compression, wire_for
 from hvd.torch.functions import broadcast_object
-from hvd.torch.handle import full_name, set_number, stream_of
+from hvd.torch.handle import full_name, stream_of
 from hvd.torch.reduce import sparse_allreduce_async
 
 # What makes the names of unnamed parameters differ between optimizers: a count
@@ -242,7 +249,7 @@ class _Reducing:
         )
         if not self._active:
             return
-        self._number = set_number(pset)
+        self._number = process_set_id(pset)
         self._scales = (1.0 / factor, factor)
         self._add_slots()
         if groups is not None and self._slots:

@@ -28,17 +28,24 @@ from typing import Any, Callable, Sequence
 import torch
 
 from hvd import _hvd
-from hvd.common import Adasum, Average, ProcessSet, Sum, global_process_set
+from hvd.common import (
+    Adasum,
+    Average,
+    ProcessSet,
+    Sum,
+    global_process_set,
+    process_set_id,
+    resolve_op,
+)
 from hvd.torch.compression import Compression, wire_for
 from hvd.torch.gather import allgather, allgather_async, grouped_allgather
 from hvd.torch.handle import (
     Handle,
     check_list,
-    choose_op,
+    copy_back,
     dense,
     full_name,
     no_autograd,
-    set_number,
     stream_of,
     synchronize,
 )
@@ -64,7 +71,7 @@ def _start(
         wire,
         0,
         full_name("allreduce", name),
-        set_number(process_set),
+        process_set_id(process_set),
         priority,
         stream_of(send),
     )
@@ -86,7 +93,7 @@ def allreduce_async(
     The result has the shape, dtype and layout of tensor.  Autograd does not
     record it; see allreduce().
     """
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     send = dense(tensor.detach())
     scales = (prescale_factor, postscale_factor)
     output = torch.empty_like(send)
@@ -105,24 +112,11 @@ def allreduce_async_(
     priority: int = 0,
 ) -> Handle:
     """Starts to reduce a tensor over all ranks in place; the result is tensor."""
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     work = dense(tensor)
     scales = (prescale_factor, postscale_factor)
     request = _start(work, work, name, op, scales, process_set, priority)
-    if work is tensor:
-        return Handle(request)
-    return Handle(request, _copy_back(tensor))
-
-
-def _copy_back(tensor: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Returns a function that writes a result into tensor, and returns that."""
-
-    def finish(result: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            tensor.copy_(result)
-        return tensor
-
-    return finish
+    return Handle(request, copy_back(tensor, work))
 
 
 def allreduce_(
@@ -138,13 +132,20 @@ def allreduce_(
 ) -> torch.Tensor:
     """Reduces a tensor over all ranks in place, and returns it."""
     if average is not None or op is None:
-        op = choose_op(op, average)
+        op = resolve_op(op, average)
     if not tensor.is_contiguous() and dense(tensor) is not tensor:
-        finish = _copy_back(tensor)
-        scales = (prescale_factor, postscale_factor)
-        work = tensor.contiguous()
-        request = _start(work, work, name, op, scales, process_set, priority)
-        return finish(request.wait())
+        return synchronize(
+            allreduce_async_(
+                tensor,
+                None,
+                name,
+                op,
+                prescale_factor,
+                postscale_factor,
+                process_set,
+                priority=priority,
+            )
+        )
     return _hvd.allreduce(
         tensor,
         tensor,
@@ -154,7 +155,7 @@ def allreduce_(
         0,
         0,
         None if name is None else full_name("allreduce", name),
-        set_number(process_set),
+        process_set_id(process_set),
         priority,
         stream_of(tensor),
     )
@@ -200,7 +201,7 @@ def allreduce(
     The result has the shape, dtype and layout of tensor.  The backward pass
     reduces the gradient in the same way, so it must run on all ranks.
     """
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     scales = (prescale_factor, postscale_factor)
     wire = wire_for(compression, tensor.dtype)
     ctx = None
@@ -235,7 +236,7 @@ def _start_group(
         wire,
         0,
         full_name("grouped_allreduce", name),
-        set_number(process_set),
+        process_set_id(process_set),
         priority,
         stream_of(sends[0]),
     )
@@ -256,7 +257,7 @@ def grouped_allreduce_async(
 
     The tensors may be of different dtypes.  synchronize() returns a list.
     """
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     sends = [dense(t.detach()) for t in check_list(tensors)]
     outputs = [torch.empty_like(t) for t in sends]
     scales = (prescale_factor, postscale_factor)
@@ -277,15 +278,16 @@ def grouped_allreduce_async_(
     priority: int = 0,
 ) -> Handle:
     """Starts to reduce several tensors as one operation, in place."""
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     tensors = check_list(tensors)
     work = [dense(t) for t in tensors]
     scales = (prescale_factor, postscale_factor)
 
     def finish(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         for tensor, mine, result in zip(tensors, work, results):
-            if mine is not tensor:
-                _copy_back(tensor)(result)
+            finish_one = copy_back(tensor, mine)
+            if finish_one:
+                finish_one(result)
         return tensors
 
     request = _start_group(work, work, name, op, scales, process_set, priority)
@@ -304,7 +306,7 @@ def grouped_allreduce_(
     priority: int = 0,
 ) -> list[torch.Tensor]:
     """Reduces several tensors as one operation in place, and returns them."""
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     handle = grouped_allreduce_async_(
         tensors,
         None,
@@ -355,7 +357,7 @@ def grouped_allreduce(
     The tensors may be of different dtypes.  The backward pass reduces the
     gradients in the same way, as one operation.
     """
-    op = choose_op(op, average)
+    op = resolve_op(op, average)
     scales = (prescale_factor, postscale_factor)
     packed = [compression.compress(t) for t in check_list(tensors)]
     sends = [t for t, _ in packed]
@@ -435,7 +437,7 @@ def _start_scatter(
     priority: int,
 ) -> Any:
     """Issues a reducescatter and returns its request."""
-    number = set_number(process_set)
+    number = process_set_id(process_set)
     send = tensor.contiguous()
     _check_scatter(op)
     return _hvd.reducescatter_async(
@@ -529,7 +531,7 @@ def _start_grouped_scatter(
     priority: int,
 ) -> Any:
     """Issues a grouped reducescatter and returns its request."""
-    number = set_number(process_set)
+    number = process_set_id(process_set)
     sends = [t.contiguous() for t in tensors]
     recvs = [_scatter_output(t, number) for t in sends]
     _check_scatter(op)

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvd import _hvd
-from hvd.common import ProcessSet, Sum, global_process_set
-from hvd.torch.handle import set_number, stream_of
+from hvd.common import ProcessSet, Sum, global_process_set, process_set_id
+from hvd.torch.handle import stream_of
 
 _ordinals = count()  # of layers, for the names of their operations
 
@@ -30,7 +30,7 @@ def _reduce(values: torch.Tensor, name: str, process_set: ProcessSet) -> torch.T
         values,
         Sum,
         name=f"allreduce.{name}",
-        process_set=set_number(process_set),
+        process_set=process_set_id(process_set),
         stream=stream_of(values),
     )
 
