@@ -587,6 +587,7 @@ SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
 # The first flag in $(1), if the compiler accepts them all for this processor.
 cc_takes = $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) \
 	-x c -o /dev/null - 2>/dev/null && echo '$(firstword $(1))')
+DEBUG := -g
 HARDEN := -fstack-protector-strong \
 	$(call cc_takes,-fstack-clash-protection -c) \
 	$(call cc_takes,-fcf-protection -c)
@@ -599,6 +600,10 @@ STATIC_LINK := $(firstword $(call cc_takes,-static-pie -fPIE \
 	-Wl$(comma)-u$(comma)sodium_init -l:libuv_a.a -l:libjansson.a \
 	$(SODIUM_A) -ldl) -static)
 else
+# Warnings are for the other builds; a sanitizer's report has functions and
+# lines, but no variables, so half of the debugging data will do.
+WARN :=
+DEBUG := -g1
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
 ifeq ($(SAN),address)
 SANFLAGS += -fsanitize=undefined
@@ -682,7 +687,7 @@ CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
 	-DHVD_VERSION='"$(VERSION)"' \
-	$(OPT) -g -fPIC -fvisibility=hidden -pthread \
+	$(OPT) $(DEBUG) -fPIC -fvisibility=hidden -pthread \
 	$(WARN) $(HARDEN) $(SANFLAGS) $(DEPS_CFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pthread -Wl,-z,relro -Wl,-z,now -Wl,--as-needed \
 	$(SANFLAGS) $(LDFLAGS)
@@ -893,7 +898,7 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 		$(BUILD)/include/hvd.h $(BUILD)/include/hvd_status.h \
 		$(LIB)/libhvd.so $(BUILD)/flags | $(EXAMPLE_DATA)
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) -g $(WARN) $(SANFLAGS) $(CFLAGS) \
+	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) $(WARN) $(SANFLAGS) $(CFLAGS) \
 		-I$(BUILD)/include -o $@ $< examples/common.c \
 		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
 
