@@ -15,30 +15,29 @@ import time
 
 import torch
 
-# Blocks of ResNet-50: their number and width in its four stages.
-# Source: He et al., Deep Residual Learning (CVPR 2016), table 1.
-STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+from resnet50 import resnet50_counts
 
 
-def resnet50_counts():
-    """The elements of ResNet-50's 161 gradients, in the order of backward."""
-    counts = []
+class Sums(torch.nn.Module):
+    """A model whose backward costs little beside its gradients' reduction."""
 
-    def conv(inputs, outputs, kernel):
-        counts.extend((inputs * outputs * kernel * kernel, outputs, outputs))
+    def __init__(self, counts):
+        super().__init__()
+        self.all = torch.nn.ParameterList(torch.zeros(n) for n in counts)
 
-    conv(3, 64, 7)
-    inputs = 64
-    for blocks, width in STAGES:
-        for block in range(blocks):
-            conv(inputs, width, 1)
-            conv(width, width, 3)
-            conv(width, 4 * width, 1)
-            if block == 0:
-                conv(inputs, 4 * width, 1)
-            inputs = 4 * width
-    counts.extend((2048 * 1000, 1000))
-    return counts[::-1]
+    def forward(self):
+        return torch.stack([p.sum() for p in self.all]).sum()
+
+
+def ddp(counts):
+    """A step of a model in DistributedDataParallel, without an optimizer."""
+    model = torch.nn.parallel.DistributedDataParallel(Sums(counts))
+
+    def step():
+        model.zero_grad()
+        model().backward()
+
+    return step
 
 
 class Hvd:
@@ -82,6 +81,14 @@ class Hvd:
         step.finish = optimizer.synchronize
         return step
 
+    def ddp(self, counts):
+        import torch.distributed as dist
+
+        import hvd.torch.distributed  # noqa: F401  registers the backend
+
+        dist.init_process_group("hvd")
+        return ddp(counts)
+
 
 class Gloo:
     """The operations through torch.distributed with Gloo."""
@@ -111,6 +118,9 @@ class Gloo:
                 work.wait()
 
         return step
+
+    def ddp(self, counts):
+        return ddp(counts)
 
 
 def timed(call, seconds):
@@ -173,6 +183,7 @@ def main():
             "autograd": lambda: library.autograd(),
             "burst": lambda: library.many([1] * 161),
             "resnet50": lambda: library.many(resnet50_counts()),
+            "ddp": lambda: library.ddp(resnet50_counts()),
         }
         us = timed(calls[case](), seconds)
     if rank == 0:
