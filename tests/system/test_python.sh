@@ -130,3 +130,69 @@ test_python_mpi_sets() {
         "$PYTHON" "$ROOT/tests/python/mpi_sets.py"
     [ "$(grep -c 'ok$' out)" -eq 4 ]
 }
+
+# Prints the other Pythons from 3.10 on that have headers, one of each version:
+# those in HVD_TEST_PYTHONS, else in PATH and among pyenv's versions.
+other_pythons() {
+    local python version seen=
+    for python in ${HVD_TEST_PYTHONS:-$(compgen -c python3. | sort -u)
+        "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3}; do
+        version=$("$python" -c 'import sys
+print("%d.%d" % sys.version_info[:2] if sys.version_info >= (3, 10) else "")' \
+            2>/dev/null) || continue
+        case " $seen $(python_version) " in
+        *" $version "*) continue ;;
+        esac
+        seen="$seen $version"
+        echo "$python"
+    done
+}
+
+python_version() {
+    "$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+}
+
+# Makes ./own, the package with an extension for a Python that has not the
+# stable ABI of the one that was built.
+own_extension() { # PYTHON
+    local facts version
+    version=$("$HVDRUN" --version | grep -oE '[0-9]+\.[0-9.]+')
+    read -ra facts <<<"$(cd "$ROOT" && "$1" python/build_facts.py)"
+    [ "${facts[0]:-}" ] || skip "$1 has no headers"
+    mkdir -p own/hvd
+    ln -s "$ROOT"/python/hvd/* "$BUILD"/python/hvd/{lib,include} own/hvd
+    cc -std=c11 -D_GNU_SOURCE -I"$ROOT" -iquote "$ROOT/lib/base" -fPIC -shared \
+        -DHVD_VERSION="\"$version\"" -isystem "${facts[0]}" "${facts[@]:2}" \
+        -Wl,-rpath,"$BUILD/lib" -o "own/hvd/_hvd${facts[1]}" \
+        "$ROOT"/python/ext/*.c "$BUILD/lib/libhvd.so"
+    PYTHONPATH=$PWD/own
+}
+
+# The extension is loaded by later Pythons, and compiles for 3.10.
+test_python_versions() {
+    local python pythons version
+    need_python
+    pythons=$(other_pythons)
+    [ "$pythons" ] || skip "no other Python from 3.10 on"
+    cat >plain.py <<'END'
+import array, sys, hvd
+hvd.init()
+mine = array.array("f", [1, 2.5, hvd.rank()])
+assert memoryview(hvd.allreduce(mine, op=hvd.Sum)).tolist() == [2, 5, 1]
+assert hvd.allgather_object("x" * hvd.rank()) == ["", "x"]
+handle = hvd.broadcast_async(mine, root_rank=1, name="b")
+assert memoryview(handle.wait())[2] == 1
+assert not {"torch", "tensorflow"} & set(sys.modules)
+hvd.shutdown()
+END
+    for python in $pythons; do
+        PYTHONPATH=$BUILD/python
+        version=$("$python" -c 'import sys; print(sys.version_info[:2] < (3, 11))')
+        [ "$version" = False ] || own_extension "$python"
+        expect_exit 0 "$python" -m hvd
+        expect_exit 0 "$HVDRUN" -np 2 "$python" plain.py
+        ! "$python" -c 'import numpy' 2>/dev/null ||
+            expect_exit 0 "$HVDRUN" -np 2 "$python" \
+                "$ROOT/tests/python/test_neutral.py"
+    done
+}
