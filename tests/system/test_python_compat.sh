@@ -118,6 +118,43 @@ END
     absent hvd-result out
 }
 
+# Without cloudpickle, a function of a module can be sent, but not one of the
+# program: in the ranks that name would be another function.
+test_run_without_cloudpickle() {
+    need_package
+    cat >work.py <<'END'
+def work(x):
+    import hvd.common as hvd
+    hvd.init()
+    return x + hvd.rank()
+END
+    cat >run.py <<'END'
+import pickle, sys
+sys.modules["cloudpickle"] = None
+import hvd.compat.launch as launch
+from work import work
+
+class Settings:
+    pass
+
+def main(x):
+    raise AssertionError
+
+assert launch.run(work, (5,), num_proc=2) == [5, 6]
+for call in (main, (1,)), (work, (Settings(),)), (work, (Settings,)):
+    try:
+        launch.run(*call, num_proc=2)
+    except pickle.PicklingError as e:
+        print(e)
+END
+    mkdir hidden
+    echo 'raise ImportError("hidden by the test")' >hidden/cloudpickle.py
+    export PYTHONPATH=$PWD/hidden:$PWD:$BUILD/python
+    expect_exit 0 "$PYTHON" run.py
+    [ "$(grep -c 'defined in the program itself: install cloudpickle' out)" -eq 3 ]
+    grep -q '^main is' out
+}
+
 test_module_of_the_launcher() {
     need_package
     PYTHONPATH=$BUILD/python/hvd/compat:$BUILD/python HVD_COMPAT_FORCE=1 \

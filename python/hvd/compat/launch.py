@@ -10,6 +10,7 @@ nothing is written to a disk.
 from __future__ import annotations
 
 import base64
+import io
 import os
 import pickle
 import secrets
@@ -25,13 +26,29 @@ from hvd.compat import find_hvdrun
 _CHUNK = 3 << 14
 
 
-def _pickler() -> Any:
-    """Returns cloudpickle, which takes lambdas and local functions, or pickle."""
+class _Pickler(pickle.Pickler):
+    """Refuses what is defined in the program: another one runs in the ranks."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if getattr(obj, "__module__", None) == "__main__" and hasattr(
+            obj, "__qualname__"
+        ):
+            raise pickle.PicklingError(
+                f"{obj.__qualname__} is defined in the program itself: install "
+                "cloudpickle, or move it to a module"
+            )
+        return NotImplemented
+
+
+def dumps(obj: Any) -> bytes:
+    """Pickles with cloudpickle, which takes any function, or else with pickle."""
     try:
         import cloudpickle
     except ImportError:
-        return pickle
-    return cloudpickle
+        buffer = io.BytesIO()
+        _Pickler(buffer).dump(obj)
+        return buffer.getvalue()
+    return cloudpickle.dumps(obj)
 
 
 def run_commandline() -> None:
@@ -144,7 +161,7 @@ def run(
 
     Args:
         func: the function; sent to the ranks by cloudpickle if it is installed, else by
-            pickle, which takes only functions of modules.
+            pickle, which takes only functions of modules other than the program itself.
         args, kwargs: its arguments.
         num_proc, np: the number of ranks; np is the old name.
         hosts, hostfile, start_timeout, ssh_port, ssh_identity_file, output_filename,
@@ -162,6 +179,7 @@ def run(
     Raises:
         ValueError: an argument is not supported.
         RuntimeError: the job failed; hvdrun's report is on standard error.
+        pickle.PicklingError: the function or an argument cannot be sent.
         FileNotFoundError: hvdrun is not installed.
     """
     elastic = [min_num_proc, max_num_proc, slots, reset_limit, cooldown_range]
@@ -172,8 +190,7 @@ def run(
         raise ValueError("use_mpi is not supported here; use hvdrun --mpi")
     ranks = num_proc if np is None else np
     mark = b"\x02hvd-result " + secrets.token_hex(16).encode() + b" "
-    pickler = _pickler()
-    payload = pickler.dumps((mark, pickler.dumps((func, args, kwargs or {})), sys.path))
+    payload = dumps((mark, dumps((func, args, kwargs or {})), sys.path))
     options = _options(
         {
             "-np": str(ranks),

@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 
-from hvd.compat.launch import _CHUNK, _pickler
+from hvd.compat.launch import _CHUNK, dumps
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     sys.path.extend(entry for entry in path if entry not in sys.path)
     out = os.fdopen(os.dup(1), "wb")
     func, args, kwargs = pickle.loads(call)
-    data = _pickler().dumps(func(*args, **kwargs))
+    data = dumps(func(*args, **kwargs))
     sys.stdout.flush()
     head = mark + os.environ["HVD_RANK"].encode() + b" "
     for start in range(0, len(data), _CHUNK):
