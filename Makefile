@@ -702,8 +702,8 @@ LIB := $(BUILD)/lib
 SO := $(LIB)/libhvd.so.$(SOVERSION)
 
 .PHONY: all
-all: $(BIN)/hvdrun $(BIN)/hvd-agent $(BIN)/hvd-bench $(LIB)/libhvd.so \
-	$(PLUGINS) \
+all: $(BIN)/hvdrun $(BIN)/horovodrun $(BIN)/hvd-agent $(BIN)/hvd-bench \
+	$(LIB)/libhvd.so $(PLUGINS) \
 	$(EXAMPLES:%=$(BUILD)/examples/%) $(GPU_EXAMPLES:%=$(BUILD)/examples/%)
 
 ifeq ($(and $(UV_LIBS),$(JANSSON_LIBS),$(YAML_LIBS),$(SODIUM_A)),)
@@ -806,6 +806,8 @@ define link_static_hvdrun
 	-l:libuv_a.a -l:libjansson.a -l:libyaml.a $(SODIUM_A) -ldl -lm
 	$(check_static)
 endef
+$(BIN)/horovodrun: $(BIN)/hvdrun
+	ln -sf hvdrun $@
 # Another value of STATIC links hvdrun again.
 $(BIN)/hvdrun: $(HVDRUN_PARTS) $(LINKAGE) $(BUILD)/static
 	@mkdir -p $(@D)

@@ -64,6 +64,11 @@ test_name_horovodrun_implies_it() {
     grep -q 'how many ranks' err
 }
 
+test_name_is_in_the_build() {
+    expect_exit 0 "$BUILD/bin/horovodrun" --version
+    grep -q '^0\.28\.1 (hvdrun ' out
+}
+
 test_missing_folder_is_told() {
     mkdir bin
     cp "$HVDRUN" "$HVD_AGENT" bin
