@@ -29,7 +29,7 @@ def main():
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=model.named_parameters()
     )
-    x = torch.randn(256, WIDTH)
+    x = torch.randn(64, WIDTH)
     for step in range(6):
         if step == 5:
             hvd.barrier()

@@ -6,6 +6,7 @@
 
 import copy
 import itertools
+import time
 import unittest
 import warnings
 
@@ -69,6 +70,24 @@ def reference(steps, ranks, passes=1, op=hvd.Average, missing=False):
             (loss / (len(ranks) if op == hvd.Average else 1)).backward()
         optimizer.step()
     return weights(net)
+
+
+class Until(torch.autograd.Function):
+    """Waits in its backward pass until a condition holds, for at most 30 s."""
+
+    @staticmethod
+    def forward(ctx, x, condition):
+        ctx.condition = condition
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        end = time.monotonic() + 30
+        while not ctx.condition():
+            if time.monotonic() > end:
+                raise TimeoutError
+            time.sleep(0.001)
+        return grad, None
 
 
 class Case(unittest.TestCase):
@@ -352,6 +371,22 @@ class Order(Case):
         gathered = hvd.allgather_object(weights(self.net))
         self.assertTrue(torch.equal(gathered[0], gathered[-1]))
 
+    def test_overlap(self):
+        # The backward pass does not go on before a gradient has been reduced.
+        net = nn.ModuleList(nn.Linear(512, 512) for _ in range(3))
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters()
+        )
+        for _ in range(6):
+            optimizer.zero_grad()
+            begun = hvd.stats()["operations"]
+            x = Until.apply(
+                net[0](torch.ones(1, 512)),
+                lambda: hvd.stats()["operations"] > begun,
+            )
+            net[2](net[1](x)).sum().backward()
+            optimizer.step()
+
     def test_scheduler(self):
         for first in (True, False):
             net = make_net()
@@ -417,6 +452,25 @@ class Order(Case):
             with self.optimizer.skip_synchronize():
                 scaler.step(self.optimizer)
             scaler.update()
+        self.close(weights(self.net), reference(3, list(range(size))))
+
+    def test_scaled_loss(self):
+        # What GradScaler does on a GPU: an infinite gradient on one rank is one
+        # on all, so that all skip the step.
+        scale = 2.0**16
+        for step in range(4):
+            self.optimizer.zero_grad()
+            loss = loss_of(self.net, 10 * step, rank) * scale
+            if step == 3 and rank == 0:
+                loss = loss * float("inf")
+            loss.backward()
+            self.optimizer.synchronize()
+            grads = [p.grad for p in self.net.parameters()]
+            finite = all(g.div_(scale).isfinite().all() for g in grads)
+            self.assertEqual(finite, step < 3)
+            if finite:
+                with self.optimizer.skip_synchronize():
+                    self.optimizer.step()
         self.close(weights(self.net), reference(3, list(range(size))))
 
     def test_add_param_group(self):
