@@ -114,6 +114,34 @@ class Reductions(Case):
         maxima = [self.tensor(r * 10 + self.rank) for r in range(self.size)]
         self.equal(output, torch.stack(maxima).amax(0))
 
+    def test_complex_by_reduce(self):
+        tensor = torch.full((2,), complex(self.rank, 1))
+        dist.reduce(tensor, 0)
+        if self.rank == 0:
+            total = complex(self.size * (self.size - 1) / 2, self.size)
+            self.equal(tensor, torch.full((2,), total))
+        for op in (dist.ReduceOp.PRODUCT, dist.ReduceOp.MAX):
+            with self.assertRaisesRegex(RuntimeError, "SUM and AVG only"):
+                dist.reduce(tensor, 0, op)
+
+    def test_what_autograd_records(self):
+        leaf = torch.nn.Parameter(torch.ones(4, 3)[:, :2])
+        leaf.data = torch.ones(4, 3)[:, :2]
+        dist.all_reduce(leaf)
+        self.equal(leaf.detach(), torch.full((4, 2), float(self.size)))
+        leaves = [torch.nn.Parameter(torch.zeros(2)) for _ in range(self.size)]
+        dist.all_gather(leaves, torch.full((2,), 1.0 + self.rank))
+        self.equal(leaves[-1].detach(), torch.full((2,), float(self.size)))
+        parts = [torch.ones(i + 1, requires_grad=True) * 2 for i in range(self.size)]
+        output = torch.empty(self.rank + 1)
+        dist.reduce_scatter(output, parts)
+        self.assertFalse(output.requires_grad)
+        with torch.inference_mode():
+            outputs = [torch.zeros(1) for _ in range(self.size)]
+            work = dist.all_gather(outputs, torch.ones(1), async_op=True)
+        work.wait()
+        self.equal(outputs[0], torch.ones(1))
+
     def test_reduce_scatter_of_unequal_parts(self):
         inputs = [torch.full((i + 1,), self.rank + i + 1.0) for i in range(self.size)]
         output = torch.empty(self.rank + 1)
@@ -122,6 +150,13 @@ class Reductions(Case):
         self.equal(output, torch.full((self.rank + 1,), value))
         with self.assertRaisesRegex(RuntimeError, "12 of the output for each"):
             dist.reduce_scatter_tensor(torch.empty(3, 4), torch.empty(5))
+        for output, wrong in (
+            (torch.empty(self.rank + 2), inputs),
+            (torch.empty(self.rank + 1), inputs + inputs),
+        ):
+            with self.assertRaisesRegex(RuntimeError, "the output of rank"):
+                dist.reduce_scatter(output, wrong)
+        dist.reduce_scatter_tensor(torch.empty(0, 3), torch.empty(0, 3))
 
 
 class Copies(Case):
@@ -146,6 +181,11 @@ class Copies(Case):
         for i, tensors in enumerate(lists):
             for rank, tensor in enumerate(tensors):
                 self.equal(tensor, torch.full((2,), 10.0 * i + rank))
+
+    def test_gather_of_other_sizes(self):
+        outputs = [torch.empty((r + 1) % self.size) for r in range(self.size)]
+        with self.assertRaisesRegex(RuntimeError, "the ranks sent"):
+            dist.all_gather(outputs, torch.empty(self.rank))
 
     def test_gather_and_scatter(self):
         for root in range(self.size):
@@ -223,6 +263,25 @@ class Works(Case):
         future = work.get_future()
         self.assertTrue(future.done())
         self.equal(future.value()[0], tensor)
+
+    def test_result_after_wait(self):
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        work.wait()
+        self.equal(work.result()[0], torch.full((1,), float(self.size)))
+
+    def test_wait_in_callback(self):
+        def again(future):
+            work = dist.all_reduce(future.value()[0], async_op=True)
+            return work.get_future().wait()[0]
+
+        last = self.rank == self.size - 1
+        if last:
+            dist.barrier(gloo)
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        future = work.get_future().then(again)  # the others' are not done
+        if not last:
+            dist.barrier(gloo)
+        self.equal(future.wait(), torch.full((1,), float(self.size**2)))
 
     def test_timeout(self):
         if self.rank == 0:
@@ -312,6 +371,30 @@ class Parallel(Case):
     def test_as_gloo(self):
         for ours, theirs in zip(self.train(None), self.train(gloo)):
             torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+    def test_complex(self):
+        model = torch.nn.Linear(2, 1, bias=False, dtype=torch.complex64)
+        parallel = DistributedDataParallel(model)
+        parallel(torch.full((1, 2), complex(self.rank, 1))).real.sum().backward()
+        mean = complex((self.size - 1) / 2, -1)
+        self.equal(model.weight.grad, torch.full((1, 2), mean))
+
+    def test_uneven_inputs(self):
+        parallel = DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))
+        with parallel.join():
+            for step in range(1 + self.rank):
+                parallel.zero_grad()
+                parallel(torch.ones(1, 3)).sum().backward()
+
+    def test_error_in_backward(self):
+        parallel = DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))
+        output = parallel(torch.ones(1, 3)).sum()
+        if self.rank == 0:
+            with self.assertRaisesRegex(RuntimeError, "rank 0 has"):
+                output.backward()
+        else:
+            with self.assertRaisesRegex(RuntimeError, "rank 0 has"):
+                dist.all_reduce(torch.ones(2))
 
     def test_hook_of_the_user(self):
         parallel = DistributedDataParallel(torch.nn.Linear(3, 1, bias=False))

@@ -65,14 +65,20 @@ _BITWISE = [
 ]
 
 # PyTorch before 2.1 keeps only the C++ half of a Work that it got from Python, and that
-# half does not know when the operation is done.  It waits for a few at a time.
+# half does not know when the operation is done.  It waits for a few at a time.  So that
+# works that are kept need little memory, those that are done let go of large outputs.
 _KEPT = 256
+_LARGE = 1024  # elements
+
+# Has the attribute `notifies` in a thread that calls the callbacks of a future.
+_thread = threading.local()
 
 
 class HvdWork(Work):
     """An operation of a process group that has been issued.
 
-    outputs: the tensors that receive the result; referenced until the operation is done.
+    outputs: the tensors that receive the result; referenced until the operation is
+             done, and small ones as long as the work.
     finish:  moves the result of the request into the outputs, where the library has not
              done so.  It runs once, in the thread that first learns of the end.
     """
@@ -103,10 +109,14 @@ class HvdWork(Work):
             try:
                 result = request.result()
                 if finish is not None:
-                    finish(result)
+                    # Outputs may be parameters, or tensors of inference mode.
+                    with torch.inference_mode():
+                        finish(result)
             except Exception as e:
                 self._error = e
-            self._request = self._finish = self._outputs = None
+            self._request = self._finish = None
+            if sum(tensor.numel() for tensor in self._outputs or []) > _LARGE:
+                self._outputs = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits until the operation is done and its outputs can be used.
@@ -157,34 +167,45 @@ class HvdWork(Work):
         raise RuntimeError("source_rank: backend hvd has no recv")
 
     def result(self) -> list[torch.Tensor]:
-        """Waits, and returns the outputs that the program still refers to."""
+        """Waits, and returns the outputs.
+
+        After a wait(), large ones are missing to which the program does not refer.
+        """
+        outputs = self._outputs
         self.wait()
-        outputs = [ref() for ref in self._refs]
+        if outputs is None:
+            outputs = [ref() for ref in self._refs]
         return [tensor for tensor in outputs if tensor is not None]
 
     def get_future(self) -> Any:
         """Returns a torch.futures.Future of the outputs; does not wait.
 
-        The library's notifier thread completes it.
+        The library's notifier thread completes it.  In that thread, which calls the
+        callbacks of futures, it waits, as nobody else could complete the future.
         """
+        if hasattr(_thread, "notifies") and self._request is not None:
+            self._wait_for(self._request, None)
         with self._lock:
             if self._future is not None:
                 return self._future
-            future = self._future = torch.futures.Future()
+            end = torch.futures.Future()
             request, outputs = self._request, self._outputs
 
-        def done(_: Any = None) -> None:
-            self._complete()
-            if self._error is not None:
-                future.set_exception(self._error)
-            else:
-                future.set_result(outputs)
+            def value(_: Any) -> list[torch.Tensor] | None:
+                self._complete()
+                if self._error is not None:
+                    raise self._error
+                return outputs
+
+            # C++ code such as that of DistributedDataParallel sees an error that a
+            # callback raises; it takes that of set_exception() for a value.
+            future = self._future = end.then(value)
 
         if request is None:
             outputs = self.result() if self._error is None else None
-            done()
+            end.set_result(None)
         else:
-            request.add_done_callback(done)
+            request.add_done_callback(lambda _: _notify(end))
         return future
 
     # The names by which PyTorch's C++ code calls these.
@@ -192,6 +213,15 @@ class HvdWork(Work):
     isSuccess = is_success
     sourceRank = source_rank
     getFuture = get_future
+
+
+def _notify(end: Any) -> None:
+    """Completes a future, in the notifier thread."""
+    _thread.notifies = True
+    try:
+        end.set_result(None)
+    finally:
+        del _thread.notifies
 
 
 def _reduce_op(options: Any) -> tuple[int | None, Callable | None]:
@@ -206,9 +236,18 @@ def _reduce_op(options: Any) -> tuple[int | None, Callable | None]:
     raise RuntimeError(f"backend hvd has no reduction {op}; use SUM and multiply")
 
 
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a complex tensor as one of pairs of numbers; others as they are."""
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+def _real(tensor: torch.Tensor, options: Any = None) -> torch.Tensor:
+    """Returns a complex tensor as one of pairs of numbers; others as they are.
+
+    options: those of a reduction, if there is one; RuntimeError if it is not one that
+             treats both numbers of a pair alike.
+    """
+    if not tensor.is_complex():
+        return tensor
+    op = getattr(options, "reduceOp", options)
+    if options is not None and op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise RuntimeError("backend hvd reduces complex tensors by SUM and AVG only")
+    return torch.view_as_real(tensor)
 
 
 def _one(tensors: Any) -> torch.Tensor:
@@ -355,12 +394,12 @@ class HvdProcessGroup(ProcessGroup):
         after: what to do when the tensors have their new values.
         """
         op, bitwise = _reduce_op(options)
-        tensors = [_real(tensor) for tensor in tensors]
         if bitwise is not None:
             return self._reduce_bitwise(tensors, bitwise, keep, after)
-        sends = [dense(tensor) for tensor in tensors]
+        reals = [_real(tensor, options) for tensor in tensors]
+        sends = [dense(tensor) for tensor in reals]
         recvs = sends if keep else [torch.empty_like(tensor) for tensor in sends]
-        finish = _copy_back(list(zip(recvs, tensors)) if keep else [], after)
+        finish = _copy_back(list(zip(recvs, reals)) if keep else [], after)
         where = self._where(tensors[0])
         if len(sends) == 1:
             request = _hvd.allreduce_async(sends[0], recvs[0], op, **where)
@@ -414,7 +453,7 @@ class HvdProcessGroup(ProcessGroup):
                 f"{output.numel()} of the output for each of {self.size()} ranks are "
                 "expected"
             )
-        if bitwise is not None:
+        if bitwise is not None or flat.numel() == 0:
             start = self._rank * output.numel()
             return self._scatter_any(output, flat.clone(), options, start)
         recv = output
@@ -440,12 +479,17 @@ class HvdProcessGroup(ProcessGroup):
     ) -> Work:
         """Reduces a list of tensors, one for each rank; each rank gets its own."""
         output = _real(_one(outputs))
-        parts = [_real(tensor) for tensor in _nest(inputs)[0]]
+        parts = [_real(tensor, opts) for tensor in _nest(inputs)[0]]
+        counts = [part.numel() for part in parts]
+        if len(counts) != self.size() or counts[self._rank] != output.numel():
+            raise RuntimeError(
+                f"reduce_scatter: inputs of {counts} elements for {self.size()} ranks; "
+                f"the output of rank {self._rank} has {output.numel()}"
+            )
         flat = _join(parts)
-        if all(part.numel() == output.numel() for part in parts):
+        if len(set(counts)) == 1:
             return self._scatter_sum(output, flat, opts)
-        start = sum(part.numel() for part in parts[: self._rank])
-        return self._scatter_any(output, flat, opts, start)
+        return self._scatter_any(output, flat, opts, sum(counts[: self._rank]))
 
     def _reduce_scatter_base(
         self,
@@ -454,7 +498,8 @@ class HvdProcessGroup(ProcessGroup):
         opts: Any = ReduceScatterOptions(),
     ) -> Work:
         """Reduces a tensor; each rank gets an equal part of its elements."""
-        return self._scatter_sum(_real(output), _real(input).reshape(-1), opts)
+        flat = _real(input, opts).reshape(-1)
+        return self._scatter_sum(_real(output), flat, opts)
 
     reduce_scatter_single = _reduce_scatter_base
 
@@ -516,8 +561,15 @@ class HvdProcessGroup(ProcessGroup):
 
         def finish(result: Any) -> None:
             for (buffer, rows), send, parts in zip(result, flat, outputs):
-                if parts:
-                    _deal(tensor_of(buffer, send, sum(rows)), parts)
+                if not parts:
+                    continue
+                counts = [part.numel() for part in parts]
+                if counts != list(rows):
+                    raise RuntimeError(
+                        f"the ranks sent {list(rows)} elements; the outputs have "
+                        f"{counts}"
+                    )
+                _deal(tensor_of(buffer, send, sum(rows)), parts)
 
         every = [tensor for part in outputs for tensor in part]
         if len(flat) == 1:
