@@ -559,6 +559,20 @@ class States(Case):
         self.assertTrue(torch.equal(before, weights(net)))
         self.assertEqual(len(optimizer.state), 0)
 
+    def test_state_in_other_layouts(self):
+        net = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        if rank == 0:
+            net(torch.ones(1, 2, 4, 4)).sum().backward()
+            optimizer.step()
+            gaps = torch.arange(4.0).view(2, 2)[:, 0]
+            optimizer.state[net.bias]["gaps"] = gaps
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        described = hvd.allgather_object(repr(optimizer.state_dict()))
+        self.assertEqual(set(described), {described[0]})
+        momentum = optimizer.state[net.weight]["momentum_buffer"]
+        self.assertTrue(momentum.is_contiguous(memory_format=torch.channels_last))
+
     def test_parameters(self):
         net = make_net()
         with torch.no_grad():

@@ -10,7 +10,7 @@ import torch
 from hvd.common import rank
 from hvd.objects import allgather_object, broadcast_object  # noqa: F401
 from hvd.torch.gather import broadcast_async_
-from hvd.torch.handle import synchronize
+from hvd.torch.handle import dense, synchronize
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
@@ -42,6 +42,7 @@ class _Placeholder(NamedTuple):
 
     index: int
     shape: tuple[int, ...]
+    stride: tuple[int, ...]
     dtype: torch.dtype
 
 
@@ -61,7 +62,8 @@ def _take_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         tensors.append(leaf)
-        return _Placeholder(len(tensors) - 1, tuple(leaf.shape), leaf.dtype)
+        stride = dense(leaf).stride()  # as it is sent
+        return _Placeholder(len(tensors) - 1, tuple(leaf.shape), stride, leaf.dtype)
 
     return _map_nested(value, change)
 
@@ -105,7 +107,9 @@ def _build_state(
 
     def fill(value: Any, device: torch.device) -> Any:
         if isinstance(value, _Placeholder):
-            made = torch.empty(value.shape, dtype=value.dtype, device=device)
+            made = torch.empty_strided(
+                value.shape, value.stride, dtype=value.dtype, device=device
+            )
             tensors[value.index] = made
             return made
         return value
