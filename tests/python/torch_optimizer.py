@@ -229,6 +229,23 @@ class Training(Case):
         self.assertEqual(p.tolist(), [-1.0, -1.0])
 
 
+    def test_adasum_of_later_parameters(self):
+        # Those of a group that is added, and those that get a gradient later.
+        frozen, added = (nn.Parameter(torch.zeros(2).double()) for _ in range(2))
+        frozen.requires_grad_(False)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD([frozen], lr=1.0), op=hvd.Adasum
+        )
+        optimizer.add_param_group({"params": [added]})
+        frozen.requires_grad_(True)
+        for value in (-1.0, -2.0):
+            optimizer.zero_grad()
+            (frozen + added).sum().backward()
+            optimizer.step()
+            self.assertEqual(frozen.tolist(), [value, value])
+            self.assertEqual(added.tolist(), [value, value])
+
+
 class Sparse(Case):
     def test_sparse(self):
         for op, as_dense, optim in itertools.product(

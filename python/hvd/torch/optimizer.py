@@ -7,8 +7,8 @@ the backward pass; step() waits for all of them and then takes the step of the
 wrapped optimizer.  The state of one parameter is a _Slot.
 
 The instance is of a new class derived from that of the wrapped optimizer, into
-which the methods of _Reducing or _ReducingDeltas are copied, so that the class of
-the wrapped optimizer comes next in the method resolution order.
+which the methods of _Reducing or _ReducingDeltas, and of _Hooked, are copied, so
+that the class of the wrapped optimizer comes next in the method resolution order.
 """
 
 from __future__ import annotations
@@ -225,19 +225,20 @@ def _on_gradient(param: torch.nn.Parameter, hook: Callable[..., None]) -> Any:
 # ---- Gradients ---------------------------------------------------------
 
 
-class _Reducing:
-    """The methods of an optimizer that reduces gradients."""
+class _Hooked:
+    """The methods that all optimizers with hooks on gradients have.
 
-    def _hvd_setup(self, named, compression, passes, op, factor, groups, dense, pset):
-        """Prepares this optimizer; registers hooks where ranks share the work."""
+    Those of derived classes: _make_hook() returns the function that autograd calls
+    when a gradient is ready.
+    """
+
+    def _hvd_start(self, named, compression, passes, op, pset):
+        """Sets what hooks need; _active tells whether there are any."""
         self.backward_passes_per_step = passes
         self.op = op
-        self.gradient_predivide_factor = factor
-        self.sparse_as_dense = dense
         self.process_set = pset
         self._compression = compression
         self._parameter_names = {p: name for name, p in named}
-        self._groups = groups
         self._slots: dict[torch.nn.Parameter, _Slot] = {}
         self._units: list[_Group] = []
         self._keep: list[Any] = []
@@ -247,14 +248,6 @@ class _Reducing:
         self._active = bool(pset.included()) and (
             size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
         )
-        if not self._active:
-            return
-        self._number = process_set_id(pset)
-        self._scales = (1.0 / factor, factor)
-        self._add_slots()
-        if groups is not None and self._slots:
-            slots = list(self._slots.values())
-            self._units = _make_groups(slots, groups, pset)
 
     def _add_slots(self):
         """Makes slots and hooks for parameters that have none yet."""
@@ -269,6 +262,60 @@ class _Reducing:
                 slot = _Slot(p, name, self.backward_passes_per_step, self._compression)
                 self._slots[p] = slot
                 self._keep.append(_on_gradient(p, self._make_hook(slot)))
+
+    def _forget(self):
+        """Returns to the state after a step: nothing in flight."""
+        self._busy = False
+        for group in self._units:
+            group.work = None
+            group.ready = 0
+        for slot in self._slots.values():
+            slot.work = None
+            slot.delay = self.backward_passes_per_step
+
+    def zero_grad(self, *args, **kwargs):
+        """Clears the gradients; takes the wrapped optimizer's arguments."""
+        if self._busy:
+            raise AssertionError(_ZEROED_IN_FLIGHT)
+        return self._hvd_base.zero_grad(self, *args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        """Loads a state of the wrapped optimizer; begins to count passes anew."""
+        self._synchronized = False
+        self._should_synchronize = True
+        self._forget()
+        return self._hvd_base.load_state_dict(self, *args, **kwargs)
+
+    def set_backward_passes_per_step(self, passes):
+        """Changes how many backward passes a step has; begins to count anew."""
+        self.backward_passes_per_step = passes
+        for slot in self._slots.values():
+            slot.delay = passes
+
+    def add_param_group(self, *args, **kwargs):
+        """Adds a group of parameters, whose gradients are reduced, too."""
+        self._hvd_base.add_param_group(self, *args, **kwargs)
+        if self._active:
+            self._add_slots()
+
+
+class _Reducing(_Hooked):
+    """The methods of an optimizer that reduces gradients."""
+
+    def _hvd_setup(self, named, compression, passes, op, factor, groups, dense, pset):
+        """Prepares this optimizer; registers hooks where ranks share the work."""
+        self._hvd_start(named, compression, passes, op, pset)
+        self.gradient_predivide_factor = factor
+        self.sparse_as_dense = dense
+        self._groups = groups
+        if not self._active:
+            return
+        self._number = process_set_id(pset)
+        self._scales = (1.0 / factor, factor)
+        self._add_slots()
+        if groups is not None and self._slots:
+            slots = list(self._slots.values())
+            self._units = _make_groups(slots, groups, pset)
 
     def _make_hook(self, slot):
         """Returns the function that autograd calls when a gradient is ready."""
@@ -420,16 +467,6 @@ class _Reducing:
             if slot.group is None and slot.work is None and slot.param.requires_grad:
                 self._issue(slot, self._present_grad(slot))
 
-    def _forget(self):
-        """Returns to the state after a step: nothing in flight."""
-        self._busy = False
-        for group in self._units:
-            group.work = None
-            group.ready = 0
-        for slot in self._slots.values():
-            slot.work = None
-            slot.delay = self.backward_passes_per_step
-
     def synchronize(self):
         """Waits until all gradients are reduced; issues those that are missing.
 
@@ -492,31 +529,6 @@ class _Reducing:
 
         return self._hvd_base.step(self, reduced)
 
-    def zero_grad(self, *args, **kwargs):
-        """Clears the gradients; takes the wrapped optimizer's arguments."""
-        if self._busy:
-            raise AssertionError(_ZEROED_IN_FLIGHT)
-        return self._hvd_base.zero_grad(self, *args, **kwargs)
-
-    def load_state_dict(self, *args, **kwargs):
-        """Loads a state of the wrapped optimizer; begins to count passes anew."""
-        self._synchronized = False
-        self._should_synchronize = True
-        self._forget()
-        return self._hvd_base.load_state_dict(self, *args, **kwargs)
-
-    def set_backward_passes_per_step(self, passes):
-        """Changes how many backward passes a step has; begins to count anew."""
-        self.backward_passes_per_step = passes
-        for slot in self._slots.values():
-            slot.delay = passes
-
-    def add_param_group(self, *args, **kwargs):
-        """Adds a group of parameters, whose gradients are reduced, too."""
-        self._hvd_base.add_param_group(self, *args, **kwargs)
-        if self._active:
-            self._add_slots()
-
 
 def _finish(works: list[Any]) -> None:
     """Waits for works, and puts results where they belong."""
@@ -564,7 +576,7 @@ def _count_step(optimizer: torch.optim.Optimizer) -> None:
 # ---- Adasum ------------------------------------------------------------
 
 
-class _ReducingDeltas:
+class _ReducingDeltas(_Hooked):
     """The methods of an optimizer that combines steps of the ranks by Adasum.
 
     When a gradient is ready, the wrapped optimizer takes its step for this
@@ -574,23 +586,9 @@ class _ReducingDeltas:
 
     def _hvd_setup(self, named, compression, passes):
         """Prepares this optimizer and registers the hooks."""
-        self.backward_passes_per_step = passes
-        self.op = Adasum
-        self.process_set = global_process_set
-        self._compression = compression
-        self._parameter_names = {p: name for name, p in named}
-        self._slots: dict[torch.nn.Parameter, _Slot] = {}
+        self._hvd_start(named, compression, passes, Adasum, global_process_set)
         self._start: dict[torch.nn.Parameter, torch.Tensor] = {}
-        self._keep: list[Any] = []
-        self._busy = False  # a backward pass has happened since the last step
-        mine = {p for group in self.param_groups for p in group["params"]}
-        for name, p in named:
-            if p not in mine or not p.requires_grad:
-                continue
-            slot = _Slot(p, name, passes, compression)
-            self._slots[p] = slot
-            self._start[p] = torch.zeros_like(p)
-            self._keep.append(_on_gradient(p, self._make_hook(slot)))
+        self._add_slots()
 
     def _make_hook(self, slot):
         """Returns the function that autograd calls when a gradient is ready."""
@@ -621,6 +619,8 @@ class _ReducingDeltas:
     def _issue(self, slot):
         """Takes the step of one parameter and starts to reduce the change."""
         param = slot.param
+        if param not in self._start:
+            self._start[param] = torch.empty_like(param)
         start = self._start[param]
         if param.grad is None:
             param.grad = torch.zeros_like(param)
@@ -657,40 +657,18 @@ class _ReducingDeltas:
     def step(self, closure=None):
         """Waits until all changes are reduced, and applies them."""
         loss = None if closure is None else closure()
+        self._add_slots()
         try:
             for slot in self._slots.values():
-                if slot.work is None:
+                if slot.work is None and slot.param.requires_grad:
                     self._issue(slot)
-            _finish([slot.work for slot in self._slots.values()])
+            works = [slot.work for slot in self._slots.values()]
+            _finish([work for work in works if work is not None])
         finally:
             self._forget()
         if self._hvd_scheduled is not None:
             _count_step(self._hvd_scheduled)
         return loss
-
-    def _forget(self):
-        """Returns to the state after a step: nothing in flight."""
-        self._busy = False
-        for slot in self._slots.values():
-            slot.work = None
-            slot.delay = self.backward_passes_per_step
-
-    def zero_grad(self, *args, **kwargs):
-        """Clears the gradients; takes the wrapped optimizer's arguments."""
-        if self._busy:
-            raise AssertionError(_ZEROED_IN_FLIGHT)
-        return self._hvd_base.zero_grad(self, *args, **kwargs)
-
-    def load_state_dict(self, *args, **kwargs):
-        """Loads a state of the wrapped optimizer; begins to count passes anew."""
-        self._forget()
-        return self._hvd_base.load_state_dict(self, *args, **kwargs)
-
-    def set_backward_passes_per_step(self, passes):
-        """Changes how many backward passes a step has; begins to count anew."""
-        self.backward_passes_per_step = passes
-        for slot in self._slots.values():
-            slot.delay = passes
 
 
 # ---- The factory -------------------------------------------------------
@@ -707,9 +685,8 @@ def _derive(optimizer: torch.optim.Optimizer, methods: type) -> torch.optim.Opti
     It shares the parameter groups and the state with the given one, so that a
     scheduler that was made for that one works.
     """
-    body = {
-        k: v for k, v in vars(methods).items() if k not in ("__dict__", "__weakref__")
-    }
+    body = {**vars(_Hooked), **vars(methods)}
+    del body["__dict__"], body["__weakref__"]
     base = optimizer.__class__
     body["_hvd_base"] = base
     body["_hvd_scheduled"] = None
