@@ -77,6 +77,15 @@ class BatchNorm(unittest.TestCase):
     def test_rank_without_rows(self):
         self.compare((3,), rows=[5] + [0] * (size - 1))
 
+    def test_layer_of_one_rank(self):
+        # A layer that is not trained changes nothing for the others.
+        if rank == 0:
+            hvd.SyncBatchNorm(3)
+        layer = hvd.SyncBatchNorm(3, affine=False)
+        got = layer(torch.full((2, 3), float(rank)))
+        total = hvd.allreduce(got.sum(0), op=hvd.Sum)
+        self.close(total, torch.zeros(3), 1e-5)
+
     def test_without_running_stats(self):
         layer = hvd.SyncBatchNorm(3, track_running_stats=False)
         layer.eval()

@@ -9,8 +9,9 @@ Source: Ioffe and Szegedy, Batch Normalization (ICML 2015).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import count
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,8 @@ from hvd import _hvd
 from hvd.common import ProcessSet, Sum, global_process_set, process_set_id
 from hvd.torch.handle import stream_of
 
-_ordinals = count()  # of layers, for the names of their operations
+# What makes the names of layers' operations differ: a count for each set of ranks.
+_ordinals: dict[int, Iterator[int]] = defaultdict(count)
 
 
 def _reduce(values: torch.Tensor, name: str, process_set: ProcessSet) -> torch.Tensor:
@@ -126,7 +128,7 @@ class SyncBatchNorm(_BatchNorm):
             num_features, eps, momentum, affine, track_running_stats, **kwargs
         )
         self.process_set = process_set
-        self._name = f"sync_batch_norm.{next(_ordinals)}"
+        self._name: str | None = None
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
@@ -150,6 +152,10 @@ class SyncBatchNorm(_BatchNorm):
                 0.0,
                 self.eps,
             )
+        if self._name is None:
+            # Not before, since a rank may make layers that it does not train.
+            number = next(_ordinals[process_set_id(self.process_set)])
+            self._name = f"sync_batch_norm.{number}"
         with torch.no_grad():
             mean, var, total = _joint_statistics(
                 input.detach(), self._name, self.process_set
