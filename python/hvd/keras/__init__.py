@@ -6,27 +6,17 @@ Importing this module imports neither TensorFlow nor Keras.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from ..common import *  # noqa: F403
-from ..tensorflow._keras.functions import (  # noqa: F401
-    Functions,
-    allgather,
-    allreduce,
-    broadcast,
-    broadcast_global_variables,
-    reducescatter,
-)
-from ..tensorflow._lazy import LazyModule
-from ..tensorflow.compression import Compression  # noqa: F401
-
+from ..tensorflow._keras.functions import Functions
+from ..tensorflow._keras.interface import *  # noqa: F403
+from ..tensorflow._lazy import LazyModule, submodule_getter
 
 _keras = LazyModule("keras", "install it with: pip install keras")
 
 
 def _load_keras() -> Any:
-    """Imports and returns Keras."""
+    """Imports and returns Keras; raises ImportError if it is not installed."""
     return _keras.load()
 
 
@@ -34,9 +24,4 @@ _functions = Functions(_load_keras)
 DistributedOptimizer = _functions.DistributedOptimizer
 PartialDistributedOptimizer = _functions.PartialDistributedOptimizer
 load_model = _functions.load_model
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("callbacks", "elastic"):
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = submodule_getter(__name__, ("callbacks", "elastic"))

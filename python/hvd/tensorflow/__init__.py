@@ -18,6 +18,7 @@ from typing import Any
 from ..common import *  # noqa: F403
 from . import mpi_ops, util  # noqa: F401
 from ._lazy import executing_eagerly as _executing_eagerly  # noqa: F401
+from ._lazy import submodule_getter as _submodule_getter
 from .compression import Compression  # noqa: F401
 from .functions import (  # noqa: F401
     allgather_object,
@@ -57,7 +58,9 @@ _LATE = {
     "BroadcastGlobalVariablesHook": ".hooks",
     "SyncBatchNormalization": ".sync_batch_norm",
 }
-_LATE_MODULES = ("elastic", "keras", "hooks", "sync_batch_norm")
+_get_submodule = _submodule_getter(
+    __name__, ("elastic", "keras", "hooks", "sync_batch_norm")
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -65,9 +68,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LATE[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _LATE_MODULES:
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _get_submodule(name)
 
 
 def gpu_available(ext_base_name: str = "tensorflow") -> bool:

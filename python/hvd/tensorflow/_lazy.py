@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable, Sequence
 
 
 class LazyModule:
@@ -46,6 +46,20 @@ class LazyModule:
 
 tf = LazyModule("tensorflow", "install it with: pip install tensorflow-cpu")
 np = LazyModule("numpy", "install it with: pip install numpy")
+
+
+def submodule_getter(package: str, names: Sequence[str]) -> Callable[[str], Any]:
+    """Returns a __getattr__ for a package that imports these submodules on access.
+
+    The function raises AttributeError for other names, and what the import raises.
+    """
+
+    def get(name: str) -> Any:
+        if name in names:
+            return importlib.import_module("." + name, package)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get
 
 
 def executing_eagerly() -> bool:

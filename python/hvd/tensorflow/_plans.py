@@ -17,6 +17,7 @@ from typing import Any, Callable, Sequence
 
 from ._lazy import np
 from .. import _hvd
+from ..common import Adasum
 
 ALIGN = 64  # bytes; the largest that TensorFlow's builds ask for
 
@@ -146,36 +147,48 @@ class Plan:
         raise NotImplementedError
 
 
-class Allreduce(Plan):
-    """Allreduces n arrays as one group; out come n arrays of the same shapes."""
-
-    kind = "allreduce"
+class _Reduction(Plan):
+    """Reduces n arrays as one group."""
 
     def __init__(
         self,
         name: str | None,
         process_set: int,
         op: int,
-        prescale: float = 1.0,
-        postscale: float = 1.0,
-        wire: int = 0,
+        prescale: float,
+        postscale: float,
+        *options: int,
     ) -> None:
         super().__init__(name, process_set)
-        self.args = (op, float(prescale), float(postscale), wire)
+        self.args = (op, float(prescale), float(postscale), *options)
 
-    def issue(self, arrays: Sequence[Any]) -> Pending:
-        outs = [empty(a.shape, a.dtype) for a in arrays]
+    def _issue_group(
+        self,
+        one: Callable[..., Any],
+        several: Callable[..., Any],
+        arrays: Sequence[Any],
+        outs: list[Any],
+    ) -> Pending:
+        """Starts `one` for one array, else `several`; the results go into `outs`."""
         sends = [_number(a) for a in arrays]
         recvs = [_number(o) for o in outs]
         if len(sends) == 1:
-            req = _hvd.allreduce_async(
-                sends[0], recvs[0], *self.args, **self._common()
-            )
+            req = one(sends[0], recvs[0], *self.args, **self._common())
         else:
-            req = _hvd.grouped_allreduce_async(
-                sends, recvs, *self.args, **self._common()
-            )
+            req = several(sends, recvs, *self.args, **self._common())
         return Pending([req], lambda _: outs)
+
+
+class Allreduce(_Reduction):
+    """Allreduces n arrays as one group; out come n arrays of the same shapes."""
+
+    kind = "allreduce"
+
+    def issue(self, arrays: Sequence[Any]) -> Pending:
+        outs = [empty(a.shape, a.dtype) for a in arrays]
+        return self._issue_group(
+            _hvd.allreduce_async, _hvd.grouped_allreduce_async, arrays, outs
+        )
 
 
 class AllreduceEach(Allreduce):
@@ -191,6 +204,19 @@ class AllreduceEach(Allreduce):
             for i, (a, o) in enumerate(zip(arrays, outs))
         ]
         return Pending(reqs, lambda _: outs)
+
+
+def allreduce(
+    name: str | None,
+    process_set: int,
+    op: int,
+    prescale: float,
+    postscale: float,
+    wire: int,
+) -> Plan:
+    """Returns the plan of an allreduce by `op`; `wire` as in the extension."""
+    kind = AllreduceEach if op == Adasum else Allreduce
+    return kind(name, process_set, op, prescale, postscale, wire)
 
 
 class Allgather(Plan):
@@ -269,21 +295,10 @@ class Alltoall(Plan):
         return Pending([req], finish)
 
 
-class Reducescatter(Plan):
+class Reducescatter(_Reduction):
     """Reduces n arrays as one group; out come this rank's rows of each."""
 
     kind = "reducescatter"
-
-    def __init__(
-        self,
-        name: str | None,
-        process_set: int,
-        op: int,
-        prescale: float = 1.0,
-        postscale: float = 1.0,
-    ) -> None:
-        super().__init__(name, process_set)
-        self.args = (op, float(prescale), float(postscale))
 
     def issue(self, arrays: Sequence[Any]) -> Pending:
         inputs = [_rows_of(a) for a in arrays]
@@ -291,17 +306,9 @@ class Reducescatter(Plan):
         for a in inputs:
             rows = _hvd.reducescatter_rows(a.shape[0], self.process_set)
             outs.append(empty((rows,) + a.shape[1:], a.dtype))
-        sends = [_number(a) for a in inputs]
-        recvs = [_number(o) for o in outs]
-        if len(sends) == 1:
-            req = _hvd.reducescatter_async(
-                sends[0], recvs[0], *self.args, **self._common()
-            )
-        else:
-            req = _hvd.grouped_reducescatter_async(
-                sends, recvs, *self.args, **self._common()
-            )
-        return Pending([req], lambda _: outs)
+        return self._issue_group(
+            _hvd.reducescatter_async, _hvd.grouped_reducescatter_async, inputs, outs
+        )
 
 
 class Join(Plan):

@@ -13,9 +13,9 @@ from typing import Any, Sequence
 from . import _plans, mpi_ops
 from ._lazy import tf
 from ._run import graph_name, run
-from .compression import wire_of
+from .compression import compress_all
 from .mpi_ops import Adasum, Average, Sum
-from .ops import check_sparse, is_sparse
+from .ops import check_sparse, gathered_slices, is_sparse
 
 
 def identity_of(variable: Any) -> int:
@@ -179,23 +179,17 @@ class _Call:
     def add_dense(self, indexes: list[int], grads: list[Any]) -> None:
         """Adds an allreduce of gradients, which is one group."""
         r = self._reducer
-        wire = wire_of(r.compression, [g.dtype for g in grads])
-        contexts: list[Any] = [None] * len(grads)
-        if wire is None:
-            pairs = [r.compression.compress(g) for g in grads]
-            grads = [g for g, _ in pairs]
-            contexts = [c for _, c in pairs]
-        each = _plans.AllreduceEach if r.op == Adasum else _plans.Allreduce
-        plan = each(self._name("group"), self._set, r.op, *r.factors, wire or 0)
+        grads, wire, restore = compress_all(r.compression, grads)
+        plan = _plans.allreduce(
+            self._name("group"), self._set, r.op, *r.factors, wire
+        )
         self._parts.append((plan, len(grads), len(grads)))
         self._tensors += grads
         self._dtypes += [g.dtype for g in grads]
         self._shapes += [g.shape for g in grads]
 
         def take(outs: list[Any]) -> dict[int, Any]:
-            if wire is None:
-                outs = [r.compression.decompress(o, c) for o, c in zip(outs, contexts)]
-            return dict(zip(indexes, outs))
+            return dict(zip(indexes, restore(outs)))
 
         self._take.append((take, len(grads)))
 
@@ -215,10 +209,9 @@ class _Call:
             n = len(grads)
             found = {}
             for k, grad in enumerate(grads):
-                values, indices = outs[k], outs[2 * n + k]
-                if r.op == Average:
-                    values = values / tf.cast(r.process_set.size(), values.dtype)
-                found[indexes[k]] = tf.IndexedSlices(values, indices, grad.dense_shape)
+                found[indexes[k]] = gathered_slices(
+                    grad, outs[k], outs[2 * n + k], r.op, r.process_set
+                )
             return found
 
         self._take.append((take, 4 * len(grads)))

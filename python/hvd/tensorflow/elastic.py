@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States that can be saved and restored, and run().
 
-A job of hvdrun has a fixed number of ranks.  In it these work as far as they
-need no other ranks: values are saved, restored, and taken from rank 0; what
-happens when a rank has died is told by hvd.elastic.
+A job of hvdrun has a fixed number of ranks.  Values are saved, restored, and
+copied from rank 0, but no rank is added or replaced; hvd.elastic says what
+happens after a rank has died.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from ..common import init, shutdown
 from ..elastic import ObjectState, run_with
 from ..exceptions import HorovodInternalError
 from ._lazy import executing_eagerly, tf
-from .functions import broadcast_object, broadcast_variables, global_variables
+from .functions import (
+    broadcast_object,
+    broadcast_variables,
+    global_variables,
+    optimizer_variables,
+)
 
 
 def _reset() -> None:
@@ -44,11 +49,6 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
             raise HorovodInternalError(str(err)) from err
 
     return run_with(wrapper, _reset)
-
-
-def _variables_of(optimizer: Any) -> list[Any]:
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
 
 
 class _VariableState(ObjectState):
@@ -148,7 +148,7 @@ class TensorFlowKerasState(_VariableState):
         super().__init__(session, **kwargs)
 
     def _all(self) -> list[Any]:
-        return list(self.model.variables) + _variables_of(self.optimizer)
+        return list(self.model.variables) + optimizer_variables(self.optimizer)
 
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]

@@ -43,6 +43,12 @@ def global_variables() -> list[Any]:
     return tf.compat.v1.global_variables()
 
 
+def optimizer_variables(optimizer: Any) -> list[Any]:
+    """Returns a Keras optimizer's variables, which older Kerases give by a call."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
 def broadcast_global_variables(root_rank: int) -> Any:
     """Returns an operation that sets the global variables of the default graph to
     the values of rank `root_rank`, when a session runs it.

@@ -59,9 +59,14 @@ def _set_id(process_set: Any) -> int:
 
 def _tensor(value: Any) -> Any:
     """Returns `value` as a tensor; a variable is read."""
-    if hasattr(value, "value") and not callable(value.value):
-        value = value.value  # a variable of Keras 3
-    return tf.convert_to_tensor(value)
+    return tf.convert_to_tensor(_raw(value))
+
+
+def _raw(variable: Any) -> Any:
+    """Returns TensorFlow's variable inside a variable of Keras 3, or `variable`."""
+    if hasattr(variable, "value") and not callable(variable.value):
+        return variable.value
+    return variable
 
 
 _work = threading.local()  # what the operation below shall do
@@ -132,6 +137,11 @@ def _like(grads: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
     ]
 
 
+def _gradient_name(name: str | None) -> str | None:
+    """Returns the name of the operation that computes the gradient of another."""
+    return None if name is None else name + ".gradient"
+
+
 def _reduce_group(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -142,10 +152,8 @@ def _reduce_group(
     wire: int = 0,
 ) -> list[Any]:
     number = _set_id(process_set)
-    plan_type = _plans.AllreduceEach if op == Adasum else _plans.Allreduce
-
     def forward(inputs: list[Any]) -> list[Any]:
-        plan = plan_type(
+        plan = _plans.allreduce(
             graph_name(name), number, op, prescale_factor, postscale_factor, wire
         )
         dtypes = [t.dtype for t in inputs]
@@ -154,7 +162,7 @@ def _reduce_group(
     def backward(_: list[Any], outputs: list[Any], grads: list[Any]) -> list[Any]:
         return _reduce_group(
             _like(grads, outputs),
-            None if name is None else name + ".gradient",
+            _gradient_name(name),
             op,
             prescale_factor,
             postscale_factor,
@@ -213,7 +221,7 @@ def _gather_group(
         # The average, as in Horovod, of which each rank keeps its own rows.
         reduced = _reduce_group(
             _like(grads[:count], outputs[:count]),
-            None if name is None else name + ".gradient",
+            _gradient_name(name),
             Average,
             process_set=process_set,
         )
@@ -302,7 +310,7 @@ def broadcast(
     def backward(_: list[Any], outputs: list[Any], grads: list[Any]) -> list[Any]:
         grad = _allreduce(
             _like(grads, outputs)[0],
-            None if name is None else name + ".gradient",
+            _gradient_name(name),
             Average,
             process_set=process_set,
         )
@@ -342,13 +350,6 @@ def broadcast_(
         return [tf.convert_to_tensor(_raw(v)) for v in variables]
     with tf.control_dependencies(assigned):
         return [tf.identity(x) for x in values]
-
-
-def _raw(variable: Any) -> Any:
-    """Returns TensorFlow's variable inside a variable of Keras 3."""
-    if hasattr(variable, "value") and not callable(variable.value):
-        return variable.value
-    return variable
 
 
 def _broadcast_values(
@@ -400,7 +401,7 @@ def alltoall(
         back, _received = alltoall(
             _like(grads[:1], outputs[:1])[0],
             outputs[1],
-            None if name is None else name + ".gradient",
+            _gradient_name(name),
             process_set=process_set,
         )
         return [back]
@@ -433,9 +434,7 @@ def _scatter_group(
         grads = _like(grads, outputs)
         if factor != 1.0:
             grads = [g * tf.cast(factor, g.dtype) for g in grads]
-        return _gather_group(
-            grads, None if name is None else name + ".gradient", process_set
-        )
+        return _gather_group(grads, _gradient_name(name), process_set)
 
     return _with_gradient(tensors, forward, backward)
 

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from . import mpi_ops
 from ._lazy import tf
-from .compression import Compression, wire_of
+from .compression import Compression, compress_all
 from .mpi_ops import Adasum, Average, Sum, global_process_set
 from ..common import resolve_op
 
@@ -32,6 +32,19 @@ def check_sparse(op: int, prescale_factor: float, postscale_factor: float) -> No
         )
 
 
+def gathered_slices(
+    tensor: Any, values: Any, indices: Any, op: int, process_set: Any
+) -> Any:
+    """Returns the reduction of tf.IndexedSlices from all ranks' slices.
+
+    `tensor` is this rank's; `values` and `indices` are the gathered ones, which are
+    not copied.  For Average the values are divided by the size of the set.
+    """
+    if op == Average:
+        values = values / tf.cast(process_set.size(), values.dtype)
+    return tf.IndexedSlices(values, indices, tensor.dense_shape)
+
+
 def _check_adasum(op: int, process_set: Any) -> None:
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("Adasum works on all ranks only, on no process set")
@@ -42,19 +55,13 @@ def _allreduce_sparse(
 ) -> list[Any]:
     """Reduces tf.IndexedSlices: all ranks' slices, one after the other."""
     flat = [part for t in tensors for part in (t.values, t.indices)]
-    parts = iter(
-        mpi_ops.grouped_allgather(
-            flat, None if name is None else name + ".slices", process_set=process_set
-        )
+    parts = mpi_ops.grouped_allgather(
+        flat, None if name is None else name + ".slices", process_set=process_set
     )
-    results = []
-    for tensor in tensors:
-        values, indices = next(parts), next(parts)
-        if op == Average:
-            values = values / tf.cast(process_set.size(), values.dtype)
-        shape = tensor.dense_shape
-        results.append(tf.IndexedSlices(values, indices, dense_shape=shape))
-    return results
+    return [
+        gathered_slices(tensor, values, indices, op, process_set)
+        for tensor, values, indices in zip(tensors, parts[::2], parts[1::2])
+    ]
 
 
 def _allreduce_dense(
@@ -66,18 +73,11 @@ def _allreduce_dense(
     process_set: Any,
 ) -> list[Any]:
     tensors = [mpi_ops._tensor(t) for t in tensors]
-    wire = wire_of(compression, [t.dtype for t in tensors])
-    contexts: list[Any] = []
-    if wire is None:
-        pairs = [compression.compress(t) for t in tensors]
-        tensors = [t for t, _ in pairs]
-        contexts = [c for _, c in pairs]
+    sent, wire, restore = compress_all(compression, tensors)
     results = mpi_ops._grouped_allreduce(
-        tensors, name, op, *factors, process_set=process_set, wire=wire or 0
+        sent, name, op, *factors, process_set=process_set, wire=wire
     )
-    if wire is None:
-        results = [compression.decompress(r, c) for r, c in zip(results, contexts)]
-    return results
+    return restore(results)
 
 
 def allreduce(

@@ -5,7 +5,7 @@ and DistributedOptimizer(), which also takes those of Keras."""
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Any
 
 from ._accumulate import Accumulator
 from ._lazy import executing_eagerly, tf
@@ -181,16 +181,13 @@ def _adasum_class() -> type:
 
 def _distribute_v1(
     optimizer: Any,
-    name: str | None,
+    reducer: Reducer,
     use_locking: bool,
     passes: int,
     average_passes: bool,
-    make_reducer: Callable[[str], Reducer],
 ) -> Any:
     """Wraps an optimizer of tf.compat.v1.train."""
-    kind = type(optimizer).__name__
-    name = name or f"Distributed{kind}"
-    reducer = make_reducer(name)
+    name = reducer.name
     if reducer.op == Adasum:
         if reducer.process_set.process_set_id != 0:
             raise NotImplementedError("Adasum works on all ranks only, on no set")
@@ -274,25 +271,22 @@ def DistributedOptimizer(
             scale_local_gradients=scale_local_gradients,
         )
 
-    def make_reducer(prefix: str) -> Reducer:
-        return Reducer(
-            prefix,
-            compression,
-            sparse_as_dense,
-            op,
-            gradient_predivide_factor,
-            groups,
-            process_set,
-            scale_local_gradients,
-        )
-
+    reducer = Reducer(
+        name or f"Distributed{type(optimizer).__name__}",
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
     return _distribute_v1(
         optimizer,
-        name,
+        reducer,
         use_locking,
         backward_passes_per_step,
         average_aggregated_gradients,
-        make_reducer,
     )
 
 

@@ -88,8 +88,7 @@ def _make_broadcast(callback: type) -> type:
             optimizer = getattr(self.model, "optimizer", None)
             if optimizer is None:
                 return []
-            variables = optimizer.variables
-            return list(variables() if callable(variables) else variables)
+            return _functions.optimizer_variables(optimizer)
 
     return BroadcastGlobalVariablesCallback
 

@@ -6,24 +6,15 @@ Importing this module imports neither TensorFlow nor Keras.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from ...common import *  # noqa: F403
-from .._keras.functions import (  # noqa: F401
-    Functions,
-    allgather,
-    allreduce,
-    broadcast,
-    broadcast_global_variables,
-    reducescatter,
-)
-from .._lazy import tf
-from ..compression import Compression  # noqa: F401
+from .._keras.functions import Functions
+from .._keras.interface import *  # noqa: F403
+from .._lazy import submodule_getter, tf
 
 
 def _load_keras() -> Any:
-    """Imports and returns tf.keras."""
+    """Imports and returns tf.keras; raises ImportError without TensorFlow."""
     return tf.keras
 
 
@@ -31,9 +22,4 @@ _functions = Functions(_load_keras)
 DistributedOptimizer = _functions.DistributedOptimizer
 PartialDistributedOptimizer = _functions.PartialDistributedOptimizer
 load_model = _functions.load_model
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("callbacks", "elastic"):
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = submodule_getter(__name__, ("callbacks", "elastic"))
