@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks, for Keras.  Importing this module needs it."""
+"""Callbacks for Keras.  Importing this module imports Keras."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States and callbacks for elastic training,
-for Keras.  Importing this module needs it."""
+"""States and callbacks for elastic training with Keras.
+
+Importing this module imports Keras.
+"""
 
 from __future__ import annotations
 

@@ -76,8 +76,9 @@ class Accumulator:
     def add(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Adds gradients to the sums, and counts the pass.
 
-        Returns the reduced sums in each last pass, after which the sums are 0
-        again; else the sums so far.  None stays None.
+        Every `passes`-th call returns the reduced sums, new tensors, and sets the
+        sums to 0; other calls return the sums so far.  None stays None.  Raises
+        ValueError for tf.IndexedSlices without sparse_as_dense.
         """
         grads = [self._dense(g) for g in grads]
         self._prepare(grads)

@@ -49,7 +49,7 @@ class _Bfloat16:
 
 
 def _number(array: Any) -> Any:
-    """Returns an array as the extension takes it for a reduction."""
+    """Returns `array` for a reduction; copied only if it is not C-contiguous."""
     array = np.ascontiguousarray(array)
     return _Bfloat16(array) if array.dtype.name == "bfloat16" else array
 
@@ -144,6 +144,11 @@ class Plan:
         return {"name": name, "process_set": self.process_set}
 
     def issue(self, arrays: Sequence[Any]) -> Pending:
+        """Starts the operations on `arrays`, and returns at once.
+
+        Raises ValueError for arguments that libhvd refuses.  Errors that need the
+        other ranks come from the Pending.
+        """
         raise NotImplementedError
 
 
@@ -180,7 +185,7 @@ class _Reduction(Plan):
 
 
 class Allreduce(_Reduction):
-    """Allreduces n arrays as one group; out come n arrays of the same shapes."""
+    """Allreduces n arrays as one group; the results are n arrays of the same shapes."""
 
     kind = "allreduce"
 
@@ -222,7 +227,7 @@ def allreduce(
 class Allgather(Plan):
     """Gathers n arrays along the first dimension, all in flight at once.
 
-    Out come n arrays, then n int64 arrays: the rows of each rank of the set.
+    The results are n arrays, then n int64 arrays: the rows of each rank of the set.
     """
 
     kind = "allgather"
@@ -243,7 +248,7 @@ class Allgather(Plan):
 
 
 class Broadcast(Plan):
-    """Broadcasts n arrays; out come n arrays of the same shapes."""
+    """Broadcasts n arrays; the results are n arrays of the same shapes."""
 
     kind = "broadcast"
 
@@ -267,8 +272,8 @@ class Broadcast(Plan):
 class Alltoall(Plan):
     """Sends rows of an array to all ranks.
 
-    In: the array and, with `has_splits`, the rows for each rank.  Out: the
-    array received, and the rows from each rank (int32).
+    issue() takes the array and, with `has_splits`, the rows for each rank.  The
+    results are the array received, and the rows from each rank (int32).
     """
 
     kind = "alltoall"
@@ -296,7 +301,7 @@ class Alltoall(Plan):
 
 
 class Reducescatter(_Reduction):
-    """Reduces n arrays as one group; out come this rank's rows of each."""
+    """Reduces n arrays as one group; the results are this rank's rows of each."""
 
     kind = "reducescatter"
 
@@ -312,7 +317,7 @@ class Reducescatter(_Reduction):
 
 
 class Join(Plan):
-    """Says that this rank has no more data; out comes the last rank (int32)."""
+    """Says that this rank has no more data; the result is the last rank (int32)."""
 
     kind = "join"
 
@@ -322,7 +327,7 @@ class Join(Plan):
 
 
 class Barrier(Plan):
-    """Waits for all ranks of the set.  Out comes True."""
+    """Waits for all ranks of the set.  The result is True."""
 
     kind = "barrier"
 

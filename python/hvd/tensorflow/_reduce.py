@@ -19,7 +19,7 @@ from .ops import check_sparse, gathered_slices, is_sparse
 
 
 def identity_of(variable: Any) -> int:
-    """Returns a key of a variable that lives as long as the variable does."""
+    """Returns a number that is a variable's own for as long as it exists."""
     return id(mpi_ops._raw(variable))
 
 
@@ -172,7 +172,8 @@ class _Call:
         self._take: list[Any] = []  # functions that take results
 
     def _name(self, what: str) -> str:
-        number = graph_name(None)  # None: eager, where one step ends first
+        # Eagerly there is no number: a step ends before the next one begins.
+        number = graph_name(None)
         name = f"{self._reducer.name}.{what}{len(self._parts)}"
         return name if number is None else f"{name}.{number}"
 

@@ -44,7 +44,7 @@ def global_variables() -> list[Any]:
 
 
 def optimizer_variables(optimizer: Any) -> list[Any]:
-    """Returns a Keras optimizer's variables, which older Kerases give by a call."""
+    """Returns a Keras optimizer's variables, in a new list."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 
@@ -84,7 +84,10 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: Any = global_process_set,
 ) -> Callable[[Any], Any]:
-    """Returns a function of one object that does what broadcast_object() does."""
+    """Returns a function of one object that does what broadcast_object() does.
+
+    Making the function communicates nothing; all ranks call it in the same order.
+    """
 
     def broadcast_it(obj: Any) -> Any:
         return broadcast_object(obj, root_rank, session, name, process_set)

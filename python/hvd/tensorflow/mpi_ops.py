@@ -69,7 +69,8 @@ def _raw(variable: Any) -> Any:
     return variable
 
 
-_work = threading.local()  # what the operation below shall do
+# Passes (forward, backward) of a call to the operation below, which takes only tensors.
+_work = threading.local()
 
 
 @functools.lru_cache(maxsize=None)
@@ -256,7 +257,7 @@ def allgather(
         process_set: the ranks that take part.
 
     Returns: a new tensor, rank 0's rows first.  Its gradient: the average of
-    the ranks' gradients, of which each rank gets its own rows.
+    the ranks' gradients, from which each rank keeps the rows that it gave.
 
     Raises: tf.errors.InvalidArgumentError for a scalar or a rank that is not in
     the set; tf.errors.FailedPreconditionError if ranks disagree (in a graph:
@@ -381,8 +382,9 @@ def alltoall(
     Returns: a new tensor, rank 0's rows first; with `splits` a pair of it and
     an int32 tensor, the rows from each rank.  The gradient: the alltoall back.
 
-    Raises: as allgather(), and tf.errors.InvalidArgumentError if the splits are
-    no list of numbers of rows, or the rows do not divide evenly.
+    Raises: as allgather(), and tf.errors.InvalidArgumentError for splits
+    that are negative, are not one for each rank, or add up to more than the
+    rows; or if there are no splits and the rows do not divide evenly.
 
     Source: MPI_Alltoallv; Horovod's alltoall.
     """
@@ -479,8 +481,8 @@ def _grouped_reducescatter(
 
 
 def join(process_set: Any = global_process_set) -> Any:
-    """Says that this rank has no more data, and helps the others until all said
-    so.
+    """Says that this rank has no more data, and takes part in the others'
+    operations until all ranks of the set have said so.
 
     Meanwhile this rank contributes nothing to the others' operations; an average
     still divides by the size of the set.

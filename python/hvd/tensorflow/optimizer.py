@@ -57,8 +57,8 @@ def _v1_class() -> type:
         ) -> Any:
             """Applies gradients of compute_gradients(), as the optimizer does.
 
-            With backward_passes_per_step, only in each last pass; `global_step`
-            rises in each pass.
+            With backward_passes_per_step=n, only in every n-th call; `global_step`
+            still rises by one in every call.
             """
             pairs = list(grads_and_vars)
 
@@ -186,7 +186,8 @@ def _distribute_v1(
     passes: int,
     average_passes: bool,
 ) -> Any:
-    """Wraps an optimizer of tf.compat.v1.train."""
+    """Wraps an optimizer of tf.compat.v1.train; raises what
+    DistributedOptimizer() does."""
     name = reducer.name
     if reducer.op == Adasum:
         if reducer.process_set.process_set_id != 0:

@@ -13,7 +13,7 @@ from .mpi_ops import Average, global_process_set
 
 
 class _Distributed:
-    """What is added to the class of the tape."""
+    """Adds the reduction to the class of a tape."""
 
     _hvd_reducer: Reducer
 
@@ -33,7 +33,11 @@ class _Distributed:
 
         All parameters but `use_generic_names`, which is accepted and not used,
         are those of tf.GradientTape.gradient().  A gradient that is None on
-        this rank stays None; it has to be None on all ranks.
+        this rank stays None; it has to be None on all ranks.  Reduced gradients
+        are new tensors.
+
+        Raises what allreduce() raises.  All ranks call it for the same sources in
+        the same order.
         """
         grads = super().gradient(  # type: ignore[misc]
             target, sources, output_gradients, **options
@@ -167,7 +171,7 @@ def PartialDistributedGradientTape(
 def weights_of(layers: Any) -> list[Any]:
     """Returns the trainable weights of a layer, or of a list of layers.
 
-    None is no layer.  Raises ValueError if something is not a layer.
+    None stands for no layers.  Raises ValueError if anything else is not a layer.
     """
     if layers is None:
         return []

@@ -46,7 +46,7 @@ def _make_broadcast(callback: type) -> type:
             """Takes the rank to copy from, and variables to leave as they are.
 
             `device` is accepted and not used.  Raises ValueError if
-            `local_variables` is no variable and no list of them.
+            `local_variables` is neither a variable nor a list of them.
             """
             super().__init__()
             self.root_rank = root_rank
@@ -245,7 +245,7 @@ def _warn_momentum() -> None:
     if not _momentum_warned:
         _momentum_warned = True
         warnings.warn(
-            "this optimizer's momentum is no variable, so it is not corrected when"
+            "this optimizer's momentum is not a variable, so it is not corrected when"
             " the learning rate changes; pass momentum_correction=False",
             stacklevel=2,
         )
@@ -304,7 +304,7 @@ def _make_checkpoint(checkpoint: type) -> type:
     class BestModelCheckpoint(checkpoint):  # type: ignore[misc,valid-type]
         """keras.callbacks.ModelCheckpoint that keeps the best model only.
 
-        Set `filepath` before training, on the ranks that shall write.
+        Set `filepath` before training, on the ranks that are to write it.
         """
 
         def __init__(

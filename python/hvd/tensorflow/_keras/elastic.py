@@ -8,7 +8,8 @@ from typing import Any
 
 def _make_commit(callback: type) -> type:
     class CommitStateCallback(callback):  # type: ignore[misc,valid-type]
-        """Commits the state after every n-th batch, and after each epoch."""
+        """Commits the state after every `batches_per_commit`-th batch, and after
+        each epoch."""
 
         def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
             super().__init__()

@@ -186,15 +186,17 @@ def allreduce(
 
 
 def allgather(value: Any, name: str | None = None) -> Any:
-    """Returns the ranks' values, joined along the first dimension."""
+    """Returns the ranks' values, joined along the first dimension; see
+    hvd.tensorflow.allgather() for errors and ordering."""
     return evaluate(mpi_ops.allgather(tf.constant(value), name))
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
-    """Returns the value of rank `root_rank`."""
+    """Returns the value of rank `root_rank`; see hvd.tensorflow.broadcast()."""
     return evaluate(mpi_ops.broadcast(tf.constant(value), root_rank, name))
 
 
 def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any:
-    """Returns this rank's rows of the reduction of the ranks' values."""
+    """Returns this rank's rows of the reduction of the ranks' values; see
+    hvd.tensorflow.reducescatter()."""
     return evaluate(ops.reducescatter(tf.constant(value), op=op, name=name))

@@ -3,7 +3,7 @@
 
 The distributed optimizer is a copy of the given one, with its variables and its
 state, whose class is derived from the optimizer's and has the same name and
-module; so a saved model names the optimizer that everybody has.
+module.  So a saved model names Keras's own class, and loads without hvd.
 
 Keras 2 asks its optimizer for the gradients, which is where they are reduced.
 Keras 3 computes them itself, and gives them to Optimizer.apply().
@@ -35,7 +35,7 @@ class Settings:
 
 
 class _Distributed:
-    """What both kinds of Keras have in common."""
+    """Adds to an optimizer what Keras 2 and Keras 3 both need."""
 
     _hvd_settings: Settings
     _hvd_reducer: Reducer
@@ -60,8 +60,11 @@ class _Distributed:
         self._hvd_reducer.register_local(var)
 
     def _allreduce(self, grads: Any, variables: Any) -> list[Any]:
-        """Returns the reduced gradients; with backward_passes_per_step the sums,
-        which are reduced in each last pass."""
+        """Returns the reduced gradients.
+
+        With backward_passes_per_step=n, the sums so far, which every n-th call
+        reduces over the ranks.
+        """
         grads, variables = list(grads), list(variables)
         if self._agg_helper is None:
             return self._hvd_reducer.reduce(grads, variables)
@@ -74,7 +77,7 @@ class _Distributed:
 
 
 class _Keras2(_Distributed):
-    """For tf.keras.optimizers and their `legacy` of Keras 2."""
+    """Reduces gradients of Keras 2's optimizers, tf.keras.optimizers.legacy too."""
 
     _HAS_AGGREGATE_GRAD = True
 
@@ -107,8 +110,8 @@ class _Keras2(_Distributed):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """Applies gradients that compute_gradients() returned; reduces none.
 
-        With backward_passes_per_step, only in each last pass; the number of
-        iterations rises in each pass.
+        With backward_passes_per_step=n, only in every n-th call; `iterations` still
+        rises by one in every call.
         """
         pairs = list(grads_and_vars)
         if self._agg_helper is None:
@@ -126,14 +129,14 @@ class _Keras2(_Distributed):
 
 
 class _CallableList(list):
-    """A list that older programs call to get it."""
+    """A list that returns itself when called: Keras 2's `variables` is a method."""
 
     def __call__(self) -> list[Any]:
         return self
 
 
 class _Keras3(_Distributed):
-    """For keras.optimizers of Keras 3."""
+    """Reduces gradients of Keras 3's optimizers."""
 
     @property
     def variables(self) -> Any:
@@ -143,8 +146,8 @@ class _Keras3(_Distributed):
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """Reduces gradients over the ranks, and applies them.
 
-        With backward_passes_per_step, only in each last pass; the number of
-        iterations rises in each pass.
+        With backward_passes_per_step=n, only in every n-th call; `iterations` still
+        rises by one in every call.
         """
         grads = list(grads)
         if trainable_variables is None:
@@ -187,14 +190,14 @@ def distribute(keras: Any, optimizer: Any, settings: Settings) -> Any:
 
     The copy takes over the variables: do not use `optimizer` after that.
 
-    Raises ValueError if it is distributed already or is no optimizer;
+    Raises ValueError if it is distributed already or is not an optimizer;
     NotImplementedError if Keras 3 does not run on TensorFlow.
     """
     if is_distributed(optimizer):
         raise ValueError("the optimizer is distributed already")
     kind = type(optimizer)
     if not hasattr(optimizer, "apply_gradients"):
-        raise ValueError(f"{kind.__name__} is no optimizer of Keras")
+        raise ValueError(f"{kind.__name__} is not a Keras optimizer")
     base = _Keras2
     if not _is_keras_2(kind):
         base = _Keras3

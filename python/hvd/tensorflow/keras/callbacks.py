@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks, for tf.keras.  Importing this module needs it."""
+"""Callbacks for tf.keras.  Importing this module imports Keras."""
 
 from __future__ import annotations
 
