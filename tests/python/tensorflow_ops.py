@@ -120,6 +120,10 @@ def check_gradients(call):
     same(run(lambda x: hvd.reducescatter(x, op=hvd.Average), y), weights)
     same(run(lambda x: hvd.reducescatter(x, op=hvd.Sum), y), weights * SIZE)
     same(run(lambda x: hvd.alltoall(x), y), [[ME + r] for r in range(SIZE)])
+    ones = tf.ones([SIZE], tf.int32)  # leaves the last two rows of z unsent
+    z = value("float64", (SIZE + 2, 1))
+    sent = [[ME + r] for r in range(SIZE)]
+    same(run(lambda x: hvd.alltoall(x, ones)[0], z), sent + [[0], [0]])
 
 
 def check_errors():

@@ -377,10 +377,12 @@ def alltoall(
         tensor: of at least one dimension; only the first may differ by rank.
         splits: integers of shape [size of the set], the rows for each rank;
             None: the same number for each, and the rows must divide evenly.
+            Rows beyond the sum of the splits are not sent.
         name, ignore_name_scope, process_set: as in allgather().
 
     Returns: a new tensor, rank 0's rows first; with `splits` a pair of it and
-    an int32 tensor, the rows from each rank.  The gradient: the alltoall back.
+    an int32 tensor, the rows from each rank.  The gradient: the alltoall back,
+    and zeros for rows that were not sent.
 
     Raises: as allgather(), and tf.errors.InvalidArgumentError for splits
     that are negative, are not one for each rank, or add up to more than the
@@ -399,17 +401,26 @@ def alltoall(
         shapes = [_any_rows(inputs[0].shape), [None]]
         return run(plan, tensors, [inputs[0].dtype, tf.int32], shapes)
 
-    def backward(_: list[Any], outputs: list[Any], grads: list[Any]) -> list[Any]:
+    def backward(
+        inputs: list[Any], outputs: list[Any], grads: list[Any]
+    ) -> list[Any]:
         back, _received = alltoall(
             _like(grads[:1], outputs[:1])[0],
             outputs[1],
             _gradient_name(name),
             process_set=process_set,
         )
-        return [back]
+        return [_pad_rows(back, inputs[0]) if has_splits else back]
 
     output, received = _with_gradient([tensor], forward, backward)
     return (output, received) if has_splits else output
+
+
+def _pad_rows(tensor: Any, like: Any) -> Any:
+    """Returns `tensor` with rows of zeros at its end, as many rows as `like`."""
+    missing = tf.shape(like)[:1] - tf.shape(tensor)[:1]
+    zeros = tf.zeros(tf.concat([missing, tf.shape(like)[1:]], 0), tensor.dtype)
+    return tf.concat([tensor, zeros], 0)
 
 
 def _scatter_group(
