@@ -314,6 +314,14 @@ class Names(Case):
         with self.assertWarns(DeprecationWarning):
             hvd.DistributedOptimizer(sgd, named, num_groups=1)
 
+    def test_wrapped_twice(self):
+        net = make_net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for op in (hvd.Average, hvd.Adasum):
+            wrapped = hvd.DistributedOptimizer(optimizer, op=op)
+            with self.assertRaisesRegex(ValueError, "already"):
+                hvd.DistributedOptimizer(wrapped)
+
     def test_two_without_names(self):
         nets = [make_net(), make_net()]
         optimizers = [

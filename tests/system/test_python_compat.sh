@@ -46,6 +46,13 @@ test_names() {
     [ "$(grep -c ':OK$' err)" -eq 2 ]
 }
 
+test_scripts() {
+    need_package torch
+    expect_exit 0 "$HVDRUN" --horovod=force -np 2 -x OMP_NUM_THREADS=1 "$PYTHON" \
+        "$ROOT/tests/python/horovod_scripts.py"
+    [ "$(grep -c ':OK$' err)" -eq 2 ]
+}
+
 test_real_horovod_wins_unless_forced() {
     local site
     need_package

@@ -14,6 +14,7 @@ that the class of the wrapped optimizer comes next in the method resolution orde
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections import defaultdict
 from contextlib import contextmanager
@@ -688,6 +689,11 @@ def _derive(optimizer: torch.optim.Optimizer, methods: type) -> torch.optim.Opti
     body = {**vars(_Hooked), **vars(methods)}
     del body["__dict__"], body["__weakref__"]
     base = optimizer.__class__
+    if "_hvd_base" in vars(base):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
+    if "horovod" in sys.modules:
+        # PyTorch Lightning looks for this word to know such an optimizer.
+        body["__module__"] = "horovod.torch.optimizer"
     body["_hvd_base"] = base
     body["_hvd_scheduled"] = None
     made = object.__new__(type(base.__name__, (base,), body))
@@ -735,10 +741,11 @@ def DistributedOptimizer(
                  parameter must not leave it out.
     process_set: the ranks that reduce; on others the result does not reduce.
 
-    Raises ValueError for arguments that do not fit, and NotImplementedError for
-    Adasum in a process set.  Every rank must make it at the same place among
-    its operations if groups are used, as their order is taken from one rank.
-    backward() does not block, and step() waits.
+    Raises ValueError for arguments that do not fit or an optimizer made by this
+    function, and NotImplementedError for Adasum in a process set.  Every rank
+    must make it at the same place among its operations if groups are used, as
+    their order is taken from one rank.  backward() does not block, and step()
+    waits.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor needs op=hvd.Average")
