@@ -390,8 +390,14 @@ class _Reducing(_Hooked):
                 result = self._compression.decompress(result, ctx)
             _put_gradient(slot, result)
 
+        start = _hvd.allreduce_async
+        request = self._reduce(start, sent, wire, slot.full, stream_of(sent))
+        return _Finish(request, put)
+
+    def _reduce(self, start, sent, wire, name, stream):
+        """Calls start, a function of the library, to reduce in place."""
         pre, post = self._scales
-        request = _hvd.allreduce_async(
+        return start(
             sent,
             sent,
             self.op,
@@ -399,12 +405,11 @@ class _Reducing(_Hooked):
             post,
             wire or 0,
             0,
-            slot.full,
+            name,
             self._number,
             0,
-            stream_of(sent),
+            stream,
         )
-        return _Finish(request, put)
 
     def _issue_group(self, group):
         """Starts to reduce the gradients of a group; missing ones are zeros."""
@@ -431,20 +436,8 @@ class _Reducing(_Hooked):
                     result = self._compression.decompress(result, ctx)
                 _put_gradient(slot, result)
 
-        pre, post = self._scales
-        request = _hvd.grouped_allreduce_async(
-            sent,
-            sent,
-            self.op,
-            pre,
-            post,
-            wire or 0,
-            0,
-            group.name,
-            self._number,
-            0,
-            stream_of(sent[0]),
-        )
+        start = _hvd.grouped_allreduce_async
+        request = self._reduce(start, sent, wire, group.name, stream_of(sent[0]))
         in_place = all(t is g for t, g in zip(sent, grads))
         group.work = request if in_place else _Finish(request, put)
 
