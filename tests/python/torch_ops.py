@@ -373,6 +373,13 @@ class Handles(Case):
         with self.assertRaises(ValueError):
             hvd.poll(12345)
 
+    def test_inference_mode(self):
+        with torch.inference_mode():
+            gaps = torch.ones(4, 4)[:, :2]
+            handle = hvd.allreduce_async_(gaps, op=hvd.Sum)
+        self.assertIs(hvd.synchronize(handle), gaps)
+        self.assertEqual(gaps[0, 0].item(), size)
+
     def test_duplicate_name(self):
         hvd.barrier()
         if rank == 0:

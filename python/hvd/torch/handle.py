@@ -135,7 +135,7 @@ def copy_back(
         return None
 
     def finish(result: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
+        with torch.inference_mode():  # tensor may be of that mode, or a parameter
             tensor.copy_(result)
         return tensor
 
