@@ -1043,6 +1043,15 @@ $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 		$(call mpi_libs,$(shell mpicc.$* -show))
 system-progs: $(MPI_USERS) $(MPI_FAILS)
 
+# For LD_PRELOAD: makes allocations fail in Python.
+FAIL_ALLOC := $(BUILD)/tests/prog/fail_alloc.so
+$(BUILD)/obj/tests/system/prog/fail_alloc.o: FILE_CFLAGS = \
+	-fvisibility=default -fno-sanitize=all
+$(FAIL_ALLOC): $(call obj,tests/system/prog/fail_alloc.c)
+	@mkdir -p $(@D)
+	$(CC) -shared -pthread $(LDFLAGS) -o $@ $^
+system-progs: $(FAIL_ALLOC)
+
 # Test doubles of the CUDA driver, of NCCL and of an NCCL without newer
 # functions, in host memory, for tests without a GPU.
 NCCL_DOUBLES := $(addprefix $(BUILD)/tests/nccl/, \

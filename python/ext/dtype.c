@@ -83,14 +83,19 @@ static int dtype_by_key(PyObject *key, const char *what)
 int dtype_of_key(PyObject *key, const char *what)
 {
     unsigned slot = slot_of(key);
-    PyObject *old = cache[slot].key;
+    PyObject *old;
+    int dtype;
 
-    if (old == key)
+    if (cache[slot].key == key)
         return cache[slot].dtype;
-    cache[slot].dtype = dtype_by_key(key, what);
-    cache[slot].key = cache[slot].dtype < 0 ? NULL : Py_NewRef(key);
+    dtype = dtype_by_key(key, what);
+    if (dtype < 0)
+        return -1;
+    old = cache[slot].key; /* now, as what looked it up may have changed it */
+    cache[slot].key = Py_NewRef(key);
+    cache[slot].dtype = dtype;
     Py_XDECREF(old);
-    return cache[slot].dtype;
+    return dtype;
 }
 
 PyObject *tensor_register_dtype(PyObject *self, PyObject *const *args,

@@ -198,6 +198,7 @@ struct work {
     /* for the notifier, see notify.c */
     _Atomic int left;  /* operations that are not done */
     _Atomic int phase; /* enum phase */
+    PyObject *request; /* until the operation is issued */
     PyObject *watcher; /* the Request */
     PyObject *callbacks;
     bool busy;     /* a thread waits in libhvd without the GIL */
@@ -217,6 +218,9 @@ struct work {
 
 /* Returns work without operations; NULL with MemoryError. */
 struct work *work_new(void);
+/* Does the same for an operation that is to be waited for by a Request, which
+ * it makes now: when the operation has been issued, nothing may fail. */
+struct work *issue_begin(void);
 /* Gives up `w`.  If operations are under way it lives on until they are
  * done.  NULL is allowed. */
 void work_drop(struct work *w);
@@ -265,8 +269,10 @@ void notifier_after_fork(void);
 
 /* ---- request.c ---------------------------------------------------------- */
 
-/* Makes a Request of `w`, which it takes also on failure. */
-PyObject *request_new(struct work *w);
+/* Makes a Request without work, or returns NULL with MemoryError. */
+PyObject *request_new(void);
+/* Gives a new Request its work. */
+void request_set(PyObject *request, struct work *w);
 int request_type_init(PyObject *module);
 fast_method request_wait_all;
 
@@ -298,7 +304,8 @@ fast_method call_allreduce, call_allreduce_async, call_grouped_allreduce_async,
     call_allgather_async, call_grouped_allgather_async, call_alltoall_async,
     call_empty_like;
 
-/* Ends the issue of an operation: makes the Request, or drops `w`. */
+/* Ends what issue_begin() began: returns the Request, or drops `w` if rc is a
+ * status, or 1 with an exception. */
 PyObject *issue_end(struct work *w, int rc);
 
 /* ---- world.c ------------------------------------------------------------ */

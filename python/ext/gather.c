@@ -107,7 +107,7 @@ PyObject *call_allgather_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 1, &c) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     work_keep(w, 0, v[0]);
@@ -257,7 +257,7 @@ PyObject *call_grouped_allgather_async(PyObject *self, PyObject *const *args,
         common_read(v + 1, &c) < 0)
         return NULL;
     sends = PySequence_Tuple(v[0]);
-    w = sends ? work_new() : NULL;
+    w = sends ? issue_begin() : NULL;
     if (!w) {
         Py_XDECREF(sends);
         return NULL;
@@ -362,7 +362,7 @@ PyObject *call_alltoall_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 2, &c) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     work_keep(w, 0, v[0]);

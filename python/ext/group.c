@@ -89,6 +89,18 @@ static size_t group_sort(const struct group *g, struct group *by_dtype)
     return kinds;
 }
 
+/* Makes a list of a tuple.  PySequence_List() of Python 3.11 does not let go of
+ * the tuple if there is no memory for the list. */
+static PyObject *list_of(PyObject *tuple)
+{
+    Py_ssize_t n = PyTuple_Size(tuple);
+    PyObject *list = PyList_New(n);
+
+    for (Py_ssize_t i = 0; list && i < n; i++)
+        PyList_SetItem(list, i, Py_NewRef(PyTuple_GetItem(tuple, i)));
+    return list;
+}
+
 /* Keeps sequences of tensors in `w`, as tuples.  The result is the list of
  * the second. Returns 0, or -1 with an exception. */
 static int keep_sequences(struct work *w, PyObject *sends, PyObject *recvs)
@@ -98,7 +110,7 @@ static int keep_sequences(struct work *w, PyObject *sends, PyObject *recvs)
         w->refs[1] =
             sends == recvs ? Py_NewRef(w->refs[0]) : PySequence_Tuple(recvs);
     if (w->refs[1])
-        w->result = PySequence_List(w->refs[1]);
+        w->result = list_of(w->refs[1]);
     if (!w->result)
         return -1;
     if (PyTuple_Size(w->refs[0]) == PyTuple_Size(w->refs[1]) &&
@@ -248,7 +260,7 @@ static PyObject *issue_sequences(PyObject *sends, PyObject *recvs,
                                  const struct group_kind *kind, int op,
                                  struct common *c)
 {
-    struct work *w = work_new();
+    struct work *w = issue_begin();
     PyObject *request = NULL;
     struct group g;
     size_t i = 0;

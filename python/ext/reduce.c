@@ -8,8 +8,10 @@
 PyObject *issue_end(struct work *w, int rc)
 {
     if (rc == 0) {
-        PyObject *request = request_new(w);
+        PyObject *request = w->request;
 
+        w->request = NULL;
+        request_set(request, w);
         works_reap(false);
         return request;
     }
@@ -63,10 +65,11 @@ struct allreduce {
     int op;
 };
 
-/* Reads the arguments of an allreduce.  Returns its work, or NULL with an
- * exception. */
+/* Reads the arguments of an allreduce.  Returns its work, which `begin` makes,
+ * or NULL with an exception. */
 static struct work *allreduce_read(struct signature *s, PyObject *const *args,
                                    Py_ssize_t nargs, PyObject *kwnames,
+                                   struct work *(*begin)(void),
                                    struct allreduce *a)
 {
     PyObject *v[PARAMS_MAX];
@@ -78,7 +81,7 @@ static struct work *allreduce_read(struct signature *s, PyObject *const *args,
         arg_int(v[5], "wire", &a->common.opts.wire) < 0 ||
         arg_int(v[6], "live_average", &a->common.opts.live_average) < 0)
         return NULL;
-    w = work_new();
+    w = begin();
     if (!w)
         return NULL;
     if (pair_read(v[0], v[1], &a->pair, w) < 0 ||
@@ -116,7 +119,7 @@ PyObject *call_allreduce_async(PyObject *self, PyObject *const *args,
     static struct signature s =
         SIGNATURE("allreduce_async", 3, ALLREDUCE_NAMES);
     struct allreduce a;
-    struct work *w = allreduce_read(&s, args, nargs, kwnames, &a);
+    struct work *w = allreduce_read(&s, args, nargs, kwnames, issue_begin, &a);
 
     (void)self;
     return w ? issue_end(w, allreduce_issue(w, &a)) : NULL;
@@ -140,7 +143,7 @@ PyObject *call_allreduce(PyObject *self, PyObject *const *args,
 {
     static struct signature s = SIGNATURE("allreduce", 3, ALLREDUCE_NAMES);
     struct allreduce a;
-    struct work *w = allreduce_read(&s, args, nargs, kwnames, &a);
+    struct work *w = allreduce_read(&s, args, nargs, kwnames, work_new, &a);
     PyObject *result;
     int rc;
 
@@ -182,7 +185,7 @@ PyObject *call_broadcast_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 3, &c) < 0 || arg_int(v[2], "root", &root) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     if (v[0] == Py_None)
@@ -254,7 +257,7 @@ PyObject *call_reducescatter_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         common_read(v + 5, &c) < 0 || reduce_read(v + 2, &op, &c.opts) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     if (scatter_read(v[0], v[1], c.opts.process_set, &p, &w->holds) == 0) {
@@ -286,7 +289,7 @@ PyObject *call_barrier_async(PyObject *self, PyObject *const *args,
     (void)self;
     if (args_read(&s, args, nargs, kwnames, v) < 0 || common_read(v, &c) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     w->result = Py_NewRef(Py_None);
@@ -309,7 +312,7 @@ PyObject *call_join_async(PyObject *self, PyObject *const *args,
     if (args_read(&s, args, nargs, kwnames, v) < 0 ||
         arg_int(v[0], "process_set", &opts.process_set) < 0)
         return NULL;
-    w = work_new();
+    w = issue_begin();
     if (!w)
         return NULL;
     w->kind = RESULT_RANK;

@@ -10,17 +10,19 @@ struct request {
 
 static PyTypeObject *request_type;
 
-PyObject *request_new(struct work *w)
+PyObject *request_new(void)
 {
     struct request *self = PyObject_GC_New(struct request, request_type);
 
-    if (!self) {
-        work_drop(w);
-        return NULL;
-    }
-    self->work = w;
-    PyObject_GC_Track(self);
+    if (self)
+        self->work = NULL;
     return (PyObject *)self;
+}
+
+void request_set(PyObject *request, struct work *w)
+{
+    ((struct request *)request)->work = w;
+    PyObject_GC_Track(request);
 }
 
 static struct work *work_of(PyObject *self)

@@ -455,7 +455,14 @@ static unsigned slot_of(const void *p)
     return (unsigned)((uintptr_t)p >> 4) % CACHE;
 }
 
-enum way { WAY_ATTRIBUTES, WAY_BUFFER, WAY_DLPACK, WAY_OWN, WAY_NONE };
+enum way {
+    WAY_ERROR = -1, /* with an exception */
+    WAY_NONE,
+    WAY_ATTRIBUTES,
+    WAY_BUFFER,
+    WAY_DLPACK,
+    WAY_OWN
+};
 
 /* Types that were seen; referenced, so that none takes the address of
  * another. */
@@ -464,34 +471,61 @@ static struct {
     enum way way;
 } ways[CACHE];
 
-/* Tells whether an object has an attribute; clears errors. */
-static bool has(PyObject *obj, PyObject *name)
+/* Tells whether an object has an attribute: 1 or 0, or -1 with MemoryError.
+ * Other errors mean that it has none. */
+static int has(PyObject *obj, PyObject *name)
 {
-    return PyObject_HasAttr(obj, name) == 1;
+    PyObject *v = PyObject_GetAttr(obj, name);
+
+    Py_XDECREF(v);
+    if (v)
+        return 1;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+static int has_attributes(PyObject *obj)
+{
+    PyObject *const names[] = {s_data_ptr, s_is_contiguous, s_is_cpu};
+    int yes = 1;
+
+    for (size_t i = 0; yes == 1 && i < sizeof(names) / sizeof(names[0]); i++)
+        yes = has(obj, names[i]);
+    return yes;
 }
 
 static enum way find_way(PyObject *obj)
 {
+    int yes;
+
     if (buffer_block(obj))
         return WAY_OWN;
-    if (has(obj, s_data_ptr) && has(obj, s_is_contiguous) && has(obj, s_is_cpu))
-        return WAY_ATTRIBUTES;
+    yes = has_attributes(obj);
+    if (yes)
+        return yes < 0 ? WAY_ERROR : WAY_ATTRIBUTES;
     if (PyObject_CheckBuffer(obj))
         return WAY_BUFFER;
-    return has(obj, s_dlpack) ? WAY_DLPACK : WAY_NONE;
+    yes = has(obj, s_dlpack);
+    if (yes)
+        return yes < 0 ? WAY_ERROR : WAY_DLPACK;
+    return WAY_NONE;
 }
 
 static enum way way_of(PyObject *obj)
 {
     PyTypeObject *type = Py_TYPE(obj);
     unsigned slot = slot_of(type);
-    PyTypeObject *old = ways[slot].type;
     enum way way;
 
-    if (old == type)
+    if (ways[slot].type == type)
         return ways[slot].way;
     way = find_way(obj);
-    if (way != WAY_NONE) { /* which may be for lack of memory */
+    if (way > WAY_NONE) {
+        /* What find_way() ran may have changed the slot. */
+        PyTypeObject *old = ways[slot].type;
+
         Py_INCREF((PyObject *)type);
         ways[slot].type = type;
         ways[slot].way = way;
@@ -526,6 +560,8 @@ int tensor_read(PyObject *obj, const char *what, bool write, struct tensor *t,
         return read_dlpack(obj, what, t, holds);
     case WAY_OWN:
         return read_own(obj, t);
+    case WAY_ERROR:
+        return -1;
     default:
         PyErr_Format(PyExc_TypeError,
                      "%s is not a tensor: it has neither data_ptr() nor the "

@@ -46,6 +46,18 @@ struct work *work_new(void)
     return w;
 }
 
+struct work *issue_begin(void)
+{
+    PyObject *request = request_new();
+    struct work *w = request ? work_new() : NULL;
+
+    if (w)
+        w->request = request;
+    else
+        Py_XDECREF(request);
+    return w;
+}
+
 static void free_gathered(struct work *w)
 {
     for (size_t i = 0; i < w->ngathered; i++)
@@ -75,6 +87,7 @@ static void work_free(struct work *w)
     free_gathered(w);
     Py_CLEAR(w->result);
     Py_CLEAR(w->text);
+    Py_CLEAR(w->request);
     if (w->ops != &w->one)
         PyMem_Free(w->ops);
     if (nunused < UNUSED_MAX) {

@@ -65,6 +65,15 @@ test_python_requests() {
     sanitized || python_job 3 test_requests.py
 }
 
+# Allocations fail, one after the other.
+test_python_failing_allocations() {
+    ! sanitized || skip "the sanitizer has a malloc of its own"
+    need_python numpy
+    preload "$PROG/fail_alloc.so"
+    python_job 1 test_alloc.py
+    python_job 2 test_alloc.py
+}
+
 # Python's own allocator checks each block that it frees.
 test_python_debug_allocator() {
     ! sanitized || skip "the sanitizer checks this"
