@@ -65,6 +65,12 @@ test_python_requests() {
     sanitized || python_job 3 test_requests.py
 }
 
+# The stub says what the module has.
+test_python_stub() {
+    need_python
+    expect_exit 0 "${python[@]}" "$ROOT/tests/python/test_stub.py"
+}
+
 # Allocations fail, one after the other.
 test_python_failing_allocations() {
     ! sanitized || skip "the sanitizer has a malloc of its own"
