@@ -51,7 +51,9 @@ PyObject *call_empty_like(PyObject *self, PyObject *const *args,
     if (tensor_read(v[0], "x", false, &t, &holds) == 0) {
         if (t.ndim > 0 && rows >= 0) {
             t.dims[0] = rows;
-            t.count = (size_t)rows * tensor_row_elems(&t);
+            if (__builtin_mul_overflow((size_t)rows, tensor_row_elems(&t),
+                                       &t.count))
+                t.count = SIZE_MAX; /* refused by block_new() */
         }
         b = block_new(t.count, t.dtype);
         if (!b)

@@ -2,6 +2,7 @@
 """The neutral interface: values of all operations against formulas computed here."""
 
 import array
+import sys
 import unittest
 
 import numpy as np
@@ -275,6 +276,42 @@ class Memory(unittest.TestCase):
             hvd.allreduce(np.zeros(2), name="a\0b")
         with self.assertRaises(ValueError):
             hvd.broadcast(np.zeros(2), hvd.size())
+
+    def test_lookups_in_a_lookup(self):
+        """The text of a dtype is found by code that looks up other dtypes."""
+
+        class Key:
+            inner = ()
+
+            def __str__(self):
+                for key in self.inner:
+                    look_up(key)
+                return "float64"
+
+        class Tensor:
+            shape, is_cpu = (), True
+            is_contiguous = data_ptr = lambda self: 1
+
+        def look_up(key):
+            tensor = Tensor()
+            tensor.dtype = key
+            hvd._hvd.empty_like(tensor)
+
+        first, later, outer = ([Key() for _ in range(n)] for n in (100, 100, 1))
+        outer[0].inner = later
+        for key in first + outer:
+            look_up(key)
+        hvd._hvd.register_dtype(outer[0], 8)  # forgets what was looked up last
+        counts = {sys.getrefcount(key) for key in first + later}
+        self.assertEqual(len(counts), 1)
+
+    def test_huge_rows(self):
+        class Tensor:
+            shape, is_cpu, dtype = (0, 1 << 61), True, "uint8"
+            is_contiguous = data_ptr = lambda self: 1
+
+        with self.assertRaises(MemoryError):
+            hvd._hvd.empty_like(Tensor(), 8)
 
     def test_overlap(self):
         x = np.zeros(8)
