@@ -22,7 +22,7 @@ enum { OPS = sizeof(all_ops) / sizeof(all_ops[0]) };
 static const size_t edge_bytes[] = {112, 16384, 65536, 131072, 524288};
 enum { EDGES = sizeof(edge_bytes) / sizeof(edge_bytes[0]) };
 
-enum { COUNT_MAX = 5 << 20, BATCH = 20 };
+enum { COUNT_MAX = UNIT_LARGE(5 << 20), BATCH = 20 };
 
 static int defined(enum hvd_dtype dtype, enum hvd_op op)
 {
@@ -126,7 +126,7 @@ static int edges_body(int rank, void *arg)
 
 static int large_body(int rank, void *arg)
 {
-    static const size_t counts[] = {65537, 1234567, COUNT_MAX};
+    static const size_t counts[] = {65537, UNIT_LARGE(1234567), COUNT_MAX};
     float *send = malloc(COUNT_MAX * sizeof(*send));
     float *recv = malloc(COUNT_MAX * sizeof(*recv));
 

@@ -58,7 +58,7 @@ static int reduce_direct(struct hvd__plane *p, int n, int rank, size_t count,
 
 static int direct_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
-    static const size_t counts[] = {0, 1, 7, 1000, 20011, 700001};
+    static const size_t counts[] = {0, 1, 7, 1000, 20011, UNIT_LARGE(700001)};
 
     for (int i = 0; i < 6; i++)
         for (int in_place = 0; in_place < 2; in_place++)
@@ -166,7 +166,7 @@ static int rows_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
     must(scatter_rows(p, w->size, rank, 0, 3) == 0);
     must(scatter_rows(p, w->size, rank, 3, 5) == 0);
-    must(scatter_rows(p, w->size, rank, 1, 200003) == 0);
+    must(scatter_rows(p, w->size, rank, 1, UNIT_LARGE(200003)) == 0);
     must(scatter_rows(p, w->size, rank, 1009, 77) == 0);
     return scatter_rows(p, w->size, rank, 30011, 101);
 }
@@ -235,7 +235,7 @@ static int trade(struct hvd__plane *p, int n, int rank, size_t scale, int room)
 
 static int alltoall_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
-    static const size_t scales[] = {0, 1, 100, 3001, 40009, 900001};
+    static const size_t scales[] = {0, 1, 100, 3001, 40009, UNIT_LARGE(900001)};
 
     for (int i = 0; i < 6; i++)
         must(trade(p, w->size, rank, scales[i], 1) == 0);
@@ -326,7 +326,7 @@ static int barrier(struct hvd__plane *p, uint64_t signature)
 
 static int others_body(struct hier_world *w, struct hvd__plane *p, int rank)
 {
-    static const size_t counts[] = {0, 1, 4000, 300007};
+    static const size_t counts[] = {0, 1, 4000, UNIT_LARGE(300007)};
 
     for (int i = 0; i < 4; i++) {
         for (int root = 0; root < w->size; root += 2)

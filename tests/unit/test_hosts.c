@@ -18,8 +18,11 @@ static const char *const places[] = {"ab",   "aabb",    "abbb",  "aaabbc",
                                      "abcd", "abcabca", "abbab", "aaaaab"};
 enum { PLACES = sizeof(places) / sizeof(places[0]) };
 
-static const size_t counts[] = {0, 1, 7, 4096, 1000000};
-enum { COUNTS = sizeof(counts) / sizeof(counts[0]), COUNT_MAX = 1000000 };
+static const size_t counts[] = {0, 1, 7, 4096, UNIT_LARGE(1000000)};
+enum {
+    COUNTS = sizeof(counts) / sizeof(counts[0]),
+    COUNT_MAX = UNIT_LARGE(1000000)
+};
 
 static int run_on(const char *place, world_fn *body, void *arg)
 {

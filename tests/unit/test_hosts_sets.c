@@ -15,7 +15,7 @@
 
 static const char *const places[] = {"ab",     "aabb",    "abbb",
                                      "aaabbc", "abcabca", "aaaa"};
-enum { PLACES = sizeof(places) / sizeof(places[0]), BIG = 300007 };
+enum { PLACES = sizeof(places) / sizeof(places[0]), BIG = UNIT_LARGE(300007) };
 
 static int run_on(const char *place, world_fn *body, void *arg)
 {

@@ -155,9 +155,10 @@ static int do_allgather(struct shm_member *k, size_t count, enum send_at where)
 
 /* Sizes around the limits of headers, one-shot, blocks and slots, and
  * beyond. */
+enum { LARGEST = UNIT_LARGE(400003) };
 static const size_t sizes[] = {0,     1,     3,     24,     25,
                                40,    777,   8191,  8192,   8193,
-                               16385, 40000, 70001, 150000, 400003};
+                               16385, 40000, 70001, 150000, LARGEST};
 enum { NSIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static int run_sizes(struct shm_member *k)

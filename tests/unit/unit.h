@@ -27,6 +27,14 @@ static inline void unit_mark_point(const char *file, int line)
 /* Called by ck_assert and its like. */
 #define _mark_point(file, line) unit_mark_point(file, line)
 
+/* A large number of elements.  ThreadSanitizer looks at every byte, and needs
+ * no more than it takes to fill all blocks and rounds several times. */
+#ifdef __SANITIZE_THREAD__
+#define UNIT_LARGE(n) ((n) / 8 + 1)
+#else
+#define UNIT_LARGE(n) (n)
+#endif
+
 /* Runs a suite; returns what main must return. */
 static inline int unit_run(Suite *s)
 {
