@@ -147,6 +147,18 @@ class Reductions(Case):
         hvd.broadcast_(base[:, 4], root_rank=0)
         self.assertEqual(base[0].tolist(), [rank, total, total, rank, 0, rank])
 
+    def test_negated_views(self):
+        """A view that negates what is in memory is sent with its values."""
+        x = torch.complex(torch.zeros(1), torch.tensor([1.0 + hvd.rank()]))
+        view = x.conj().imag
+        self.assertTrue(view.is_neg() and view.is_contiguous())
+        total = -float(sum(range(1, hvd.size() + 1)))
+        self.assertEqual(hvd.allreduce(view, op=hvd.Sum).tolist(), [total])
+        self.assertEqual(hvd.broadcast(view, 0).tolist(), [-1.0])
+        self.assertEqual(hvd.allgather(view)[0], -1.0)
+        hvd.allreduce_(view, op=hvd.Sum)
+        self.assertEqual(view.tolist(), [total])
+
     def test_compression(self):
         x = torch.linspace(0, 1, 1000) + rank
         want = torch.linspace(0, 1, 1000) + (size - 1) / 2

@@ -21,6 +21,7 @@ from hvd.common import (
 )
 from hvd.torch.handle import (
     Handle,
+    c_order,
     check_list,
     copy_back,
     dense,
@@ -34,7 +35,7 @@ from hvd.torch.handle import (
 
 def _average(grad: torch.Tensor, process_set: ProcessSet) -> torch.Tensor:
     """Returns the average of a gradient over the ranks of a set."""
-    grad = grad.contiguous()
+    grad = c_order(grad)
     return _hvd.allreduce(
         grad,
         torch.empty_like(grad),
@@ -51,7 +52,7 @@ def _rows_tensor(tensor: torch.Tensor, what: str) -> torch.Tensor:
             f"{what} needs a tensor of at least one dimension; use "
             "tensor.reshape(1) for a scalar"
         )
-    return tensor.contiguous()
+    return c_order(tensor)
 
 
 # ---- allgather ---------------------------------------------------------
@@ -188,7 +189,7 @@ class _GroupedAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        grads = [g.contiguous() for g in grad_outputs]
+        grads = [c_order(g) for g in grad_outputs]
         request = _hvd.grouped_allreduce_async(
             grads,
             [torch.empty_like(g) for g in grads],
@@ -422,7 +423,7 @@ class _Alltoall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output, _):
-        send = grad_output.contiguous()
+        send = c_order(grad_output)
         request = _start_alltoall(send, ctx.received, None, ctx.process_set, 0)
         grad, _ = _alltoall_result(request.wait(), send)
         if grad.shape[0] < ctx.rows:  # splits left rows out

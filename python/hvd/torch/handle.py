@@ -115,8 +115,14 @@ def stream_of(tensor: torch.Tensor) -> int | None:
     return torch.cuda.current_stream(tensor.device).cuda_stream or 1
 
 
+def c_order(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor, or a copy of it, whose memory has its values, row-major."""
+    return tensor.resolve_neg().contiguous()
+
+
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor, or a copy of it, whose elements lie without gaps."""
+    """Returns a tensor, or a copy of it, whose memory has its values without gaps."""
+    tensor = tensor.resolve_neg()
     if tensor.is_contiguous():
         return tensor
     if torch.empty_like(tensor).stride() == tensor.stride():

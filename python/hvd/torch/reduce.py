@@ -41,6 +41,7 @@ from hvd.torch.compression import Compression, wire_for
 from hvd.torch.gather import allgather, allgather_async, grouped_allgather
 from hvd.torch.handle import (
     Handle,
+    c_order,
     check_list,
     copy_back,
     dense,
@@ -133,7 +134,8 @@ def allreduce_(
     """Reduces a tensor over all ranks in place, and returns it."""
     if average is not None or op is None:
         op = resolve_op(op, average)
-    if not tensor.is_contiguous() and dense(tensor) is not tensor:
+    contiguous = tensor.is_contiguous() and not tensor.is_neg()
+    if not contiguous and dense(tensor) is not tensor:
         return synchronize(
             allreduce_async_(
                 tensor,
@@ -438,7 +440,7 @@ def _start_scatter(
 ) -> Any:
     """Issues a reducescatter and returns its request."""
     number = process_set_id(process_set)
-    send = tensor.contiguous()
+    send = c_order(tensor)
     _check_scatter(op)
     return _hvd.reducescatter_async(
         send,
@@ -532,7 +534,7 @@ def _start_grouped_scatter(
 ) -> Any:
     """Issues a grouped reducescatter and returns its request."""
     number = process_set_id(process_set)
-    sends = [t.contiguous() for t in tensors]
+    sends = [c_order(t) for t in tensors]
     recvs = [_scatter_output(t, number) for t in sends]
     _check_scatter(op)
     return _hvd.grouped_reducescatter_async(
