@@ -415,7 +415,7 @@ HVD_API int hvd_feature(const char *name);
  *
  * opts    in; NULL: defaults.  Scales other than 1 are HVD_EINVAL but for
  *         reductions, and alloc but for allgather and alltoall; live_average
- *         changes nothing but reductions, wire nothing but allreduce.
+ *         applies to reductions only, wire to allreduce only.
  *
  * Statuses of the blocking form, and of hvd_wait for the other:
  *   0; or the negative of HVD_ENOTINIT; HVD_EINVAL (an argument, named in
