@@ -88,6 +88,7 @@ static void work_free(struct work *w)
     Py_CLEAR(w->result);
     Py_CLEAR(w->text);
     Py_CLEAR(w->request);
+    Py_CLEAR(w->callbacks); /* left if there was no memory to watch */
     if (w->ops != &w->one)
         PyMem_Free(w->ops);
     if (nunused < UNUSED_MAX) {

@@ -369,6 +369,28 @@ class Peers(Sweep):
                 self.assertEqual(sys.getrefcount(called), before)
             failed = hvd.broadcast_object(failed)
 
+    def test_callback_leaks(self):
+        for n in (1, 2):
+            with self.subTest(n):
+                for _ in range(3):  # the last counts: names are kept
+                    before = library.fail_alloc_live()
+                    for i in range(20):
+                        self.refuse_callback(n, f"leak.{i}")
+                    self.settle()
+                    leaked = library.fail_alloc_live() - before
+                self.assertLess(leaked, 20)
+
+    def refuse_callback(self, n, name):
+        """Let allocation ``n`` of add_done_callback() fail on rank 0."""
+        x = np.ones(3)
+        if hvd.rank() == 0:
+            request = _hvd.allreduce_async(x, x, hvd.Sum, name=name)
+            Outcome(n, 1, request.add_done_callback, (id,), NOT_LIBHVD)
+        hvd.barrier()
+        if hvd.rank() != 0:
+            request = _hvd.allreduce_async(x, x, hvd.Sum, name=name)
+        request.wait()
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=0)
