@@ -20,11 +20,13 @@
 
 enum phase { QUIET, WATCHED, ENDED };
 
-/* Protects queue, queue_end and stopping. */
+/* Protects queue, queue_end and wanted. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct work *queue, **queue_end = &queue;
-static bool stopping;
+/* The number of the notifier that is to run.  Others end: one whose function
+ * called shutdown() may still run when the next one is started. */
+static unsigned wanted;
 
 /* With the GIL. */
 static bool started;
@@ -73,13 +75,13 @@ static void run_callbacks(struct work *w)
 }
 
 /* Takes the queue, and waits while it is empty.  Returns NULL when the notifier
- * is to end.  Without the GIL. */
-static struct work *take_queue(void)
+ * `number` is to end.  Without the GIL. */
+static struct work *take_queue(unsigned number)
 {
     struct work *all;
 
     pthread_mutex_lock(&mutex);
-    while (!queue && !stopping)
+    while (!queue && number == wanted)
         pthread_cond_wait(&changed, &mutex);
     all = queue;
     queue = NULL;
@@ -88,13 +90,14 @@ static struct work *take_queue(void)
     return all;
 }
 
-static void *notify(void *unused)
+static void *notify(void *arg)
 {
+    unsigned number = (unsigned)(uintptr_t)arg;
     PyGILState_STATE gil = PyGILState_Ensure();
 
     for (;;) {
         PyThreadState *state = PyEval_SaveThread();
-        struct work *w = take_queue();
+        struct work *w = take_queue(number);
 
         PyEval_RestoreThread(state);
         if (!w)
@@ -107,7 +110,7 @@ static void *notify(void *unused)
         }
     }
     PyGILState_Release(gil);
-    return unused;
+    return NULL;
 }
 
 /* Starts the notifier if it does not run.  Returns 0, or -1 with an
@@ -116,8 +119,7 @@ static int start(void)
 {
     if (started)
         return 0;
-    stopping = false;
-    if (pthread_create(&notifier, NULL, notify, NULL) != 0) {
+    if (pthread_create(&notifier, NULL, notify, (void *)(uintptr_t)wanted)) {
         PyErr_SetString(PyExc_RuntimeError,
                         "hvd cannot start the thread for callbacks");
         return -1;
@@ -134,8 +136,8 @@ void notifier_stop(void)
         return;
     started = false;
     pthread_mutex_lock(&mutex);
-    stopping = true;
-    pthread_cond_signal(&changed);
+    wanted++;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
     if (pthread_equal(pthread_self(), notifier)) {
         pthread_detach(notifier); /* a callback calls shutdown() */

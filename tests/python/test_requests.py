@@ -243,6 +243,36 @@ class Callbacks(unittest.TestCase):
         with self.assertRaises(TypeError):
             handle._request.add_done_callback(3)
 
+    def test_restart_in_callback(self):
+        """A callback ends hvd, starts it again and has others called."""
+        called = threading.Event()
+
+        def again(_):
+            hvd.shutdown()
+            hvd.init()
+            hvd.barrier()
+            x = np.ones(2)
+            if hvd.rank() == 0:
+                handle = hvd.allreduce_async(x, hvd.Sum, name="second")
+                handle.add_done_callback(lambda _: called.set())
+            hvd.barrier()
+            if hvd.rank() != 0:
+                hvd.allreduce_async(x, hvd.Sum, name="second").wait()
+                called.set()
+
+        x = np.ones(2)
+        if hvd.rank() == 0:
+            handle = hvd.allreduce_async(x, hvd.Sum, name="first")
+            handle.add_done_callback(again)
+        hvd.barrier()
+        if hvd.rank() != 0:
+            hvd.allreduce_async(x, hvd.Sum, name="first").wait()
+            again(None)
+        self.assertTrue(called.wait(60))
+        time.sleep(0.1)  # so that both notifiers of rank 0 wait
+        hvd.shutdown()
+        hvd.init()
+
     def test_many(self):
         total = 500
         left = threading.Semaphore(0)
