@@ -376,14 +376,14 @@ PYTHON_SRC := \
 	python/ext/args.c \
 	python/ext/block.c \
 	python/ext/dtype.c \
-	python/ext/gather.c \
-	python/ext/group.c \
+	python/ext/issue_gather.c \
+	python/ext/issue_group.c \
+	python/ext/issue_reduce.c \
 	python/ext/module.c \
 	python/ext/notify.c \
-	python/ext/reduce.c \
-	python/ext/request.c \
+	python/ext/py_request.c \
+	python/ext/py_work.c \
 	python/ext/tensor.c \
-	python/ext/work.c \
 	python/ext/world.c
 
 EXAMPLES := train_digits anomaly_autoencoder

@@ -169,7 +169,8 @@ static PyObject *get_data_ptr(PyObject *self, void *unused)
 
 /* ---- DLPack ------------------------------------------------------------- */
 
-/* The structure that another library gets; its context is the block. */
+/* Frees what another library was given: a DLPack structure, whose context is
+ * the block. */
 static void give_back(struct dl_managed *m)
 {
     block_unref(m->context);

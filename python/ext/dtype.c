@@ -66,7 +66,7 @@ static int remember(PyObject *key, int dtype)
     return rc;
 }
 
-/* Does the same as dtype_of_key() without the cache. */
+/* Returns what dtype_of_key() does, without its cache. */
 static int dtype_by_key(PyObject *key, const char *what)
 {
     PyObject *number = PyDict_GetItemWithError(dtypes, key);

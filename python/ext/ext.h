@@ -4,14 +4,14 @@
  * share.
  *
  * Layers, each using those above it only:
- *   args      arguments of a call, errors
- *   block     memory of results, and the type Buffer
- *   dtype     dtypes of array libraries
- *   tensor    finds the memory, dtype and shape of what a caller passed
- *   work      operations that were issued: what they hold, and how they end
- *   notify    calls of functions when operations are done
- *   request   the type Request
- *   reduce, group, gather, world   the functions
+ *   args            arguments of a call, errors
+ *   block           memory of results, and the type Buffer
+ *   dtype           dtypes of array libraries
+ *   tensor          finds the memory, dtype and shape of what a caller passed
+ *   py_work         operations that were issued: what they hold, how they end
+ *   notify          calls of functions when operations are done
+ *   py_request      the type Request
+ *   issue_*, world  the functions
  *
  * Threads: everything runs with the GIL held unless its comment says otherwise.
  * libhvd's threads never run Python; they call only work_done() and
@@ -89,7 +89,8 @@ int common_read(PyObject *const *v, struct common *c);
 /* Sets the exception of a status that libhvd has just returned in this thread.
  * Returns NULL. */
 PyObject *raise_status(int status);
-/* Does the same with a text that was kept; NULL: a general one. */
+/* Sets the exception of a status with a text that was kept; NULL: with a
+ * general one.  Returns NULL. */
 PyObject *raise_text(int status, PyObject *text);
 /* Returns libhvd's text of the last failure in this thread, or NULL without an
  * exception if there is no memory. */
@@ -172,7 +173,7 @@ int tensor_init(PyObject *module);
 PyObject *tensor_register_dtype(PyObject *self, PyObject *const *args,
                                 Py_ssize_t nargs, PyObject *kwnames);
 
-/* ---- work.c ------------------------------------------------------------- */
+/* ---- py_work.c ---------------------------------------------------------- */
 
 enum result_kind { RESULT_OBJECT, RESULT_GATHER, RESULT_GATHERS, RESULT_RANK };
 
@@ -218,7 +219,7 @@ struct work {
 
 /* Returns work without operations; NULL with MemoryError. */
 struct work *work_new(void);
-/* Does the same for an operation that is to be waited for by a Request, which
+/* Returns the same for an operation that is to be waited for by a Request, which
  * it makes now: when the operation has been issued, nothing may fail. */
 struct work *issue_begin(void);
 /* Gives up `w`.  If operations are under way it lives on until they are
@@ -259,15 +260,15 @@ void works_reap(bool all);
 /* Notes that an operation of the work `arg` is done: hvd_options.done.  Any
  * thread, without the GIL. */
 hvd_done_fn work_done;
-/* Has `fn` called with `request` when `w` is done; at once if it is.
- * Returns 0, or -1 with an exception. */
+/* Registers `fn`, to be called with `request` when `w` is done; at once if it
+ * is. Returns 0, or -1 with an exception. */
 int work_watch(struct work *w, PyObject *request, PyObject *fn);
 /* Ends the notifier, after the functions of what is done. */
 void notifier_stop(void);
 /* Forgets the notifier, which a forked child does not have. */
 void notifier_after_fork(void);
 
-/* ---- request.c ---------------------------------------------------------- */
+/* ---- py_request.c ------------------------------------------------------- */
 
 /* Makes a Request without work, or returns NULL with MemoryError. */
 PyObject *request_new(void);
@@ -276,7 +277,7 @@ void request_set(PyObject *request, struct work *w);
 int request_type_init(PyObject *module);
 fast_method request_wait_all;
 
-/* ---- reduce.c: what group.c uses --------------------------------------- */
+/* ---- issue_reduce.c: what issue_group.c uses --------------------------- */
 
 #define REDUCE_NAMES "op", "prescale", "postscale"
 
@@ -296,7 +297,7 @@ int reduce_read(PyObject *const *v, int *op, struct hvd_options *opts);
 int scatter_read(PyObject *send, PyObject *recv, int process_set,
                  struct pair *p, struct hold **holds);
 
-/* ---- reduce.c, group.c, gather.c --------------------------------------- */
+/* ---- issue_reduce.c, issue_group.c, issue_gather.c --------------------- */
 
 fast_method call_allreduce, call_allreduce_async, call_grouped_allreduce_async,
     call_broadcast_async, call_reducescatter_async,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations whose result has a size known beforehand: reductions, broadcast,
- * barrier, join; groups are in group.c. */
+ * barrier, join; groups are in issue_group.c. */
 #include "python/ext/ext.h"
 
 #include <string.h>
@@ -136,8 +136,9 @@ static PyObject *wait_and_drop(struct work *w)
     return result;
 }
 
-/* Without a name, the blocking form of libhvd keeps its place in the order of
- * operations without a name, and needs no other thread. */
+/* Carries an allreduce out.  Without a name it uses the blocking form of
+ * libhvd, which keeps its place in the order of operations without a name and
+ * needs no other thread. */
 PyObject *call_allreduce(PyObject *self, PyObject *const *args,
                          Py_ssize_t nargs, PyObject *kwnames)
 {

@@ -208,7 +208,7 @@ int request_type_init(PyObject *module)
 static struct work **collect(PyObject *requests)
 {
     Py_ssize_t n = PyTuple_Size(requests);
-    struct work **works = PyMem_Malloc((size_t)n * sizeof(*works) + 1);
+    struct work **works = PyMem_Malloc((size_t)n * sizeof(struct work *) + 1);
 
     if (!works) {
         PyErr_NoMemory();

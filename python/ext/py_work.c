@@ -190,7 +190,7 @@ int work_reserve(struct work *w, size_t n)
 {
     if (n <= 1)
         return 0;
-    w->ops = PyMem_Calloc(n, sizeof(*w->ops));
+    w->ops = PyMem_Calloc(n, sizeof(hvd_request *));
     w->left = (int)n;
     if (w->ops)
         return 0;
