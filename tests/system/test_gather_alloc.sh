@@ -9,10 +9,10 @@
 test_gathers_ask_for_memory() {
     local np
     for np in 1 2 4; do
-        expect_exit 0 "$HVDRUN" -np "$np" "$PROG/room" 10
+        expect_exit 0 "$HVDRUN" -np "$np" "$PROG/gather_alloc" 10
     done
-    expect_exit 0 "$HVDRUN" -np 3 env HVD_FORCE_TCP=1 "$PROG/room" 10
-    expect_exit 0 "$HVDRUN" -np 2 "$PROG/room" 10000
+    expect_exit 0 "$HVDRUN" -np 3 env HVD_FORCE_TCP=1 "$PROG/gather_alloc" 10
+    expect_exit 0 "$HVDRUN" -np 2 "$PROG/gather_alloc" 10000
 }
 
 # Also where a piece of data needs more than one call of MPI, and where ranks
@@ -22,7 +22,7 @@ over_mpi() {
     shift
     mpi_launcher "$np"
     expect_exit 0 timeout 120 "${unchecked_leaks[@]}" HVD_CPU_PLANE=mpi "$@" \
-        "${launcher[@]}" "$PROG/room" 100
+        "${launcher[@]}" "$PROG/gather_alloc" 100
 }
 
 test_gathers_ask_for_memory_over_mpi() {
