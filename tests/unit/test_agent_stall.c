@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -446,6 +447,42 @@ START_TEST(tool_that_hangs)
 }
 END_TEST
 
+/* A debugger that is killed while it attaches leaves the process stopped, as
+ * soon as it is dead itself; a new question kills one, too. */
+START_TEST(tool_that_attaches)
+{
+    const struct control_stall_ask m = {.id = 1, .ranks = {1}, .count = 1};
+    struct pollfd quiet = {-1, 0, 0};
+    struct hb_buf out = HB_BUF_INIT;
+    char script[300], self[200];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    ck_assert_int_gt(n, 0);
+    self[n] = '\0';
+    snprintf(script, sizeof(script),
+             "#!/bin/sh\nfor pid; do :; done\nexec %s attach $pid\n", self);
+    make_tool("gdb", script);
+    launch("exec /bin/sleep 1000");
+    ask(1, 0); /* takes as long as the agent allows */
+    ck_assert_ptr_nonnull(strstr(peer.stack.text, "too long"));
+    control_encode_stall_ask(&out, &m);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    do {
+        poll(&quiet, 0, 10);
+        ask(2, -1);
+    } while (peer.stall_ranks.ranks[1].state != 't');
+    ask(3, 0); /* ends the debugger of rank 1 */
+    for (int i = 0; i < 2; i++) {
+        do {
+            poll(&quiet, 0, 10);
+            ask(4, -1);
+        } while (strchr("tT", peer.stall_ranks.ranks[i].state));
+    }
+    end_job();
+}
+END_TEST
+
 /* A new question replaces the one whose answer is not ready yet. */
 START_TEST(another_question)
 {
@@ -536,11 +573,22 @@ START_TEST(workers_hear_the_end)
 }
 END_TEST
 
+/* Attaches to a process as a debugger does, and does nothing more. */
+static int attach(pid_t pid)
+{
+    if (ptrace(PTRACE_ATTACH, pid, NULL, NULL) < 0)
+        return 1;
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     Suite *s;
     TCase *tc;
 
+    if (argc == 3 && strcmp(argv[1], "attach") == 0)
+        return attach(atoi(argv[2]));
     if (argc == 3)
         return run_rank(argv[1], argv[2]);
     s = suite_create("agent_stall");
@@ -559,6 +607,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, tool_that_fails);
     tcase_add_test(tc, tool_that_floods);
     tcase_add_test(tc, tool_that_hangs);
+    tcase_add_test(tc, tool_that_attaches);
     tcase_add_test(tc, another_question);
     tcase_add_test(tc, end_during_a_stack);
     tcase_add_test(tc, workers_see_who_is_blamed);

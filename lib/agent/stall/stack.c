@@ -17,16 +17,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 16, READ_CHUNK = 16 << 10 };
+enum { ARGS_MAX = 16, READ_CHUNK = 16 << 10, DEATH_LIMIT_MS = 1000 };
 
 struct stack {
     struct stack_config config;
     struct spawn_child child;
-    int fd; /* the program's output; -1: closed */
-    uv_poll_t poll;
-    uv_timer_t limit;
-    int handles; /* open handles */
-    int was_stopped, closed, done;
+    int fd;              /* the program's output */
+    const char *failure; /* why there is no stack, if its output has none */
+    uv_poll_t poll;      /* of the output */
+    uv_poll_t death;     /* of the program */
+    uv_timer_t limit;    /* of its time, and of its death's */
+    int handles;         /* open handles */
+    int was_stopped;     /* the process, before */
+    int closed;
+    int done; /* reading is over */
+    int killed;
+    int dead; /* the program is, or cannot be killed */
     struct hb_buf out;
 };
 
@@ -187,32 +193,93 @@ static int is_stopped(pid_t pid)
 /* Signals by pidfd, because the agent reaps its dead children elsewhere. */
 static void kill_program(struct stack *s)
 {
-    if (s->child.pidfd < 0)
-        return;
+    s->killed = 1;
     syscall(SYS_pidfd_send_signal, s->child.pidfd, SIGKILL, NULL, 0);
-    close(s->child.pidfd);
-    s->child.pidfd = -1;
 }
 
-/* Continues the process if a debugger killed while attaching has left it
- * stopped. */
+/* Continues the process if a dead debugger has left it stopped.  One that was
+ * killed while it attached leaves it about to stop, which SIGCONT prevents. */
 static void release_process(const struct stack *s)
 {
-    if (!s->was_stopped && is_stopped(s->config.pid))
+    if (!s->was_stopped && (s->killed || is_stopped(s->config.pid)))
         kill(s->config.pid, SIGCONT);
+}
+
+static void stack_free(struct stack *s)
+{
+    close(s->child.pidfd);
+    close(s->fd);
+    hb_buf_free(&s->out);
+    hb_free(s);
 }
 
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct stack *s = handle->data;
 
-    if (--s->handles > 0)
-        return;
+    if (--s->handles == 0)
+        stack_free(s);
+}
+
+static void tell(struct stack *s)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int found = stack_pick(hb_buf_data(&s->out), hb_buf_len(&s->out), &text);
+
+    if (!found && s->failure) {
+        hb_buf_clear(&text);
+        hb_must(hb_buf_puts(&text, s->failure));
+    }
+    s->config.on_done(s->config.arg, found, hb_buf_data(&text));
+    hb_buf_free(&text);
+}
+
+/* Takes note that the program is dead: only now does the kernel leave the
+ * process that it was attached to in its last state. */
+static void on_dead(struct stack *s)
+{
+    s->dead = 1;
+    uv_poll_stop(&s->death);
+    if (!s->closed && !s->done)
+        return; /* there may be output left to read */
+    uv_timer_stop(&s->limit);
     release_process(s);
-    if (s->fd >= 0)
-        close(s->fd);
-    hb_buf_free(&s->out);
-    hb_free(s);
+    if (s->closed) {
+        uv_close((uv_handle_t *)&s->death, on_handle_closed);
+        uv_close((uv_handle_t *)&s->limit, on_handle_closed);
+    } else {
+        tell(s);
+    }
+}
+
+static void on_death(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    on_dead(poll->data);
+}
+
+/* Kills the program after a moment, and gives it up after another: it may sleep
+ * in the kernel. */
+static void on_death_limit(uv_timer_t *timer)
+{
+    struct stack *s = timer->data;
+
+    if (s->killed)
+        on_dead(s);
+    else
+        kill_program(s);
+}
+
+/* Stops reading, and goes on when the program is dead. */
+static void end_program(struct stack *s)
+{
+    uv_poll_stop(&s->poll);
+    if (s->dead)
+        on_dead(s);
+    else
+        uv_timer_start(&s->limit, on_death_limit, DEATH_LIMIT_MS,
+                       DEATH_LIMIT_MS);
 }
 
 void stack_close(struct stack *s)
@@ -220,34 +287,24 @@ void stack_close(struct stack *s)
     if (!s || s->closed)
         return;
     s->closed = 1;
-    kill_program(s);
+    if (!s->dead && !s->killed)
+        kill_program(s);
+    end_program(s);
     uv_close((uv_handle_t *)&s->poll, on_handle_closed);
-    uv_close((uv_handle_t *)&s->limit, on_handle_closed);
 }
 
 static void done(struct stack *s, const char *failure)
 {
-    struct hb_buf text = HB_BUF_INIT;
-    int found;
-
     if (s->done)
         return;
     s->done = 1;
-    uv_poll_stop(&s->poll);
-    uv_timer_stop(&s->limit);
-    kill_program(s);
-    release_process(s);
-    found = stack_pick(hb_buf_data(&s->out), hb_buf_len(&s->out), &text);
-    if (!found && failure) {
-        hb_buf_clear(&text);
-        hb_must(hb_buf_puts(&text, failure));
-    }
-    s->config.on_done(s->config.arg, found, hb_buf_data(&text));
-    hb_buf_free(&text);
+    s->failure = failure;
+    end_program(s);
 }
 
 static void on_limit(uv_timer_t *timer)
 {
+    kill_program(timer->data);
     done(timer->data, "it took too long to look");
 }
 
@@ -263,6 +320,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         return;
     if (n > 0)
         hb_must(hb_buf_append(&s->out, chunk, (size_t)n));
+    if (hb_buf_len(&s->out) >= STACK_READ_BYTES)
+        kill_program(s);
     if (n <= 0 || hb_buf_len(&s->out) >= STACK_READ_BYTES)
         done(s, NULL);
 }
@@ -277,6 +336,31 @@ static int is_ours(pid_t pid)
 
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     return stat(path, &st) == 0 && st.st_uid == geteuid();
+}
+
+/* Watches the program; frees `s` on failure. */
+static int watch(struct stack *s)
+{
+    uv_loop_t *loop = s->config.loop;
+
+    s->poll.data = s->death.data = s->limit.data = s;
+    if (uv_poll_init(loop, &s->death, s->child.pidfd) < 0) {
+        kill_program(s);
+        stack_free(s);
+        return -1;
+    }
+    s->handles = 1;
+    if (uv_poll_init(loop, &s->poll, s->fd) < 0) {
+        kill_program(s);
+        uv_close((uv_handle_t *)&s->death, on_handle_closed);
+        return -1;
+    }
+    uv_timer_init(loop, &s->limit);
+    s->handles = 3;
+    uv_poll_start(&s->death, UV_READABLE, on_death);
+    uv_timer_start(&s->limit, on_limit, STACK_LIMIT_MS, 0);
+    uv_poll_start(&s->poll, UV_READABLE, on_readable);
+    return 0;
 }
 
 struct stack *stack_open(const struct stack_config *config, const char **why)
@@ -296,23 +380,12 @@ struct stack *stack_open(const struct stack_config *config, const char **why)
     }
     s = hb_xcalloc(1, sizeof(*s));
     s->config = *config;
-    s->fd = s->child.pidfd = -1;
     s->was_stopped = is_stopped(config->pid);
-    if (start(s, tool, program) < 0 ||
-        uv_poll_init(config->loop, &s->poll, s->fd) < 0) {
-        *why = "the debugger could not be started";
-        kill_program(s);
-        if (s->fd >= 0)
-            close(s->fd);
+    *why = "the debugger could not be started";
+    if (start(s, tool, program) < 0) {
         hb_free(s);
-        hb_free(program);
-        return NULL;
+        s = NULL;
     }
     hb_free(program);
-    uv_timer_init(config->loop, &s->limit);
-    s->handles = 2;
-    s->poll.data = s->limit.data = s;
-    uv_timer_start(&s->limit, on_limit, STACK_LIMIT_MS, 0);
-    uv_poll_start(&s->poll, UV_READABLE, on_readable);
-    return s;
+    return s && watch(s) == 0 ? s : NULL;
 }

@@ -8,8 +8,8 @@
  * pid is its child and not yet reaped.
  *
  * A debugger stops the process it examines.  If the debugger is killed or dies,
- * the process may stay stopped: it is then continued, unless it was stopped
- * before.
+ * the process may stay stopped: when the debugger is dead, the process is
+ * continued, unless it was stopped before.
  */
 #ifndef HVD_AGENT_STACK_H
 #define HVD_AGENT_STACK_H
