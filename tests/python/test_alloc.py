@@ -154,6 +154,11 @@ class Sweep(unittest.TestCase):
     def check_error(self, n, error):
         self.assertIsInstance(error, ERRORS, f"allocation {n}: {error!r}")
 
+    def check_references(self, n, before, after):
+        """Check that no array has more; one of an earlier call may just have gone."""
+        for was, now in zip(before, after):
+            self.assertLessEqual(now, was, f"allocation {n}")
+
     def settle(self):
         """Have what was dropped freed, for which no call waits."""
         if SIZE == 1 and hvd.is_initialized():
@@ -198,7 +203,7 @@ class Sweep(unittest.TestCase):
                 del outcome
                 self.settle()
                 after = [sys.getrefcount(x) for x in tensors]
-                self.assertEqual(before, after, f"allocation {n}")
+                self.check_references(n, before, after)
                 if not succeeded:
                     self.check_leaks(n, times, fn, args)
 
@@ -310,7 +315,7 @@ class Peers(Sweep):
                     self.check_error(n, outcome.error)
                     del outcome
                     after = [sys.getrefcount(a) for a in x]
-                    self.assertEqual(before, after, f"allocation {n}")
+                    self.check_references(n, before, after)
             failed, issued = hvd.broadcast_object((failed, request is not None))
             if issued:
                 request = request or issue(name)
@@ -372,13 +377,16 @@ class Peers(Sweep):
     def test_callback_leaks(self):
         for n in (1, 2):
             with self.subTest(n):
-                for _ in range(3):  # the last counts: names are kept
+                leaked = []
+                for _ in range(6):
                     before = library.fail_alloc_live()
                     for i in range(20):
                         self.refuse_callback(n, f"leak.{i}")
                     self.settle()
-                    leaked = library.fail_alloc_live() - before
-                self.assertLess(leaked, 20)
+                    leaked.append(library.fail_alloc_live() - before)
+                # Names, threads and tables may be new in one round, but what
+                # leaks does so in each.
+                self.assertLess(min(leaked), 20)
 
     def refuse_callback(self, n, name):
         """Let allocation ``n`` of add_done_callback() fail on rank 0."""

@@ -4,7 +4,7 @@
 # hvd.torch: the scripts of tests/python and the examples, with the PyTorch of
 # the system's Python.
 
-PYTHON3=/usr/bin/python3
+PYTHON3=${PYTHON:-/usr/bin/python3}
 
 need_torch() {
     sanitized && skip "Python is not built with sanitizers"

@@ -244,8 +244,10 @@ def _real(tensor: torch.Tensor, options: Any = None) -> torch.Tensor:
     """
     if not tensor.is_complex():
         return tensor
-    op = getattr(options, "reduceOp", options)
-    if options is not None and op not in (ReduceOp.SUM, ReduceOp.AVG):
+    if options is not None and _reduce_op(options)[0] not in (
+        common.Sum,
+        common.Average,
+    ):
         raise RuntimeError("backend hvd reduces complex tensors by SUM and AVG only")
     return torch.view_as_real(tensor)
 
