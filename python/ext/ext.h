@@ -219,8 +219,8 @@ struct work {
 
 /* Returns work without operations; NULL with MemoryError. */
 struct work *work_new(void);
-/* Returns the same for an operation that is to be waited for by a Request, which
- * it makes now: when the operation has been issued, nothing may fail. */
+/* Returns the same for an operation that is to be waited for by a Request,
+ * which it makes now: when the operation has been issued, nothing may fail. */
 struct work *issue_begin(void);
 /* Gives up `w`.  If operations are under way it lives on until they are
  * done.  NULL is allowed. */
