@@ -81,8 +81,9 @@ struct common {
     char shortened[NAME_MAX_BYTES + 1];
 };
 
-/* Reads the four arguments name, process_set, priority and stream.  `c` refers
- * to the name's memory.  Returns 0, or -1 with an exception. */
+/* Reads the four arguments name, process_set, priority and stream into `c`,
+ * which then refers to the memory of the name.  Returns 0, or -1 with an
+ * exception. */
 int common_read(PyObject *const *v, struct common *c);
 #define COMMON_NAMES "name", "process_set", "priority", "stream"
 
@@ -219,8 +220,9 @@ struct work {
 
 /* Returns work without operations; NULL with MemoryError. */
 struct work *work_new(void);
-/* Returns the same for an operation that is to be waited for by a Request,
- * which it makes now: when the operation has been issued, nothing may fail. */
+/* Makes the work of an operation, and the Request that will wait for it, so
+ * that nothing can fail once the operation has been issued.  Returns NULL with
+ * MemoryError. */
 struct work *issue_begin(void);
 /* Gives up `w`.  If operations are under way it lives on until they are
  * done.  NULL is allowed. */

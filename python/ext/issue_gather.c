@@ -278,8 +278,8 @@ PyObject *call_grouped_allgather_async(PyObject *self, PyObject *const *args,
 
 /* ---- Alltoall ------------------------------------------------------------ */
 
-/* Reads how many rows go to each rank, into elements.  Returns 0, or -1 with an
- * exception. */
+/* Reads from `splits` how many rows go to each rank, and writes the numbers of
+ * their elements to `counts`.  Returns 0, or -1 with an exception. */
 static int read_splits(PyObject *splits, const struct tensor *t, int members,
                        size_t *counts)
 {

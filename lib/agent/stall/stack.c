@@ -234,8 +234,8 @@ static void tell(struct stack *s)
     hb_buf_free(&text);
 }
 
-/* Takes note that the program is dead: only now does the kernel leave the
- * process that it was attached to in its last state. */
+/* Releases the process and goes on, because the program is dead: only then has
+ * the kernel detached it from the process. */
 static void on_dead(struct stack *s)
 {
     s->dead = 1;

@@ -19,7 +19,8 @@ int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
                     struct hb_error *err);
 
 /* Pauses the driver once, not beyond until_ns on hb_now_ns's clock (0: no
- * limit).  alone: the request carried out without the queue, or NULL. */
+ * limit).  `alone` is the request that is carried out without the queue, or
+ * NULL. */
 void engine_pause(struct hvd__engine *e, const struct hvd_request *alone,
                   uint64_t until_ns);
 
@@ -72,8 +73,8 @@ static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
 
 /* Updates the stall inspector's list of what the engine waits for, and tells
  * the agent of a long wait.  The driver calls it through hvd__stall_paused
- * after each pause of the plane.  alone: the request carried out without the
- * queue, or NULL.  Takes the engine's lock. */
+ * after each pause of the plane.  `alone` is the request that is carried out
+ * without the queue, or NULL.  Takes the engine's lock. */
 void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
                      struct segment_status *s, uint64_t now_ns);
 

@@ -41,8 +41,8 @@ hvd__shapes_copy(void *block, const struct hvd_shape *shapes, size_t n);
 void hvd__shapes_put(struct hb_buf *b, const struct hvd_shape *shapes,
                      size_t n);
 
-/* Skips n shapes of a table and returns where they begin; NULL if they are
- * malformed. */
+/* Moves `r` past the next n shapes of a table.  Returns where these shapes
+ * begin, or NULL if they are malformed. */
 const void *hvd__shapes_skip(struct hb_reader *r, size_t n);
 
 /* A rank's shapes in a table, accepted by hvd__shapes_skip; NULL: none. */

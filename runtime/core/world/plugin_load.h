@@ -23,9 +23,10 @@ struct hvd__plugin {
  *   HVD_EPROTO        it is of another release */
 const void *hvd__plugin_load(struct hvd__plugin *p, struct hb_error *err);
 
-/* Returns what `ask` (NULL: 1) says of the table of a plug-in, or 0 if the
- * plug-in cannot be loaded.  It is loaded for that, but does not count as
- * loaded, and its symbols stay its own.  Any thread. */
+/* Calls `ask` with the table of a plug-in, which is loaded if need be.  Returns
+ * the result, 1 if `ask` is NULL, or 0 if the plug-in cannot be loaded.
+ * hvd__plugin_load() still has to load it; its symbols are not visible to other
+ * libraries.  Any thread. */
 int hvd__plugin_ask(const struct hvd__plugin *p, int (*ask)(const void *table));
 
 #endif

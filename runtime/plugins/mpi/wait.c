@@ -46,7 +46,7 @@ static void sleep_armed(struct mp_plane *p)
 
 /* Waits a step.  The pause that arms reads the word; the next one sleeps.  An
  * interrupt in between changes the word, so that the futex does not sleep.
- * until_ns is met without a look at it: no sleep is longer than a millisecond.
+ * until_ns need not be looked at: no sleep lasts longer than a millisecond.
  */
 void mp_pause(struct hvd__plane *plane, uint64_t until_ns)
 {

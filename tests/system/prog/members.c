@@ -151,9 +151,9 @@ static void *with_all(void *arg)
     return arg;
 }
 
-/* mixed: ranks make sets with all in one thread, and with their members in
- * another, which odd ranks start the other way round and one after the other:
- * neither kind waits for the other. */
+/* mixed: ranks make sets in both ways.  Even ranks do so at the same time in
+ * two threads, odd ranks one after the other.  Neither way waits for the other.
+ */
 static int verb_mixed(void)
 {
     struct task t = {.tag = "mixed"};
