@@ -4,6 +4,7 @@
 
 #include "lib/base/alloc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A request sent to hvdrun and not yet answered; id is the relay's. */
@@ -13,6 +14,8 @@ struct relay_pending {
     int slot;
     size_t bytes;
     struct relay_fence *fence; /* or NULL */
+    relay_own_cb own;          /* of the agent itself; NULL: of workers */
+    void *own_arg;
 };
 
 /* The local members of one fence. */
@@ -69,6 +72,7 @@ static void pending_free(struct relay *r, struct relay_pending **at)
     struct relay_pending *p = *at;
 
     *at = p->next;
+    r->own_count -= p->own != NULL;
     if (p->slot >= 0) {
         r->counts[p->slot]--;
         r->bytes[p->slot] -= p->bytes;
@@ -98,7 +102,9 @@ static void ask(struct relay *r, int slot, uint32_t worker_id,
     struct relay_pending *p = hb_xcalloc(1, sizeof(*p));
     struct rdv_request up = *m;
 
-    p->id = up.id = ++r->last_id;
+    if (++r->last_id == 0) /* 0 is no id */
+        r->last_id = 1;
+    p->id = up.id = r->last_id;
     p->worker_id = worker_id;
     p->slot = slot;
     p->fence = fence;
@@ -290,26 +296,98 @@ int relay_request(struct relay *r, int slot, const struct rdv_request *m)
     return 0;
 }
 
-void relay_answer(struct relay *r, const struct rdv_reply *m)
+/* Returns where the pending request with this id hangs, or NULL. */
+static struct relay_pending **pending_find(struct relay *r, uint32_t id)
 {
     struct relay_pending **at = &r->pending;
+
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    return *at ? at : NULL;
+}
+
+void relay_answer(struct relay *r, const struct rdv_reply *m)
+{
+    struct relay_pending **at = pending_find(r, m->id);
     struct rdv_reply down = *m;
     struct relay_fence *fence;
+    relay_own_cb own;
+    void *own_arg;
     int slot;
 
-    while (*at && (*at)->id != m->id)
-        at = &(*at)->next;
-    if (!*at)
+    if (!at)
         return; /* its worker is gone */
     slot = (*at)->slot;
     fence = (*at)->fence;
+    own = (*at)->own;
+    own_arg = (*at)->own_arg;
     down.id = (*at)->worker_id;
     pending_free(r, at);
-    if (fence)
+    if (own)
+        own(own_arg, m);
+    else if (fence)
         fence_answer(r, fence, m);
     else
         r->config.reply(r->config.arg, slot, &down);
 }
+
+/* ---- Requests of the agent itself ---- */
+
+static int own_allowed(const struct relay *r, size_t len)
+{
+    return r->own_count < RELAY_OWN_MAX && len <= RELAY_OWN_VALUE_MAX;
+}
+
+/* Notes the request that ask() has sent as one of the agent's own. */
+static uint32_t pending_own(struct relay *r, relay_own_cb cb, void *arg)
+{
+    r->pending->own = cb;
+    r->pending->own_arg = arg;
+    r->own_count++;
+    return r->pending->id;
+}
+
+uint32_t relay_own_request(struct relay *r, const struct rdv_request *m,
+                           relay_own_cb cb, void *arg)
+{
+    if (!own_allowed(r, m->len))
+        return 0;
+    ask(r, -1, 0, NULL, m);
+    return pending_own(r, cb, arg);
+}
+
+uint32_t relay_own_fence(struct relay *r, const char *scope, const void *value,
+                         size_t len, relay_own_cb cb, void *arg)
+{
+    const struct control_launch *job = r->config.job;
+    struct rdv_request m = {.op = RDV_FENCE};
+    struct hb_buf records = HB_BUF_INIT;
+
+    if (!own_allowed(r, len))
+        return 0;
+    for (int i = 0; i < job->rank_count; i++)
+        hb_must(rdv_put_record(&records, (uint32_t)job->ranks[i].rank, value,
+                               i == 0 ? len : 0));
+    snprintf(m.scope, sizeof(m.scope), "%s", scope);
+    m.value = hb_buf_data(&records);
+    m.len = hb_buf_len(&records);
+    ask(r, -1, 0, NULL, &m);
+    hb_buf_free(&records);
+    return pending_own(r, cb, arg);
+}
+
+void relay_own_cancel(struct relay *r, uint32_t id)
+{
+    struct relay_pending **at = pending_find(r, id);
+    struct rdv_request cancel = {.id = id, .op = RDV_CANCEL};
+
+    if (!at || !(*at)->own)
+        return;
+    pending_free(r, at);
+    r->config.ask(r->config.arg, &cancel);
+}
+
+/* ---- Ranks that come and go ---- */
 
 void relay_slot_gone(struct relay *r, int slot)
 {

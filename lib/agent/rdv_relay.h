@@ -8,6 +8,9 @@
  * RELAY_PENDING_MAX requests pending, with RELAY_PENDING_BYTES of values.  When
  * a worker goes, its own requests are cancelled, but its contribution to a
  * fence stays.  Pure: sends through callbacks only.
+ *
+ * The agent itself may ask, too (relay_own_request, relay_own_fence), for what
+ * it does on behalf of all its ranks, such as the wire-up of MPI programs.
  */
 #ifndef HVD_AGENT_RENDEZVOUS_H
 #define HVD_AGENT_RENDEZVOUS_H
@@ -19,6 +22,8 @@ enum {
     RELAY_PENDING_MAX = 256,
     RELAY_FENCES_MAX = 256,        /* at a time */
     RELAY_PENDING_BYTES = 4 << 20, /* of values in pending requests */
+    RELAY_OWN_MAX = 4096,          /* pending requests of the agent itself */
+    RELAY_OWN_VALUE_MAX = 8 << 20, /* bytes of one value of the agent itself */
 };
 
 struct relay_pending;
@@ -26,6 +31,10 @@ struct relay_fence;
 struct relay_absence;
 
 #define RELAY_ALL_EPOCHS UINT64_MAX
+
+/* Takes the reply to a request of the agent itself.  `m` and its value are
+ * valid during the call, which may make other requests. */
+typedef void (*relay_own_cb)(void *arg, const struct rdv_reply *m);
 
 struct relay_config {
     const struct control_launch *job; /* borrowed */
@@ -44,6 +53,7 @@ struct relay {
     size_t *bytes;                  /* by slot: bytes of their values */
     struct relay_absence *absences; /* by slot */
     int fence_count;
+    int own_count; /* pending requests of the agent itself */
     uint32_t last_id, absence_count;
 };
 
@@ -55,6 +65,23 @@ void relay_fini(struct relay *r);
 int relay_request(struct relay *r, int slot, const struct rdv_request *m);
 /* Handles hvdrun's reply. */
 void relay_answer(struct relay *r, const struct rdv_reply *m);
+/* Sends a request of the agent itself: PUT, GET or DELETE; its id is not used.
+ * `cb` is called once, with hvdrun's reply, but never from inside this call.
+ * Returns a number for relay_own_cancel, or 0 if RELAY_OWN_MAX requests are
+ * pending or the value exceeds RELAY_OWN_VALUE_MAX: then nothing was sent.
+ * relay_fini cancels without a call. */
+uint32_t relay_own_request(struct relay *r, const struct rdv_request *m,
+                           relay_own_cb cb, void *arg);
+/* Contributes `len` bytes for this host to a fence of all hosts of the job, as
+ * relay_own_request.  The reply has a record for each rank: that of a host's
+ * first rank holds what the host gave, the others are empty.  If a rank of the
+ * job has ended, the fence fails with HVD_EPEER.  Each host may contribute once
+ * to a fence of that name. */
+uint32_t relay_own_fence(struct relay *r, const char *scope, const void *value,
+                         size_t len, relay_own_cb cb, void *arg);
+/* Cancels a request: its callback will not be called.  Does nothing if it has
+ * been answered. */
+void relay_own_cancel(struct relay *r, uint32_t id);
 /* Cancels the requests of `slot`: its worker is gone, or is being replaced. */
 void relay_slot_gone(struct relay *r, int slot);
 /* Notes that the rank in `slot` comes to no fence of `epoch` or before, and

@@ -46,6 +46,33 @@ static void on_answer(void *arg, int slot, const struct rdv_reply *m)
     FUZZ_CHECK(slot == 0 || slot == 1);
 }
 
+static void on_own(void *arg, const struct rdv_reply *m)
+{
+    int *calls = arg;
+
+    (void)m;
+    ++*calls;
+}
+
+/* Checks that the agent's own request gets at most one answer, and none once it
+ * is cancelled. */
+static void take_own(struct relay *relay, const struct rdv_request *m,
+                     int cancel)
+{
+    struct rdv_reply reply = {0};
+    int calls = 0, fence = m->op == RDV_FENCE;
+
+    reply.id = fence ? relay_own_fence(relay, m->scope, m->value, m->len,
+                                       on_own, &calls)
+                     : relay_own_request(relay, m, on_own, &calls);
+    FUZZ_CHECK(reply.id != 0);
+    if (cancel)
+        relay_own_cancel(relay, reply.id);
+    relay_answer(relay, &reply);
+    relay_answer(relay, &reply);
+    FUZZ_CHECK(calls == !cancel);
+}
+
 static void take(struct rdv_store *store, struct relay *relay, int origin,
                  const void *p, size_t len)
 {
@@ -60,6 +87,8 @@ static void take(struct rdv_store *store, struct relay *relay, int origin,
         relay_answer(relay, &reply);
     if (origin & 4)
         relay_slot_gone(relay, origin & 1);
+    if (origin & 16 && m.op != RDV_CANCEL && m.op != RDV_LEFT)
+        take_own(relay, &m, origin & 32);
     if (origin & 8)
         rdv_store_origin_gone(store, origin);
     if (origin == 255)

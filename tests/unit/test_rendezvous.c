@@ -301,6 +301,100 @@ START_TEST(so_do_too_many_bytes)
 }
 END_TEST
 
+static void on_own(void *arg, const struct rdv_reply *m)
+{
+    size_t used = strlen(told);
+
+    snprintf(told + used, sizeof(told) - used, "own %s %d %.*s;",
+             (const char *)arg, m->status, (int)m->len,
+             m->len ? (const char *)m->value : "");
+}
+
+static uint32_t own_request(const char *key, char *arg)
+{
+    struct rdv_request m = {.id = 77, .op = RDV_GET, .wait = 1, .scope = "o"};
+
+    snprintf(m.key, sizeof(m.key), "%s", key);
+    asked[0] = told[0] = '\0';
+    return relay_own_request(&relay, &m, on_own, arg);
+}
+
+START_TEST(the_agents_own_requests_are_answered_to_it)
+{
+    char a[] = "a", b[] = "b";
+    uint32_t first = own_request("x", a), second;
+
+    ck_assert_str_eq(asked, "2 o/x;");
+    ck_assert_uint_eq(first, asked_id);
+    second = own_request("y", b);
+    ck_assert_uint_ne(first, second);
+    answer(second, "two");
+    ck_assert_str_eq(told, "own b 0 two;");
+    answer(second, "again");
+    ck_assert_str_eq(told, "");
+    answer(first, "one");
+    ck_assert_str_eq(told, "own a 0 one;");
+}
+END_TEST
+
+START_TEST(an_own_request_can_be_cancelled)
+{
+    char cancel[32], a[] = "a";
+    uint32_t id = own_request("x", a), workers;
+
+    snprintf(cancel, sizeof(cancel), "cancel %u;", id);
+    asked[0] = '\0';
+    relay_own_cancel(&relay, id);
+    ck_assert_str_eq(asked, cancel);
+    answer(id, "late");
+    ck_assert_str_eq(told, "");
+    relay_own_cancel(&relay, id);
+    ck_assert_str_eq(asked, "");
+    request(0, 1, RDV_GET, "s", NULL);
+    workers = asked_id;
+    asked[0] = '\0';
+    relay_own_cancel(&relay, workers);
+    ck_assert_str_eq(asked, "");
+    answer(workers, "v");
+    ck_assert_str_eq(told, "0/1 0 v;");
+}
+END_TEST
+
+START_TEST(an_own_fence_gives_for_all_ranks_of_the_host)
+{
+    char a[] = "a";
+    uint32_t id;
+
+    asked[0] = told[0] = '\0';
+    id = relay_own_fence(&relay, "f", "blob", 4, on_own, a);
+    ck_assert_str_eq(asked, "4 f/ 4:blob 6:;");
+    answer(id, "all");
+    ck_assert_str_eq(told, "own a 0 all;");
+}
+END_TEST
+
+START_TEST(own_requests_are_limited)
+{
+    struct rdv_request m = {.op = RDV_PUT, .scope = "o"};
+    char *big = hb_xcalloc(1, RELAY_OWN_VALUE_MAX + 1), a[] = "a";
+
+    m.value = big;
+    m.len = RELAY_OWN_VALUE_MAX + 1;
+    asked[0] = '\0';
+    ck_assert_uint_eq(relay_own_request(&relay, &m, on_own, a), 0);
+    ck_assert_uint_eq(relay_own_fence(&relay, "f", big, m.len, on_own, a), 0);
+    ck_assert_str_eq(asked, "");
+    for (int i = 0; i < RELAY_OWN_MAX; i++)
+        ck_assert_uint_ne(own_request("x", a), 0);
+    ck_assert_uint_eq(own_request("x", a), 0);
+    ck_assert_str_eq(asked, "");
+    ck_assert_uint_eq(relay_own_fence(&relay, "f", "v", 1, on_own, a), 0);
+    answer(asked_id, "v");
+    ck_assert_uint_ne(own_request("x", a), 0);
+    hb_free(big);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("rendezvous");
@@ -320,6 +414,10 @@ int main(void)
     tcase_add_test(r, a_rank_that_ends_fails_its_fences);
     tcase_add_test(r, too_many_requests_end_the_connection);
     tcase_add_test(r, so_do_too_many_bytes);
+    tcase_add_test(r, the_agents_own_requests_are_answered_to_it);
+    tcase_add_test(r, an_own_request_can_be_cancelled);
+    tcase_add_test(r, an_own_fence_gives_for_all_ranks_of_the_host);
+    tcase_add_test(r, own_requests_are_limited);
     suite_add_tcase(s, r);
     return unit_run(s);
 }
