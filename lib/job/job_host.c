@@ -261,6 +261,21 @@ static void fill_limits(const struct job *job, struct control_launch *m)
     }
 }
 
+/* Tells the agent of a job of several hosts where all ranks are. */
+static void fill_map(const struct plan *plan, struct control_launch *m)
+{
+    if (plan->host_count < 2)
+        return;
+    for (int i = 0; i < plan->host_count; i++)
+        hb_must(hb_strv_add(&m->host_names, plan->hosts[i].entry->name));
+    m->runs = hb_xcalloc((size_t)plan->size, sizeof(*m->runs));
+    for (int i = 0; i < plan->size; i++) {
+        if (i == 0 || plan->ranks[i].host != plan->ranks[i - 1].host)
+            m->runs[m->run_count++].host = plan->ranks[i].host;
+        m->runs[m->run_count - 1].count++;
+    }
+}
+
 static int encode_launch(const struct job_host *host, struct hb_buf *frame)
 {
     const struct job_config *config = host->job->config;
@@ -283,9 +298,12 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
     m.ranks = hb_xcalloc((size_t)m.rank_count, sizeof(*m.ranks));
     for (int i = 0; i < m.rank_count; i++)
         fill_rank(config, host->plan->ranks[i], &m.ranks[i]);
+    fill_map(config->plan, &m);
     job_routes_fill(host, &m);
     rc = control_encode_launch(frame, &m);
     job_routes_release(host, &m);
+    hb_strv_free(&m.host_names);
+    hb_free(m.runs);
     hb_free(m.ranks);
     explicit_bzero(m.secret, sizeof(m.secret));
     return rc;

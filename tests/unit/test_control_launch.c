@@ -44,6 +44,14 @@ static void make_launch(struct control_launch *m, int rank_count)
     hb_strv_addf(&m->env, "B=%s", all_bytes());
     hb_strv_add(&m->env, "C=line\nline\t\"quoted\" \\ \x7f");
     hb_strv_add(&m->env, "D=\xc3");
+    hb_strv_add(&m->host_names, "n0");
+    hb_strv_add(&m->host_names, "node1");
+    hb_strv_add(&m->host_names, "n2");
+    m->runs = hb_xcalloc(3, sizeof(*m->runs));
+    m->run_count = 3;
+    m->runs[0] = (struct control_run){0, 2};
+    m->runs[1] = (struct control_run){1, rank_count};
+    m->runs[2] = (struct control_run){2, 2};
     m->ranks = hb_xcalloc((size_t)rank_count, sizeof(*m->ranks));
     m->rank_count = rank_count;
     for (i = 0; i < rank_count; i++) {
@@ -86,6 +94,21 @@ static void check_same_rank(const struct control_rank *a,
     check_same_strv(&a->env, &b->env);
 }
 
+/* Checks that both say the same about where each rank is. */
+static void check_same_hosts(const struct control_launch *a,
+                             const struct control_launch *b)
+{
+    int *got = hb_xcalloc((size_t)a->size, sizeof(*got));
+    int *wanted = hb_xcalloc((size_t)b->size, sizeof(*wanted));
+
+    control_rank_hosts(a, got);
+    control_rank_hosts(b, wanted);
+    ck_assert_int_eq(a->size, b->size);
+    ck_assert_mem_eq(got, wanted, (size_t)a->size * sizeof(*got));
+    hb_free(got);
+    hb_free(wanted);
+}
+
 static void check_launch_round_trip(const struct control_launch *m)
 {
     struct hb_buf b = HB_BUF_INIT;
@@ -102,6 +125,8 @@ static void check_launch_round_trip(const struct control_launch *m)
     ck_assert_str_eq(got.host, m->host);
     ck_assert_int_eq(got.host_index, m->host_index);
     check_same_strv(&got.peers, &m->peers);
+    check_same_strv(&got.host_names, &m->host_names);
+    check_same_hosts(&got, m);
     ck_assert_mem_eq(got.secret, m->secret, sizeof(m->secret));
     ck_assert_int_eq(got.size, m->size);
     ck_assert_str_eq(got.cwd, m->cwd);
@@ -249,6 +274,29 @@ static const struct change launch_changes[] = {
      "launch: field 'ranks' is not an array of a possible length"},
     {"ranks", "[1,2]",
      "launch: field 'ranks' holds something other than objects"},
+    {"host_names", NULL, "launch: field 'host_names' is missing"},
+    {"host_names", "[\"n0\",\"node1\"]",
+     "launch: field 'runs' names a host that has no name"},
+    {"runs", NULL, "launch: unknown field 'host_names'"},
+    {"runs", "[]", "launch: field 'runs' is empty"},
+    {"runs", "[{\"host\":1}]", "launch: runs[0]: field 'count' is missing"},
+    {"runs", "[{\"host\":1,\"count\":0}]",
+     "launch: runs[0]: field 'count' is 0, not from 1 to 65536"},
+    {"runs", "[{\"host\":0,\"count\":7}]",
+     "launch: field 'runs' has more ranks than the job"},
+    {"runs",
+     "[{\"host\":0,\"count\":2},{\"host\":1,\"count\":2},"
+     "{\"host\":0,\"count\":65536}]",
+     "launch: field 'runs' has more ranks than the job"},
+    {"runs", "[{\"host\":0,\"count\":3},{\"host\":1,\"count\":3}]",
+     "launch: field 'runs' contradicts 'ranks'"},
+    {"runs", "[{\"host\":0,\"count\":2},{\"host\":1,\"count\":4}]",
+     "launch: field 'runs' contradicts 'ranks'"},
+    {"runs", "[{\"host\":0,\"count\":2},{\"host\":1,\"count\":2}]",
+     "launch: field 'runs' does not have all ranks"},
+    {"runs", "[{\"host\":0,\"count\":6}]",
+     "launch: field 'runs' does not have all ranks"},
+    {"wireup", "\"pmi2\"", "launch: field 'wireup' has an unknown value"},
     {"bind", "\"socket\"", "launch: field 'bind' has an unknown value"},
     {"bind", "1", "launch: field 'bind' is not a string"},
     {"gpus_per_rank", "0",
@@ -344,6 +392,27 @@ START_TEST(test_launch_defaults)
 }
 END_TEST
 
+/* A job of one host has no map: all ranks are on the host itself. */
+START_TEST(test_launch_without_a_map)
+{
+    struct control_launch m;
+    int hosts[6];
+
+    make_launch(&m, 2);
+    control_rank_hosts(&m, hosts);
+    ck_assert_int_eq(hosts[1], 0);
+    ck_assert_int_eq(hosts[3], 1);
+    ck_assert_int_eq(hosts[5], 2);
+    m.run_count = 0;
+    hb_strv_free(&m.host_names);
+    control_rank_hosts(&m, hosts);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(hosts[i], 1);
+    check_launch_round_trip(&m);
+    control_launch_fini(&m);
+}
+END_TEST
+
 START_TEST(test_launch_refusals)
 {
     const struct change *c = &launch_changes[_i];
@@ -433,6 +502,7 @@ int main(void)
     tcase_add_test(c, test_too_large_to_send);
     tcase_add_test(c, test_secret_and_values_not_in_errors);
     tcase_add_test(c, test_launch_defaults);
+    tcase_add_test(c, test_launch_without_a_map);
     tcase_add_loop_test(c, test_launch_refusals, 0, COUNT(launch_changes));
     tcase_add_test(c, test_decode_allocation_failures);
     tcase_add_test(c, test_encode_allocation_failures);

@@ -51,7 +51,11 @@ static int put_launch(struct hb_buf *b)
         .cwd = (char *)"/home/u\xff",
         .ranks = ranks,
         .rank_count = 2,
-        .spec = {CONTROL_BIND_CORE, 2, 1, 0, 60000},
+        .spec = {.bind = CONTROL_BIND_CORE,
+                 .gpus_per_rank = 2,
+                 .bind_gpu = 1,
+                 .wireup = CONTROL_WIREUP_PMI1,
+                 .grace_ms = 60000},
         .output_window = CONTROL_OUTPUT_WINDOW,
         .trace = 1,
         .limits = {{1, 1024}, {0, 0}, {1, UINT64_MAX}},
@@ -175,7 +179,7 @@ static const struct {
      "{\"rank\":3,\"local_rank\":1,\"local_size\":2,\"cross_rank\":0,"
      "\"cross_size\":1,\"env\":[],\"stdin_open\":false}],"
      "\"bind\":\"core\",\"gpus_per_rank\":2,\"bind_gpu\":true,"
-     "\"share_gpus\":false,\"grace_ms\":60000,"
+     "\"share_gpus\":false,\"wireup\":\"pmi1\",\"grace_ms\":60000,"
      "\"limits\":{\"nofile\":1024,\"core\":-1}}"},
     {put_started, CONTROL_STARTED, "{\"pids\":[4711,0,2147483647]}"},
     {put_exited, CONTROL_EXITED,

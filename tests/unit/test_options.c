@@ -201,6 +201,19 @@ START_TEST(stdin_words_and_bind_words)
 }
 END_TEST
 
+START_TEST(wireup_words)
+{
+    ok("hvdrun -np 2 cmd");
+    ck_assert_int_eq(o.spec.wireup, CONTROL_WIREUP_AUTO);
+    ok("hvdrun -np 2 --wireup pmi1 cmd");
+    ck_assert_int_eq(o.spec.wireup, CONTROL_WIREUP_PMI1);
+    ok("hvdrun -np 2 --wireup pmi1 --wireup none cmd");
+    ck_assert_int_eq(o.spec.wireup, CONTROL_WIREUP_NONE);
+    ok("hvdrun -np 2 --wireup pmix cmd");
+    ck_assert_int_eq(o.spec.wireup, CONTROL_WIREUP_PMIX);
+}
+END_TEST
+
 START_TEST(log_level_beats_verbose)
 {
     ok("hvdrun -np 2 --log-level ERROR --verbose --log-with-timestamp cmd");
@@ -613,12 +626,14 @@ END_TEST
 START_TEST(mpi_refuses_by_name)
 {
     const struct option *p = &options_table[_i];
-    char option[64], line[96], text[160];
+    char option[64], line[96], text[160], value[16] = "1";
 
     if (!(p->flags & OPTION_AGENT))
         return;
-    snprintf(option, sizeof(option), "%s%s", p->names[0],
-             p->arg == ARG_NONE ? "" : " 1"); /* all accept 1 */
+    if (p->arg == ARG_CHOICE) /* its first word; the others accept 1 */
+        sscanf(p->choices, "%15s", value);
+    snprintf(option, sizeof(option), "%s%s%s", p->names[0],
+             p->arg == ARG_NONE ? "" : " ", p->arg == ARG_NONE ? "" : value);
     snprintf(line, sizeof(line), "hvdrun -np 2 %s --mpi cmd", option);
     snprintf(text, sizeof(text),
              "%s cannot be used with --mpi: mpirun has nothing like it",
@@ -724,6 +739,7 @@ int main(void)
     tcase_add_test(t, defaults);
     tcase_add_test(t, fields);
     tcase_add_test(t, stdin_words_and_bind_words);
+    tcase_add_test(t, wireup_words);
     tcase_add_test(t, log_level_beats_verbose);
     tcase_add_test(t, wdir_becomes_absolute);
     tcase_add_test(t, start_timeout_from_the_environment);

@@ -392,6 +392,20 @@ int apply_bind(struct applier *a, const struct setting *s, struct hb_error *err)
     return rc;
 }
 
+int apply_wireup(struct applier *a, const struct setting *s,
+                 struct hb_error *err)
+{
+    static const enum control_wireup wireups[] = {
+        CONTROL_WIREUP_AUTO, CONTROL_WIREUP_PMIX, CONTROL_WIREUP_PMI1,
+        CONTROL_WIREUP_NONE};
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc)
+        a->options->spec.wireup = wireups[i];
+    return rc;
+}
+
 /* Passes the name to workers in capitals, as horovodrun does. */
 int apply_log_level(struct applier *a, const struct setting *s,
                     struct hb_error *err)

@@ -147,6 +147,8 @@ int apply_stdin(struct applier *a, const struct setting *s,
                 struct hb_error *err);
 int apply_bind(struct applier *a, const struct setting *s,
                struct hb_error *err);
+int apply_wireup(struct applier *a, const struct setting *s,
+                 struct hb_error *err);
 int apply_log_level(struct applier *a, const struct setting *s,
                     struct hb_error *err);
 int apply_log_time(struct applier *a, const struct setting *s,

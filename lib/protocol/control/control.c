@@ -110,6 +110,13 @@ static const char *const bind_words[] = {
     [CONTROL_BIND_NUMA] = "numa",
 };
 
+static const char *const wireup_words[] = {
+    [CONTROL_WIREUP_AUTO] = "auto",
+    [CONTROL_WIREUP_PMIX] = "pmix",
+    [CONTROL_WIREUP_PMI1] = "pmi1",
+    [CONTROL_WIREUP_NONE] = "none",
+};
+
 static const struct control_field rank_fields[] = {
     CONTROL_FIELD_INT(control_rank, rank, 0, CONTROL_RANKS_MAX - 1),
     CONTROL_FIELD_INT(control_rank, local_rank, 0, CONTROL_LOCAL_MAX - 1),
@@ -138,10 +145,29 @@ static const struct control_field launch_fields[] = {
     CONTROL_FIELDS_END,
 };
 
+static const struct control_field run_fields[] = {
+    CONTROL_FIELD_INT(control_run, host, 0, CONTROL_HOSTS_MAX - 1),
+    CONTROL_FIELD_INT(control_run, count, 1, CONTROL_RANKS_MAX),
+    CONTROL_FIELDS_END,
+};
+
+/* Only in a job of several hosts. */
+static const struct control_field map_fields[] = {
+    CONTROL_FIELD(control_launch, host_names, CONTROL_STRV),
+    CONTROL_FIELD_ARRAY("runs", control_launch, runs, run_count, 1,
+                        CONTROL_RANKS_MAX, run_fields),
+    CONTROL_FIELDS_END,
+};
+
 /* clang-format off */
+#define SPEC_WORDS(name) \
+    _Generic(((struct control_spec *)NULL)->name, \
+             enum control_bind: bind_words, \
+             enum control_wireup: wireup_words, \
+             default: NULL)
 #define SPEC_FIELD(type, name, value, kind, min, max) \
     { #name, CONTROL_##kind, CONTROL_MEMBER(control_spec, name), min, max, \
-      CONTROL_##kind == CONTROL_WORD ? bind_words : NULL, 0, NULL },
+      SPEC_WORDS(name), 0, NULL },
 static const struct control_field spec_fields[] = {
     CONTROL_SPEC(SPEC_FIELD)
     CONTROL_FIELDS_END,
@@ -180,6 +206,8 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
 
     control_builder_init(&b);
     control_put_table(&b, launch_fields, m);
+    if (m->run_count > 0)
+        control_put_table(&b, map_fields, m);
     control_put_table(&b, spec_fields, &m->spec);
     control_put(&b, "limits", encode_limits(m));
     return control_builder_finish(&b, out, CONTROL_LAUNCH);
@@ -188,6 +216,7 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m)
 void control_launch_fini(struct control_launch *m)
 {
     control_free_table(launch_fields, m);
+    control_free_table(map_fields, m);
     explicit_bzero(m, sizeof(*m));
 }
 
@@ -240,6 +269,38 @@ static void check_ranks(struct control_fields *f,
     }
 }
 
+void control_rank_hosts(const struct control_launch *m, int *hosts)
+{
+    int rank = 0;
+
+    for (int i = 0; i < m->run_count; i++)
+        for (int n = 0; n < m->runs[i].count; n++)
+            hosts[rank++] = m->runs[i].host;
+    for (; rank < m->size; rank++)
+        hosts[rank] = m->host_index;
+}
+
+/* Checks the map of all ranks against `m`'s own ranks. */
+static void check_map(struct control_fields *f, const struct control_launch *m)
+{
+    int rank = 0, local = 0;
+
+    for (int i = 0; i < m->run_count && f->rc == 0; i++) {
+        const struct control_run *run = &m->runs[i];
+
+        if ((size_t)run->host >= m->host_names.count)
+            control_refuse(f, "runs", "names a host that has no name");
+        if (run->count > m->size - rank)
+            control_refuse(f, "runs", "has more ranks than the job");
+        for (int n = 0; n < run->count && f->rc == 0; n++, rank++)
+            if (run->host == m->host_index &&
+                (local == m->rank_count || m->ranks[local++].rank != rank))
+                control_refuse(f, "runs", "contradicts 'ranks'");
+    }
+    if (m->run_count > 0 && (rank < m->size || local < m->rank_count))
+        control_refuse(f, "runs", "does not have all ranks");
+}
+
 /* Checks what launch_fields cannot. */
 static void check_launch(struct control_fields *f,
                          const struct control_launch *m)
@@ -251,6 +312,7 @@ static void check_launch(struct control_fields *f,
     if (m->output_window > 0 && m->output_window < CONTROL_OUTPUT_WINDOW_MIN)
         control_refuse(f, "output_window", "is too small");
     check_ranks(f, m);
+    check_map(f, m);
 }
 
 static void take_limits(struct control_fields *f, struct control_launch *m)
@@ -289,6 +351,8 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     /* hvdrun is trusted: it decides about everything here anyway. */
     control_fields_open(&f, "launch", p, len, SIZE_MAX, err);
     control_take_table(&f, launch_fields, m);
+    if (f.rc == 0 && json_object_get(f.object, "runs"))
+        control_take_table(&f, map_fields, m);
     if (f.rc == 0)
         check_launch(&f, m);
     control_take_present(&f, spec_fields, &m->spec);

@@ -131,6 +131,14 @@ struct control_soft_limit {
 
 enum control_bind { CONTROL_BIND_NONE, CONTROL_BIND_CORE, CONTROL_BIND_NUMA };
 
+/* How the agent lets the ranks of an MPI program find each other. */
+enum control_wireup {
+    CONTROL_WIREUP_AUTO, /* by what the program needs */
+    CONTROL_WIREUP_PMIX, /* Open MPI */
+    CONTROL_WIREUP_PMI1, /* MPICH, Intel MPI */
+    CONTROL_WIREUP_NONE,
+};
+
 /*
  * What the user asked of the agents, a row for each member: its type, name,
  * default, kind (control_json.h), least and greatest value; of a word, the
@@ -145,6 +153,8 @@ enum control_bind { CONTROL_BIND_NONE, CONTROL_BIND_CORE, CONTROL_BIND_NUMA };
     X(int, bind_gpu, 0, BOOL, 0, 1) \
     /* Bound ranks may share GPUs if there are too few. */ \
     X(int, share_gpus, 0, BOOL, 0, 1) \
+    X(enum control_wireup, wireup, CONTROL_WIREUP_AUTO, WORD, 0, \
+      CONTROL_WIREUP_NONE) \
     /* From SIGTERM to SIGKILL. */ \
     X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS)
 
@@ -154,6 +164,12 @@ struct control_spec { CONTROL_SPEC(CONTROL_SPEC_MEMBER) };
 #define CONTROL_SPEC_DEFAULT(type, name, value, ...) .name = value,
 #define CONTROL_SPEC_INIT { CONTROL_SPEC(CONTROL_SPEC_DEFAULT) }
 /* clang-format on */
+
+/* `count` consecutive ranks of one host. */
+struct control_run {
+    int host; /* index */
+    int count;
+};
 
 /* What differs from the job's common part. */
 struct control_rank {
@@ -170,6 +186,11 @@ struct control_launch {
      * index, where to listen, or "" for any address.  Empty if the job has one
      * host. */
     struct hb_strv peers;
+    /* By host: its name in the plan; and which host each rank of the job is on,
+     * from rank 0 on.  Both empty if the job has one host. */
+    struct hb_strv host_names;
+    struct control_run *runs;
+    int run_count;
     unsigned char secret[32];
     int size; /* world size */
     char *cwd;
@@ -232,6 +253,8 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m);
 int control_decode_launch(const void *p, size_t len, struct control_launch *m,
                           struct hb_error *err);
 void control_launch_fini(struct control_launch *m);
+/* Sets hosts[0 .. m->size - 1] to the index of each rank's host. */
+void control_rank_hosts(const struct control_launch *m, int *hosts);
 
 int control_encode_started(struct hb_buf *out, const struct control_started *m);
 int control_decode_started(const void *p, size_t len, struct control_started *m,
