@@ -10,6 +10,7 @@ import time
 
 import torch
 
+from resnet18 import resnet18
 from resnet50 import resnet50_counts
 
 begun = time.perf_counter()
@@ -51,15 +52,11 @@ def gradients(counts):
     return step
 
 
-def training():
-    """A function that takes a step of a model of 20 small layers."""
-    torch.manual_seed(0)
-    layers = [torch.nn.Linear(64, 64) for _ in range(20)]
-    model = torch.nn.Sequential(*layers)
+def training(model, x):
+    """A function that takes a step of training."""
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.0), model.named_parameters()
     )
-    x = torch.ones(8, 64)
 
     def step():
         optimizer.zero_grad()
@@ -90,7 +87,11 @@ def main():
         )
     found["small"] = median_us(gradients([1] * 161), 0.3)
     found["resnet50"] = median_us(gradients(resnet50_counts()), 1.0)
-    found["step"] = median_us(training(), 0.5)
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(64, 64) for _ in range(20)]
+    small = training(torch.nn.Sequential(*layers), torch.ones(8, 64))
+    found["step"] = median_us(small, 0.5)
+    found["resnet18"] = median_us(training(resnet18(), torch.ones(1, 3, 224, 224)), 2.0)
     found["idle"] = idle_us()
     if hvd.rank() == 0:
         print(json.dumps(found), flush=True)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times operations on torch tensors, for tests/bench/python.
 
-    hvdrun -np 2 python3 torch_job.py hvd|gloo CASE SECONDS
+    hvdrun -np 2 python3 torch_job.py hvd|gloo|none CASE SECONDS
+
+none is Gloo, but the case ddp reduces no gradients: what remains is the step itself.
 
 Prints one JSON object on rank 0: {"us": the median of a call in microseconds}.
 The cases are the functions below; each makes a function that is timed.
@@ -29,9 +31,18 @@ class Sums(torch.nn.Module):
         return torch.stack([p.sum() for p in self.all]).sum()
 
 
-def ddp(counts):
+def no_reduction(_, bucket):
+    """Completes a bucket of gradients of DistributedDataParallel as it is."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def ddp(counts, hook=None):
     """A step of a model in DistributedDataParallel, without an optimizer."""
     model = torch.nn.parallel.DistributedDataParallel(Sums(counts))
+    if hook is not None:
+        model.register_comm_hook(None, hook)
 
     def step():
         model.zero_grad()
@@ -123,6 +134,13 @@ class Gloo:
         return ddp(counts)
 
 
+class NoReduction(Gloo):
+    """Gloo, but for the gradients of DistributedDataParallel."""
+
+    def ddp(self, counts):
+        return ddp(counts, no_reduction)
+
+
 def timed(call, seconds):
     """The median time of a call in microseconds; the ranks stop together."""
     for _ in range(5):
@@ -163,7 +181,7 @@ def main():
     global share
     which, case, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     torch.set_num_threads(1)
-    library = Hvd() if which == "hvd" else Gloo()
+    library = {"hvd": Hvd, "gloo": Gloo, "none": NoReduction}[which]()
     if which == "hvd":
         share = lambda x: library.hvd.broadcast(x, 0)  # noqa: E731
         rank = library.hvd.rank()
@@ -188,7 +206,7 @@ def main():
         us = timed(calls[case](), seconds)
     if rank == 0:
         print(json.dumps({"us": us}), flush=True)
-    if which == "gloo":
+    if which != "hvd":
         # Gloo's threads of PyTorch 1.13 may abort the process at its end.
         library.dist.barrier()
         sys.stdout.flush()
