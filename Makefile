@@ -151,7 +151,9 @@ AGENT_SRC := \
 	lib/agent/signals.c \
 	lib/agent/stall/agent_stall.c \
 	lib/agent/stall/stack.c \
-	lib/agent/trace_dir.c
+	lib/agent/trace_dir.c \
+	lib/agent/wireup/agent_wireup.c \
+	lib/agent/wireup/wireup.c
 JOB_SRC := \
 	lib/job/agent_link.c \
 	lib/job/job.c \
@@ -527,6 +529,7 @@ UNIT_TESTS := \
 	tty_text \
 	tuner \
 	wait \
+	wireup \
 	worker \
 	worker_env \
 	worker_rdv \

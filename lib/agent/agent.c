@@ -31,7 +31,7 @@ static void start_timer(struct agent *a, uint64_t ms)
  * outside them, found by walking.  SIGCONT lets stopped ones act on it. */
 static void do_term(struct agent *a)
 {
-    pid_t *groups = hb_xcalloc((size_t)a->job.rank_count, sizeof(*groups));
+    pid_t *groups = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*groups));
     struct tree tree = TREE_INIT;
     size_t count = 0;
 
@@ -41,6 +41,8 @@ static void do_term(struct agent *a)
     agent_signal_ranks(a, SIGTERM);
     for (size_t i = 0; i < count; i++)
         kill(-groups[i], SIGCONT);
+    if (a->wireup.helper) /* its server serves the ranks until they end */
+        groups[count++] = a->wireup.helper;
     if (tree_read(getpid(), &tree) == 0) {
         tree_signal(&tree, SIGTERM, groups, count);
         tree_signal(&tree, SIGCONT, groups, count);
@@ -118,6 +120,7 @@ static void do_report(struct agent *a)
         return;
     }
     a->reported = 1;
+    agent_report_unstarted(a);
     if (a->failure.text)
         control_encode_failed(&a->link.out, &a->failure);
     else
@@ -136,12 +139,14 @@ static void do_exit(struct agent *a)
     route_close(a->route);
     if (a->pump_open)
         pump_close(&a->pump);
+    wireup_stop(&a->wireup);
     if (a->endpoint_open)
         endpoint_close(&a->endpoint);
     uv_close((uv_handle_t *)&a->death_poll, NULL);
     uv_close((uv_handle_t *)&a->signal_poll, NULL);
     uv_close((uv_handle_t *)&a->timer, NULL);
     uv_close((uv_handle_t *)&a->beat, NULL);
+    uv_close((uv_handle_t *)&a->fault_timer, NULL);
     agent_stall_close(a);
     agent_trace_close(a);
 }
@@ -213,7 +218,10 @@ void agent_post(struct agent *a, enum agent_event event)
 
 void agent_check_empty(struct agent *a)
 {
-    if (a->live > 0 || a->state == AGENT_WAITING || a->state >= AGENT_DRAINING)
+    if (a->live > 0 || a->state <= AGENT_PREPARING ||
+        a->state >= AGENT_DRAINING)
+        return;
+    if (wireup_close(&a->wireup) == WIREUP_LATER)
         return;
     if (!tree_has_children())
         agent_post(a, AGENT_EMPTY);
@@ -262,11 +270,11 @@ static int on_launch(struct agent *a, const struct frame *f,
     route_close(a->route);
     if (a->config.grace_ms)
         atomic_store(a->config.grace_ms, (uint32_t)a->job.spec.grace_ms);
-    if (agent_launch(a) < 0) {
+    rc = agent_launch(a);
+    if (rc < 0)
         agent_post(a, AGENT_LAUNCH_FAILED);
-        return 0;
-    }
-    agent_post(a, AGENT_LAUNCHED);
+    else
+        agent_post(a, rc == WIREUP_LATER ? AGENT_PREPARES : AGENT_LAUNCHED);
     return 0;
 }
 
@@ -510,9 +518,10 @@ int agent_start(const struct agent_config *config, struct agent **out,
     };
     uv_timer_init(config->loop, &a->timer);
     uv_timer_init(config->loop, &a->beat);
+    uv_timer_init(config->loop, &a->fault_timer);
     agent_stall_init(a);
     agent_trace_init(a);
-    a->timer.data = a->beat.data = a;
+    a->timer.data = a->beat.data = a->fault_timer.data = a;
     rc = agent_watch_signals(a, err);
     if (rc == 0)
         rc = agent_watch_deaths(a, err);
@@ -536,6 +545,8 @@ int agent_finish(struct agent *a)
     route_free(a->route);
     if (a->pump_open)
         pump_free_memory(&a->pump);
+    wireup_fini(&a->wireup);
+    agent_launch_drop(a);
     if (a->endpoint_open)
         endpoint_fini(&a->endpoint);
     agent_stall_fini(a);
@@ -546,6 +557,8 @@ int agent_finish(struct agent *a)
         close(a->port_fd);
     close(a->death_fd);
     close(a->signal_fd);
+    for (int i = 0; a->ranks && i < a->job.rank_count; i++)
+        hb_free(a->ranks[i].fault.text);
     if (a->job_held)
         control_launch_fini(&a->job);
     hb_free(a->failure.text);

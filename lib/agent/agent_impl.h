@@ -12,6 +12,7 @@
 #include "lib/agent/rank/pump.h"
 #include "lib/agent/route/route.h"
 #include "lib/agent/stall/stack.h"
+#include "lib/agent/wireup/wireup.h"
 
 #include "lib/base/log.h"
 #include "lib/protocol/control/control.h"
@@ -24,6 +25,7 @@ enum {
     AGENT_KILL_GIVE_UP_MS = 5000,
     AGENT_KILL_BLIND_MS = 200, /* give-up time where /proc cannot be read */
     AGENT_EVENTS_MAX = 16,
+    AGENT_FAULT_MS = 250, /* for a rank that called MPI_Abort to exit */
 };
 
 struct agent_rank {
@@ -34,6 +36,12 @@ struct agent_rank {
     struct rlimit cpu; /* RLIMIT_CPU at its death */
     int64_t cpu_ms;
     uint64_t when_ns;
+    /* Why the rank counts as failed, whatever its process does: it has called
+     * MPI_Abort, or has ended without MPI_Finalize. */
+    struct {
+        char *text; /* NULL: it does not */
+        int exit_code, blames;
+    } fault;
 };
 
 /* The last STALLED of a rank. */
@@ -70,6 +78,8 @@ struct agent_trace {
     struct worker_stats **stats; /* by slot; NULL: none received */
 };
 
+struct launch;
+
 struct agent {
     struct agent_config config;
     pid_t parent; /* the guardian */
@@ -85,6 +95,9 @@ struct agent {
     struct control_launch job;
     int job_held;
     char *tmpdir;
+    struct launch *launch; /* until the ranks have been started */
+    struct wireup wireup;
+    uv_timer_t fault_timer; /* until ranks with a fault are killed */
     struct agent_rank *ranks;
     int live, failed; /* numbers of ranks */
     int port_fd;
@@ -170,8 +183,26 @@ void agent_trace_fini(struct agent *a);
 
 /* ---- launch.c ---- */
 
-/* Starts all ranks.  0 (STARTED is queued), or negative with a->failure set. */
+/* Prepares all ranks and starts them: WIREUP_NOW (STARTED is queued), or
+ * WIREUP_LATER: the wire-up opens, and on_open follows; or negative with
+ * a->failure set. */
 int agent_launch(struct agent *a);
+/* Starts the ranks once the wire-up is open: 0, or negative as above. */
+int agent_launch_ranks(struct agent *a);
+/* Gives up: the wire-up did not open.  Returns err->status. */
+int agent_launch_failed(struct agent *a, const struct hb_error *err);
+/* Frees what was kept to start the ranks. */
+void agent_launch_drop(struct agent *a);
+
+/* ---- agent_wireup.c ---- */
+
+extern const struct wireup_events agent_wireup_events;
+
+/* Notes why the rank in `slot` counts as failed; the first reason counts. */
+void agent_fault(struct agent *a, int slot, const struct wireup_abort *m);
+/* Sends EXITED for ranks that were never started, if hvdrun has ended the job
+ * before that. */
+void agent_report_unstarted(struct agent *a);
 
 /* ---- route_orders.c ---- */
 
@@ -185,6 +216,8 @@ int agent_watch_deaths(struct agent *a, struct hb_error *err);
 int agent_watch_rank(struct agent *a, int slot, struct hb_error *err);
 void agent_reap_orphans(struct agent *a);
 void agent_signal_ranks(struct agent *a, int signo);
+/* Handles the end of a rank after the wire-up has told how it ended. */
+void agent_rank_settled(struct agent *a, int slot, enum wireup_end how);
 
 /* ---- rank_io.c ---- */
 int agent_on_stdin(struct agent *a, const struct frame *f,

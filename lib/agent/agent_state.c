@@ -13,11 +13,19 @@ struct transition {
 
 static const struct transition table[AGENT_STATE_COUNT][AGENT_EVENT_COUNT] = {
     [AGENT_WAITING] = {
+        [AGENT_PREPARES]      = TO(PREPARING, NOTHING),
         [AGENT_LAUNCHED]      = TO(RUNNING, NOTHING),
         [AGENT_LAUNCH_FAILED] = TO(KILLING, DO_KILL),
         [AGENT_KILL]          = TO(REPORTING, DO_REPORT),
         [AGENT_KILL_NOW]      = TO(REPORTING, DO_REPORT),
         [AGENT_HANGUP]        = TO(EXITED, DO_EXIT),
+    },
+    [AGENT_PREPARING] = {
+        [AGENT_LAUNCHED]      = TO(RUNNING, NOTHING),
+        [AGENT_LAUNCH_FAILED] = TO(KILLING, DO_KILL),
+        [AGENT_KILL]          = TO(KILLING, DO_KILL),
+        [AGENT_KILL_NOW]      = TO(KILLING, DO_KILL),
+        [AGENT_HANGUP]        = TO(KILLING, DO_KILL),
     },
     [AGENT_RUNNING] = {
         [AGENT_RANKS_OK]      = TO(LINGERING, DO_LINGER),
@@ -68,10 +76,11 @@ enum agent_state agent_next(enum agent_state state, enum agent_event event,
 const char *agent_state_name(enum agent_state state)
 {
     static const char *const names[AGENT_STATE_COUNT] = {
-        [AGENT_WAITING] = "waiting",     [AGENT_RUNNING] = "running",
-        [AGENT_LINGERING] = "lingering", [AGENT_TERMINATING] = "terminating",
-        [AGENT_KILLING] = "killing",     [AGENT_DRAINING] = "draining",
-        [AGENT_REPORTING] = "reporting", [AGENT_EXITED] = "exited",
+        [AGENT_WAITING] = "waiting",         [AGENT_PREPARING] = "preparing",
+        [AGENT_RUNNING] = "running",         [AGENT_LINGERING] = "lingering",
+        [AGENT_TERMINATING] = "terminating", [AGENT_KILLING] = "killing",
+        [AGENT_DRAINING] = "draining",       [AGENT_REPORTING] = "reporting",
+        [AGENT_EXITED] = "exited",
     };
 
     return names[state];
@@ -80,6 +89,7 @@ const char *agent_state_name(enum agent_state state)
 const char *agent_event_name(enum agent_event event)
 {
     static const char *const names[AGENT_EVENT_COUNT] = {
+        [AGENT_PREPARES] = "prepares",
         [AGENT_LAUNCHED] = "launched",
         [AGENT_LAUNCH_FAILED] = "launch failed",
         [AGENT_RANKS_OK] = "ranks ended well",

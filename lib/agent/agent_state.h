@@ -8,6 +8,7 @@
 
 enum agent_state {
     AGENT_WAITING,     /* for LAUNCH */
+    AGENT_PREPARING,   /* the wire-up opens; no rank was started */
     AGENT_RUNNING,     /* ranks live */
     AGENT_LINGERING,   /* all ranks exited 0; others may end by themselves */
     AGENT_TERMINATING, /* SIGTERM sent, grace time running */
@@ -19,6 +20,7 @@ enum agent_state {
 };
 
 enum agent_event {
+    AGENT_PREPARES, /* the ranks will be started later */
     AGENT_LAUNCHED,
     AGENT_LAUNCH_FAILED,
     AGENT_RANKS_OK, /* the last rank exited, all with 0; descendants remain */

@@ -27,41 +27,82 @@ static int child_fds[SLOTS][3];
 static int opened; /* number of these */
 static unsigned char has_ended[SLOTS];
 
+struct launch {
+    int kept;
+};
+
+static int cannot_start(struct agent *a)
+{
+    a->failure.exit_code = 127;
+    a->failure.text = hb_xstrdup("there is no such program");
+    return -HVD_EINVAL;
+}
+
+void agent_launch_drop(struct agent *a)
+{
+    hb_free(a->launch);
+    a->launch = NULL;
+}
+
+int agent_launch_failed(struct agent *a, const struct hb_error *err)
+{
+    FUZZ_CHECK(err->status < 0);
+    agent_launch_drop(a);
+    return cannot_start(a);
+}
+
 int agent_launch(struct agent *a)
 {
-    struct control_started m = {.count = a->job.rank_count};
     struct hb_error err = HB_ERROR_INIT;
 
     FUZZ_CHECK(a->job.rank_count > 0 && a->job.rank_count <= CONTROL_LOCAL_MAX);
     a->ranks = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*a->ranks));
     for (int i = 0; i < a->job.rank_count; i++)
         a->ranks[i].pidfd = -1;
-    if (a->job.argv.count > 1) {
-        a->failure.exit_code = 127;
-        a->failure.text = hb_xstrdup("there is no such program");
-        return -HVD_EINVAL;
-    }
+    if (a->job.argv.count == 2)
+        return cannot_start(a);
     FUZZ_CHECK(pump_init(&a->pump, a->config.loop, a->job.rank_count,
                          &agent_pump_events, a, &err) == 0);
     a->pump_open = 1;
     if (a->job.output_window > 0)
         a->pump.window = (uint32_t)a->job.output_window;
+    FUZZ_CHECK(endpoint_init(&a->endpoint, a->config.loop, &a->job, 1, &a->log,
+                             &err) == 0);
+    a->endpoint_open = 1;
+    endpoint_set_rendezvous(&a->endpoint, agent_ask_rendezvous, a);
+    a->launch = hb_xcalloc(1, sizeof(*a->launch));
+    return a->job.argv.count > 2 ? WIREUP_LATER : agent_launch_ranks(a);
+}
+
+int agent_launch_ranks(struct agent *a)
+{
+    struct control_started m = {.count = a->job.rank_count};
+    struct hb_error err = HB_ERROR_INIT;
+
+    agent_launch_drop(a);
     for (; opened < SLOTS && opened < a->job.rank_count; opened++) {
         FUZZ_CHECK(pump_open(&a->pump, opened, a->job.ranks[opened].stdin_open,
                              child_fds[opened], &err) == 0);
         for (int i = 0; i < 3; i++)
             fcntl(child_fds[opened][i], F_SETFL, O_NONBLOCK);
     }
-    FUZZ_CHECK(endpoint_init(&a->endpoint, a->config.loop, &a->job, 1, &a->log,
-                             &err) == 0);
-    a->endpoint_open = 1;
-    endpoint_set_rendezvous(&a->endpoint, agent_ask_rendezvous, a);
     a->live = opened;
     m.pids = hb_xcalloc((size_t)m.count, sizeof(*m.pids));
     control_encode_started(&a->link.out, &m);
     hb_free(m.pids);
     link_flush(&a->link);
     return 0;
+}
+
+/* The wire-up is open, or could not be opened. */
+static void wireup_opens(struct agent *a, int fails)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (!a->launch)
+        return;
+    hb_error_set(&err, HVD_ETIMEOUT, "there is no server");
+    agent_wireup_events.on_open(a, fails ? &err : NULL);
 }
 
 /* ---- What the agent says ---- */
@@ -96,6 +137,16 @@ static void check_words(const struct frame *f)
     FUZZ_CHECK(!strchr(text, '\n'));
 }
 
+/* Only ranks that were never started are reported here. */
+static void check_exited(const struct frame *f)
+{
+    struct control_exited m;
+
+    FUZZ_CHECK(control_decode_exited(f->payload, f->len, &m, NULL) == 0);
+    FUZZ_CHECK(!starts && m.pid == 0);
+    control_exited_fini(&m);
+}
+
 static void check_frame(const struct frame *f)
 {
     struct control_hello hello;
@@ -112,6 +163,9 @@ static void check_frame(const struct frame *f)
     FUZZ_CHECK((f->type == CONTROL_HELLO) == (frames++ == 0));
     FUZZ_CHECK(!reports);
     switch (f->type) {
+    case CONTROL_EXITED:
+        check_exited(f);
+        break;
     case CONTROL_HELLO:
         FUZZ_CHECK(control_decode_hello(f->payload, f->len, &hello, NULL) == 0);
         control_hello_fini(&hello);
@@ -264,6 +318,8 @@ static void say_launch(struct fuzz_input *in)
     FUZZ_CHECK(hb_strv_add(&m.argv, "program") == 0);
     if (how & 128)
         FUZZ_CHECK(hb_strv_add(&m.argv, "that cannot start") == 0);
+    if ((how & 128) && (how & 8))
+        FUZZ_CHECK(hb_strv_add(&m.argv, "at once") == 0);
     if (control_encode_launch(&b, &m) == 0)
         say(&b);
     hb_buf_free(&b);
@@ -427,7 +483,10 @@ static void step(struct fuzz_input *in)
         say_raw(in, CONTROL_QUERY);
         break;
     case 9:
-        answer_query(&agent->query);
+        if (what & 64)
+            wireup_opens(agent, (int)(what >> 7));
+        else
+            answer_query(&agent->query);
         break;
     case 10:
         say_raw(in, CONTROL_ROUTE_LISTEN);

@@ -62,6 +62,27 @@ START_TEST(test_good_end)
 }
 END_TEST
 
+START_TEST(test_ranks_start_later)
+{
+    enum agent_action action;
+
+    ck_assert_int_eq(agent_next(AGENT_WAITING, AGENT_PREPARES, &action),
+                     AGENT_PREPARING);
+    ck_assert_int_eq(action, AGENT_NOTHING);
+    ck_assert_int_eq(agent_next(AGENT_PREPARING, AGENT_LAUNCHED, &action),
+                     AGENT_RUNNING);
+    /* What the wire-up has started must end. */
+    for (int e = AGENT_LAUNCH_FAILED; e < AGENT_EVENT_COUNT; e++)
+        if (e == AGENT_LAUNCH_FAILED || e == AGENT_KILL ||
+            e == AGENT_KILL_NOW || e == AGENT_HANGUP) {
+            ck_assert_int_eq(
+                agent_next(AGENT_PREPARING, (enum agent_event)e, &action),
+                AGENT_KILLING);
+            ck_assert_int_eq(action, AGENT_DO_KILL);
+        }
+}
+END_TEST
+
 START_TEST(test_leftovers_get_time_term_kill)
 {
     enum agent_action action;
@@ -98,6 +119,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_every_cell_is_sane);
     tcase_add_test(t, test_ways_out);
     tcase_add_test(t, test_good_end);
+    tcase_add_test(t, test_ranks_start_later);
     tcase_add_test(t, test_leftovers_get_time_term_kill);
     tcase_add_test(t, test_names);
     suite_add_tcase(s, t);

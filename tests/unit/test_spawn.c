@@ -164,6 +164,55 @@ START_TEST(test_other_descriptors_are_closed)
 }
 END_TEST
 
+/* Passes one end of a pair, whose number is `fd`, and returns what the child
+ * has besides its stdio. */
+static void run_passing(int fd, char text[TEXT_MAX])
+{
+    struct io io;
+    struct spawn_options o;
+
+    io_open(&io);
+    o = options(&io, NULL, NULL);
+    o.pass_fd = fd;
+    run_script(&o, &io,
+               "for n in 3 4 5 6 7 8 9 77; do "
+               "if [ -e /proc/$$/fd/$n ]; then printf '%s ' $n; fi; done; "
+               "cat /proc/$$/fd/3",
+               text);
+    io_close(&io);
+}
+
+START_TEST(test_one_descriptor_is_passed)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_options o = {.stdio = {3, 3, 3}, .pass_fd = 2};
+    struct spawn_child child;
+    char text[TEXT_MAX];
+    int saved = dup(3), fds[2];
+
+    ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+    ck_assert_int_eq(write(fds[1], "passed", 6), 6);
+    ck_assert_int_eq(dup3(fds[0], 77, O_CLOEXEC), 77);
+    close(fds[0]);
+    close(fds[1]);
+    run_passing(77, text);
+    ck_assert_str_eq(text, "3 passed");
+
+    /* The number may be right already. */
+    ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+    ck_assert_int_eq(write(fds[1], "passed", 6), 6);
+    if (fds[0] != SPAWN_PASS_FD)
+        ck_assert_int_eq(dup3(fds[0], SPAWN_PASS_FD, O_CLOEXEC), SPAWN_PASS_FD);
+    if (fds[1] != SPAWN_PASS_FD)
+        close(fds[1]);
+    run_passing(SPAWN_PASS_FD, text);
+    ck_assert_str_eq(text, "3 passed");
+    if (saved >= 0)
+        dup2(saved, 3);
+    ck_assert_int_eq(spawn_process(&o, &child, NULL, &err), -HVD_EINVAL);
+}
+END_TEST
+
 static void ignore(int signo)
 {
     (void)signo;
@@ -331,6 +380,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_own_process_group_and_parent_death_signal);
     tcase_add_test(t, test_child_dies_with_its_parent);
     tcase_add_test(t, test_other_descriptors_are_closed);
+    tcase_add_test(t, test_one_descriptor_is_passed);
     tcase_add_test(t, test_signals_are_reset);
     tcase_add_test(t, test_cwd_limits_and_affinity);
     tcase_add_test(t, test_failures_by_stage);

@@ -37,6 +37,12 @@ void agent_signal_ranks(struct agent *a, int signo)
     }
 }
 
+static int has_failed(const struct agent_rank *r)
+{
+    return r->fault.text || r->info.si_code != CLD_EXITED ||
+           r->info.si_status != 0;
+}
+
 /* Tells the other ranks.  Looks nothing up, because they are waiting. */
 static void tell_peers(struct agent *a, int slot)
 {
@@ -44,7 +50,10 @@ static void tell_peers(struct agent *a, int slot)
     struct control_exited m = {0};
     struct hb_buf line = HB_BUF_INIT;
 
-    if (r->info.si_code == CLD_EXITED) {
+    if (r->fault.text) {
+        m.exit_code = r->fault.exit_code;
+        m.detail = r->fault.text;
+    } else if (r->info.si_code == CLD_EXITED) {
         m.exit_code = r->info.si_status;
     } else {
         m.signal = r->info.si_status;
@@ -56,6 +65,20 @@ static void tell_peers(struct agent *a, int slot)
     endpoint_rank_ended(&a->endpoint, slot, m.signal || m.exit_code,
                         hb_buf_data(&line));
     hb_buf_free(&line);
+}
+
+/* Replaces what the process's end says by the rank's own fault. */
+static void explain_fault(const struct agent_rank *r, struct control_exited *m)
+{
+    if (!r->fault.text)
+        return;
+    m->exit_code = r->fault.exit_code;
+    m->signal = m->core_dumped = 0;
+    m->cause = CONTROL_CAUSE_EXIT;
+    if (!m->blames)
+        m->blames = r->fault.blames;
+    hb_free(m->detail);
+    m->detail = hb_xstrdup(r->fault.text);
 }
 
 static void report(struct agent *a, int slot)
@@ -78,12 +101,13 @@ static void report(struct agent *a, int slot)
         .tmpdir = a->tmpdir,
     };
 
-    if (r->info.si_code != CLD_EXITED || r->info.si_status != 0) {
+    if (has_failed(r)) {
         a->failed++;
         m.stderr_tail = pump_tail(&a->pump, slot);
     }
     facts.tail = m.stderr_tail;
     cause_explain(&a->cause, &facts, &m);
+    explain_fault(r, &m);
     if (!a->gone)
         control_encode_exited(&a->link.out, &m);
     hb_free(m.detail);
@@ -111,15 +135,35 @@ static int collect(struct agent *a, int slot)
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
     close(r->pidfd);
     r->pidfd = -1;
-    a->live--;
     return 1;
+}
+
+/* Notes how the rank has ended, and tells the other ranks. */
+static void conclude(struct agent *a, int slot, enum wireup_end how)
+{
+    const struct wireup_abort unfinished = {
+        .exit_code = 1, .text = "exited with 0, but without MPI_Finalize"};
+
+    if (how == WIREUP_UNFINISHED)
+        agent_fault(a, slot, &unfinished);
+    a->live--;
+    tell_peers(a, slot);
+}
+
+void agent_rank_settled(struct agent *a, int slot, enum wireup_end how)
+{
+    conclude(a, slot, how);
+    if (!a->failure.text)
+        report(a, slot);
+    agent_check_empty(a);
 }
 
 /* Reaps the ranks that have ended, in order; returns how many. */
 static int handle_deaths(struct agent *a)
 {
     struct epoll_event ready[DEATHS_PER_ROUND];
-    int dead[DEATHS_PER_ROUND], count = 0, n;
+    int dead[DEATHS_PER_ROUND], count = 0, reaped = 0, n;
+    enum wireup_end how;
 
     n = epoll_wait(a->death_fd, ready, DEATHS_PER_ROUND, 0);
     for (int i = 0; i < n; i++) {
@@ -127,13 +171,17 @@ static int handle_deaths(struct agent *a)
 
         if (!collect(a, slot))
             continue;
-        tell_peers(a, slot);
+        reaped++;
+        if (wireup_rank_ended(&a->wireup, slot, has_failed(&a->ranks[slot]),
+                              &how) == WIREUP_LATER)
+            continue;
+        conclude(a, slot, how);
         dead[count++] = slot;
     }
     for (int i = 0; i < count; i++)
         if (!a->failure.text)
             report(a, dead[i]);
-    return count;
+    return reaped;
 }
 
 static void on_deaths(uv_poll_t *poll, int status, int events)
@@ -159,6 +207,7 @@ static int is_rank(const struct agent *a, pid_t pid)
 void agent_reap_orphans(struct agent *a)
 {
     siginfo_t info;
+    pid_t pid;
 
     for (;;) {
         while (handle_deaths(a) > 0)
@@ -169,7 +218,10 @@ void agent_reap_orphans(struct agent *a)
             return;
         if (is_rank(a, info.si_pid))
             continue;
-        waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+        pid = info.si_pid;
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) == 0 &&
+            info.si_pid == pid)
+            wireup_helper_ended(&a->wireup, pid, &info);
     }
 }
 

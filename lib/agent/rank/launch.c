@@ -3,8 +3,9 @@
  * From LAUNCH to running ranks: all of them or none.
  *
  * Everything that can be checked is checked before the first rank runs: the
- * directory, the program, the GPUs.  A later failure (no more processes, no
- * memory) kills the ranks that already run.
+ * directory, the program, the GPUs.  Then the wire-up opens, which may take a
+ * moment.  A later failure (no more processes, no memory) kills the ranks that
+ * already run.
  */
 #include "lib/agent/agent_impl.h"
 
@@ -68,6 +69,7 @@ static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
         hb_strv_add(own, timeline);
     hb_free(timeline);
     hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
+    wireup_environment(&l->agent->wireup, slot, own);
     if (l->port)
         hb_strv_addf(own, "MASTER_PORT=%d", l->port);
     if (l->gpus.count == 0)
@@ -312,8 +314,12 @@ static int spawn_one(struct launch *l, int slot, const char *program,
     struct spawn_child child;
     enum spawn_stage stage;
     cpu_set_t *mask = NULL;
-    int rc;
+    int rc, pass_fd;
 
+    if (wireup_descriptor(&a->wireup, slot, &pass_fd, &err) < 0)
+        return fail(a, EXIT_LAUNCHER, &err);
+    if (pass_fd >= 0)
+        o.pass_fd = pass_fd;
     if (l->sets && l->sets[slot].count > 0)
         o.affinity = mask = cpus_mask(&l->sets[slot], &o.affinity_bytes);
     rc = spawn_process(&o, &child, &stage, &err);
@@ -323,6 +329,7 @@ static int spawn_one(struct launch *l, int slot, const char *program,
         return spawn_failed(l, slot, program, stage, &err);
     a->ranks[slot].pid = child.pid;
     a->ranks[slot].pidfd = child.pidfd;
+    wireup_rank_started(&a->wireup, slot);
     if (agent_watch_rank(a, slot, &err) < 0)
         return fail(a, EXIT_LAUNCHER, &err);
     return 0;
@@ -424,9 +431,10 @@ static void set_limit(struct launch *l, enum control_limit limit)
         (struct spawn_limit){(int)known[limit].resource, want};
 }
 
-static void launch_init(struct launch *l, struct agent *a)
+static struct launch *launch_new(struct agent *a)
 {
-    memset(l, 0, sizeof(*l));
+    struct launch *l = hb_xcalloc(1, sizeof(*l));
+
     l->agent = a;
     spawn_signals_to_reset(&l->reset);
     for (int i = 0; i < CONTROL_LIMIT_COUNT; i++)
@@ -434,43 +442,82 @@ static void launch_init(struct launch *l, struct agent *a)
     a->ranks = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*a->ranks));
     for (int i = 0; i < a->job.rank_count; i++)
         a->ranks[i].pidfd = -1;
+    return l;
 }
 
-static void launch_fini(struct launch *l)
+void agent_launch_drop(struct agent *a)
 {
-    for (int i = 0; l->sets && i < l->agent->job.rank_count; i++)
+    struct launch *l = a->launch;
+
+    if (!l)
+        return;
+    a->launch = NULL;
+    forget_environment(a);
+    for (int i = 0; l->sets && i < a->job.rank_count; i++)
         cpus_set_fini(&l->sets[i]);
     hb_free(l->sets);
     gpu_list_fini(&l->gpus);
     hb_free(l->program);
+    hb_free(l);
 }
 
-int agent_launch(struct agent *a)
+static int open_wireup(struct launch *l, struct hb_error *err)
 {
-    struct hb_error err = HB_ERROR_INIT;
-    struct launch l;
-    int rc;
+    struct agent *a = l->agent;
+    const struct wireup_config config = {
+        .loop = a->config.loop,
+        .job = &a->job,
+        .log = &a->log,
+        .relay = &a->endpoint.relay,
+        .events = &agent_wireup_events,
+        .arg = a,
+    };
+    int rc = wireup_open(&a->wireup, &config, l->program, err);
 
-    launch_init(&l, a);
-    hb_must(host_env_complete(&a->job.env, environ));
-    rc = check_job(&a->job, &err);
-    if (rc < 0)
-        rc = fail(a, EXIT_LAUNCHER, &err);
-    if (rc == 0)
-        rc = resolve_all(&l, &err);
-    if (rc == 0)
-        check_compat(a);
-    if (rc == 0)
-        rc = open_parts(&l, &err);
+    return rc < 0 ? fail(a, EXIT_LAUNCHER, err) : rc;
+}
+
+int agent_launch_ranks(struct agent *a)
+{
+    int rc = 0;
+
     for (int i = 0; i < a->job.rank_count && rc == 0; i++)
-        rc = start_rank(&l, i);
+        rc = start_rank(a->launch, i);
     if (rc == 0) {
         report_started(a);
         link_flush(&a->link);
         cause_init(&a->cause, "");
         a->cause_open = 1;
     }
-    forget_environment(a);
-    launch_fini(&l);
+    agent_launch_drop(a);
     return rc;
+}
+
+int agent_launch(struct agent *a)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct launch *l = a->launch = launch_new(a);
+    int rc;
+
+    hb_must(host_env_complete(&a->job.env, environ));
+    rc = check_job(&a->job, &err);
+    if (rc < 0)
+        rc = fail(a, EXIT_LAUNCHER, &err);
+    if (rc == 0)
+        rc = resolve_all(l, &err);
+    if (rc == 0)
+        check_compat(a);
+    if (rc == 0)
+        rc = open_parts(l, &err);
+    if (rc == 0)
+        rc = open_wireup(l, &err);
+    if (rc < 0)
+        agent_launch_drop(a);
+    return rc == WIREUP_NOW ? agent_launch_ranks(a) : rc;
+}
+
+int agent_launch_failed(struct agent *a, const struct hb_error *err)
+{
+    agent_launch_drop(a);
+    return fail(a, EXIT_LAUNCHER, err);
 }

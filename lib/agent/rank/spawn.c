@@ -71,6 +71,10 @@ IN_CHILD static int child_stdio(const struct spawn_options *o)
     for (int i = 0; i < 3; i++)
         if (dup2(o->stdio[i], i) < 0)
             return -1;
+    if (o->pass_fd == SPAWN_PASS_FD)
+        return fcntl(SPAWN_PASS_FD, F_SETFD, 0);
+    if (o->pass_fd && dup2(o->pass_fd, SPAWN_PASS_FD) < 0)
+        return -1;
     return 0;
 }
 
@@ -132,7 +136,9 @@ IN_CHILD static int child_main(void *arg)
         order->stage = SPAWN_STAGE_EXEC;
         /* Linux before 5.9 lacks close_range: there the descriptors'
          * close-on-exec flags do it. */
-        syscall(SYS_close_range, 3u, ~0u, 0u);
+        syscall(SYS_close_range,
+                order->o->pass_fd ? SPAWN_PASS_FD + 1u : SPAWN_PASS_FD, ~0u,
+                0u);
         if (child_signals(order->o) == 0)
             execve(order->o->path, order->o->argv, order->o->envp);
     }
@@ -177,6 +183,9 @@ int spawn_process(const struct spawn_options *o, struct spawn_child *child,
             return hb_error_set(err, HVD_EINVAL,
                                 "descriptor %d cannot become stdio",
                                 o->stdio[i]);
+    if (o->pass_fd && o->pass_fd < 3)
+        return hb_error_set(err, HVD_EINVAL, "descriptor %d cannot be passed",
+                            o->pass_fd);
     /* No handler may run in the child on the shared memory. */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &old);

@@ -14,8 +14,9 @@
  *
  * The child calls the kernel only: no allocation, no locks, no libc state.
  * In this order: own process group, parent-death signal SIGKILL (and a
- * check that the parent is still there), stdio, working directory, limits,
- * affinity, signals, closing of every other descriptor, execve.
+ * check that the parent is still there), stdio and the passed descriptor,
+ * working directory, limits, affinity, closing of every other descriptor,
+ * signals, execve.
  */
 #ifndef HVD_AGENT_SPAWN_H
 #define HVD_AGENT_SPAWN_H
@@ -28,7 +29,10 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-enum { SPAWN_STACK_BYTES = 32 << 10 };
+enum {
+    SPAWN_STACK_BYTES = 32 << 10,
+    SPAWN_PASS_FD = 3, /* what pass_fd becomes in the child */
+};
 
 enum spawn_stage {
     SPAWN_STAGE_CLONE,
@@ -52,6 +56,7 @@ struct spawn_options {
     char *const *envp;         /* complete: nothing is inherited */
     const char *cwd;           /* NULL: the caller's */
     int stdio[3];              /* become 0, 1, 2; each at least 3 */
+    int pass_fd;               /* becomes SPAWN_PASS_FD; 0: none */
     const cpu_set_t *affinity; /* NULL: the caller's */
     size_t affinity_bytes;
     const struct spawn_limit *limits;

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The wire-up; see wireup.h. */
+#include "lib/agent/wireup/wireup.h"
+
+#include "lib/base/alloc.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* By enum control_wireup; NULL: none. */
+static const struct wireup_kind *const kinds[] = {
+    [CONTROL_WIREUP_NONE] = NULL,
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static int rank_of(const struct wireup *w, int slot)
+{
+    return w->config.job->ranks[slot].rank;
+}
+
+/* ---- Opening ---- */
+
+/* Returns what the program needs, with the reason in *why, a heap string. */
+static enum control_wireup choose(const struct wireup_config *config,
+                                  const char *program, char **why)
+{
+    enum control_wireup asked = config->job->spec.wireup;
+
+    (void)program;
+    if (asked != CONTROL_WIREUP_AUTO) {
+        *why = hb_xstrdup("given by --wireup");
+        return asked;
+    }
+    *why = hb_xstrdup("--wireup was not given");
+    return CONTROL_WIREUP_NONE;
+}
+
+int wireup_open(struct wireup *w, const struct wireup_config *config,
+                const char *program, struct hb_error *err)
+{
+    const struct wireup_kind *kind;
+    enum control_wireup choice;
+    char *why;
+
+    memset(w, 0, sizeof(*w));
+    choice = choose(config, program, &why);
+    kind = (int)choice < KINDS ? kinds[choice] : NULL;
+    if (kind)
+        hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)", kind->name,
+               why);
+    hb_free(why);
+    if (!kind && choice != CONTROL_WIREUP_NONE)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "this agent lacks that kind of --wireup; use "
+                            "another one, or a newer hvdrun");
+    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
+}
+
+static void on_limit(uv_timer_t *timer);
+static void on_doom(uv_timer_t *timer);
+
+static void init_slots(struct wireup *w)
+{
+    w->left = w->config.job->rank_count;
+    w->slots = hb_xcalloc((size_t)w->left, sizeof(*w->slots));
+    uv_timer_init(w->config.loop, &w->limit);
+    uv_timer_init(w->config.loop, &w->doom);
+    w->limit.data = w->doom.data = w;
+    w->timers = 1;
+}
+
+int wireup_open_kind(struct wireup *w, const struct wireup_config *config,
+                     const struct wireup_kind *kind, struct hb_error *err)
+{
+    int rc;
+
+    memset(w, 0, sizeof(*w));
+    w->config = *config;
+    w->kind = kind;
+    init_slots(w);
+    w->phase = WIREUP_OPENING;
+    rc = kind->open(w, err);
+    if (rc == WIREUP_LATER)
+        uv_timer_start(&w->limit, on_limit, (uint64_t)kind->open_ms, 0);
+    else
+        w->phase = rc < 0 ? WIREUP_CLOSED : WIREUP_OPEN;
+    if (rc < 0)
+        hb_error_context(err, "--wireup %s", kind->name);
+    return rc;
+}
+
+void wireup_opened(struct wireup *w, const struct hb_error *err)
+{
+    if (w->phase != WIREUP_OPENING)
+        return;
+    uv_timer_stop(&w->limit);
+    w->phase = err ? WIREUP_CLOSED : WIREUP_OPEN;
+    w->config.events->on_open(w->config.arg, err);
+}
+
+static void open_too_late(struct wireup *w)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    hb_error_set(&err, HVD_ETIMEOUT,
+                 "--wireup %s: its server was not ready after %g s; is this "
+                 "host overloaded?",
+                 w->kind->name, w->kind->open_ms / 1e3);
+    w->phase = WIREUP_OPEN; /* to be closed */
+    w->config.events->on_open(w->config.arg, &err);
+}
+
+/* ---- Starting ranks ---- */
+
+void wireup_environment(struct wireup *w, int slot, struct hb_strv *out)
+{
+    if (w->kind)
+        w->kind->environment(w, slot, out);
+}
+
+int wireup_descriptor(struct wireup *w, int slot, int *fd, struct hb_error *err)
+{
+    *fd = -1;
+    return w->kind && w->kind->descriptor
+               ? w->kind->descriptor(w, slot, fd, err)
+               : 0;
+}
+
+void wireup_rank_started(struct wireup *w, int slot)
+{
+    if (w->kind && w->kind->rank_started)
+        w->kind->rank_started(w, slot);
+}
+
+/* ---- The ends of ranks ---- */
+
+/* Appends "rank 3", or "ranks 0, 2 and 5". */
+static void put_singletons(const struct wireup *w, struct hb_buf *out,
+                           int count)
+{
+    int n = 0;
+
+    hb_must(hb_buf_printf(out, "rank%s ", count > 1 ? "s" : ""));
+    for (int i = 0; i < w->config.job->rank_count; i++) {
+        if (!w->slots[i].singleton)
+            continue;
+        if (n > 0)
+            hb_must(hb_buf_puts(out, n == count - 1 ? " and " : ", "));
+        hb_must(hb_buf_printf(out, "%d", rank_of(w, i)));
+        n++;
+    }
+}
+
+/* Warns of ranks that were to use the wire-up but did not: an MPI that found
+ * no launcher runs each of them as a job of one rank, without a word. */
+static void warn_of_singletons(const struct wireup *w)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int count = 0;
+
+    for (int i = 0; i < w->config.job->rank_count; i++)
+        count += w->slots[i].singleton;
+    if (count == 0)
+        return;
+    put_singletons(w, &text, count);
+    hb_must(hb_buf_printf(
+        &text,
+        " ended without using --wireup %s: %s not use MPI, or %s a job of one "
+        "rank, because the program's MPI does not speak %s; see --wireup in "
+        "hvdrun(1)",
+        w->kind->name, count > 1 ? "they did" : "it did",
+        count > 1 ? "each was" : "it was", w->kind->what));
+    hb_log(w->config.log, HB_LOG_WARNING, "%s", hb_buf_data(&text));
+    hb_buf_free(&text);
+}
+
+/* Returns how the rank has ended, once that is known. */
+static enum wireup_end conclude(struct wireup *w, int slot, int failed)
+{
+    struct wireup_slot *s = &w->slots[slot];
+
+    s->singleton = !failed && !s->connected;
+    if (--w->left == 0)
+        warn_of_singletons(w);
+    return !failed && s->connected && !s->finished ? WIREUP_UNFINISHED
+                                                   : WIREUP_GOOD;
+}
+
+int wireup_rank_ended(struct wireup *w, int slot, int failed,
+                      enum wireup_end *how)
+{
+    int rc = WIREUP_NOW;
+
+    *how = WIREUP_GOOD;
+    if (!w->kind || w->slots[slot].gone)
+        return rc;
+    w->slots[slot].gone = 1;
+    if (w->phase == WIREUP_OPEN && w->kind->rank_ended)
+        rc = w->kind->rank_ended(w, slot);
+    if (rc == WIREUP_LATER && !failed) {
+        w->slots[slot].settling = 1;
+        if (w->settling++ == 0)
+            uv_timer_start(&w->limit, on_limit, (uint64_t)w->kind->settle_ms,
+                           0);
+        return WIREUP_LATER;
+    }
+    *how = conclude(w, slot, failed);
+    return WIREUP_NOW;
+}
+
+void wireup_settled(struct wireup *w, int slot)
+{
+    struct wireup_slot *s = &w->slots[slot];
+
+    if (!s->settling)
+        return;
+    s->settling = 0;
+    if (--w->settling == 0)
+        uv_timer_stop(&w->limit);
+    w->config.events->on_settled(w->config.arg, slot, conclude(w, slot, 0));
+}
+
+/* Takes the ends of ranks as they are known: the kind does not answer. */
+static void settle_all(struct wireup *w)
+{
+    for (int i = 0; i < w->config.job->rank_count; i++)
+        wireup_settled(w, i);
+}
+
+void wireup_connected(struct wireup *w, int slot)
+{
+    w->slots[slot].connected = 1;
+}
+
+void wireup_finished(struct wireup *w, int slot)
+{
+    w->slots[slot].finished = 1;
+}
+
+/* ---- Failures ---- */
+
+void wireup_abort(struct wireup *w, const struct wireup_abort *m)
+{
+    if (w->phase == WIREUP_OPEN)
+        w->config.events->on_abort(w->config.arg, m);
+}
+
+static void on_doom(uv_timer_t *timer)
+{
+    struct wireup *w = timer->data;
+
+    for (int i = 0; i < w->config.job->rank_count; i++) {
+        const struct wireup_slot *s = &w->slots[i];
+        struct wireup_abort m = {.slot = i,
+                                 .exit_code = 1,
+                                 .blames = w->doomed.blames,
+                                 .text = w->doomed.text};
+
+        if (!s->connected || s->finished || s->gone)
+            continue;
+        wireup_abort(w, &m);
+        return;
+    }
+}
+
+void wireup_doom(struct wireup *w, int blames, const char *text)
+{
+    if (w->phase != WIREUP_OPEN || w->doomed.text)
+        return;
+    w->doomed.text = hb_xstrdup(text);
+    w->doomed.blames = blames;
+    uv_timer_start(&w->doom, on_doom, (uint64_t)w->kind->doom_ms, 0);
+}
+
+int wireup_helper_ended(struct wireup *w, pid_t pid, const siginfo_t *info)
+{
+    if (!w->helper || pid != w->helper)
+        return 0;
+    w->helper = 0;
+    if (w->kind->helper_ended)
+        w->kind->helper_ended(w, info);
+    return 1;
+}
+
+/* ---- Closing ---- */
+
+int wireup_close(struct wireup *w)
+{
+    if (w->phase == WIREUP_CLOSED)
+        return WIREUP_NOW;
+    if (w->phase == WIREUP_CLOSING)
+        return WIREUP_LATER;
+    uv_timer_stop(&w->limit);
+    uv_timer_stop(&w->doom);
+    w->phase = WIREUP_CLOSING;
+    if (w->kind->close(w) == WIREUP_LATER) {
+        uv_timer_start(&w->limit, on_limit, (uint64_t)w->kind->close_ms, 0);
+        return WIREUP_LATER;
+    }
+    w->phase = WIREUP_CLOSED;
+    return WIREUP_NOW;
+}
+
+void wireup_closed(struct wireup *w)
+{
+    if (w->phase != WIREUP_CLOSING)
+        return;
+    uv_timer_stop(&w->limit);
+    w->phase = WIREUP_CLOSED;
+    w->config.events->on_closed(w->config.arg);
+}
+
+/* Kills the helper that does not close; its end completes the closing.  With
+ * no helper there is nothing to wait for. */
+static void close_too_late(struct wireup *w)
+{
+    if (w->helper)
+        kill(-w->helper, SIGKILL);
+    else
+        wireup_closed(w);
+}
+
+static void on_limit(uv_timer_t *timer)
+{
+    struct wireup *w = timer->data;
+
+    if (w->phase == WIREUP_OPENING)
+        open_too_late(w);
+    else if (w->phase == WIREUP_OPEN)
+        settle_all(w);
+    else if (w->phase == WIREUP_CLOSING)
+        close_too_late(w);
+}
+
+void wireup_stop(struct wireup *w)
+{
+    if (!w->timers)
+        return;
+    (void)wireup_close(w);
+    w->phase = WIREUP_CLOSED;
+    uv_close((uv_handle_t *)&w->limit, NULL);
+    uv_close((uv_handle_t *)&w->doom, NULL);
+    w->timers = 0;
+}
+
+void wireup_fini(struct wireup *w)
+{
+    if (w->kind && w->kind->fini)
+        w->kind->fini(w);
+    hb_free(w->slots);
+    hb_free(w->doomed.text);
+    memset(w, 0, sizeof(*w));
+}
