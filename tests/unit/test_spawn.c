@@ -218,6 +218,35 @@ static void ignore(int signo)
     (void)signo;
 }
 
+/* A program in a descriptor needs no name in a file system.  It sees no other
+ * descriptor, and not even this one. */
+START_TEST(test_program_in_a_descriptor)
+{
+    char sh[] = "sh", c[] = "-c", body[64];
+    char *argv[] = {sh, c, body, NULL};
+    struct hb_error err = HB_ERROR_INIT;
+    struct spawn_options o;
+    struct spawn_child child;
+    siginfo_t info;
+    struct io io;
+
+    io_open(&io);
+    o = options(&io, "/nonexistent", argv);
+    for (int i = 0; i < 2; i++) {
+        o.program_fd = i ? fcntl(o.program_fd, F_DUPFD_CLOEXEC, 100)
+                         : open("/bin/sh", O_PATH | O_CLOEXEC);
+        ck_assert_int_ge(o.program_fd, 3);
+        snprintf(body, sizeof(body),
+                 "for n in 3 %d; do [ ! -e /proc/$$/fd/$n ] || exit 1; done",
+                 o.program_fd);
+        ck_assert_msg(spawn_process(&o, &child, NULL, &err) == 0, "%s",
+                      err.text);
+        ck_assert_int_eq(wait_for(&child, &info), 0);
+    }
+    io_close(&io);
+}
+END_TEST
+
 START_TEST(test_signals_are_reset)
 {
     struct sigaction sa = {.sa_handler = SIG_IGN};
@@ -381,6 +410,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_child_dies_with_its_parent);
     tcase_add_test(t, test_other_descriptors_are_closed);
     tcase_add_test(t, test_one_descriptor_is_passed);
+    tcase_add_test(t, test_program_in_a_descriptor);
     tcase_add_test(t, test_signals_are_reset);
     tcase_add_test(t, test_cwd_limits_and_affinity);
     tcase_add_test(t, test_failures_by_stage);

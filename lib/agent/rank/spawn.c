@@ -128,19 +128,36 @@ IN_CHILD static int child_prepare(struct order *order)
     return 0;
 }
 
+/* Closes the other descriptors.  Linux before 5.9 lacks close_range: there the
+ * descriptors' close-on-exec flags do it. */
+IN_CHILD static void child_close(const struct spawn_options *o)
+{
+    unsigned first = o->pass_fd ? SPAWN_PASS_FD + 1u : SPAWN_PASS_FD;
+    unsigned kept = (unsigned)o->program_fd;
+
+    if (kept > first)
+        syscall(SYS_close_range, first, kept - 1, 0u);
+    syscall(SYS_close_range, kept ? kept + 1 : first, ~0u, 0u);
+}
+
+IN_CHILD static void child_exec(const struct spawn_options *o)
+{
+    if (o->program_fd)
+        syscall(SYS_execveat, o->program_fd, "", o->argv, o->envp,
+                AT_EMPTY_PATH);
+    else
+        execve(o->path, o->argv, o->envp);
+}
+
 IN_CHILD static int child_main(void *arg)
 {
     struct order *order = arg;
 
     if (child_prepare(order) == 0) {
         order->stage = SPAWN_STAGE_EXEC;
-        /* Linux before 5.9 lacks close_range: there the descriptors'
-         * close-on-exec flags do it. */
-        syscall(SYS_close_range,
-                order->o->pass_fd ? SPAWN_PASS_FD + 1u : SPAWN_PASS_FD, ~0u,
-                0u);
+        child_close(order->o);
         if (child_signals(order->o) == 0)
-            execve(order->o->path, order->o->argv, order->o->envp);
+            child_exec(order->o);
     }
     order->error = errno;
     _exit(127);

@@ -52,6 +52,9 @@ struct spawn_limit {
 
 struct spawn_options {
     const char *path; /* program, as program_resolve found it */
+    /* Executes the program in this descriptor instead; 0: none.  At least 3,
+     * and with pass_fd not SPAWN_PASS_FD. */
+    int program_fd;
     char *const *argv;
     char *const *envp;         /* complete: nothing is inherited */
     const char *cwd;           /* NULL: the caller's */
