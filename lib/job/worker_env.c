@@ -39,6 +39,10 @@ static const char *const foreign[] = {
     "TORCHELASTIC_*",
     "OMPI_COMM_WORLD_*",
     "OMPI_UNIVERSE_SIZE",
+    "OMPI_MCA_ess*",
+    "OMPI_MCA_orte_*",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_schizo*",
     "PMIX_*",
     "PMI_*",
     "MPI_LOCALRANKID",
@@ -48,6 +52,11 @@ static const char *const foreign[] = {
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
+};
+
+/* Passed on all the same: settings of PMIx. */
+static const char *const own[] = {
+    "PMIX_MCA_*",
 };
 
 /* What programs need even with --no-env. */
@@ -151,7 +160,8 @@ static int is_inherited(const struct worker_env_config *config,
     if (config->no_env)
         return in_list(basic, COUNT(basic), item, len);
     return !worker_env_is_computed(item) &&
-           !in_list(foreign, COUNT(foreign), item, len);
+           (!in_list(foreign, COUNT(foreign), item, len) ||
+            in_list(own, COUNT(own), item, len));
 }
 
 /* Sets one NAME=VALUE item. */

@@ -152,6 +152,11 @@ START_TEST(stale_variables_are_dropped)
                                         "PMI_FD",
                                         "PMIX_RANK",
                                         "PMIX_NAMESPACE",
+                                        "OMPI_MCA_ess",
+                                        "OMPI_MCA_ess_base_jobid",
+                                        "OMPI_MCA_orte_launch",
+                                        "OMPI_MCA_pmix",
+                                        "OMPI_MCA_schizo",
                                         "SLURM_PROCID",
                                         "BASH_FUNC_module%%",
                                         "OLDPWD"};
@@ -171,12 +176,23 @@ END_TEST
 /* Names that only resemble those are passed on. */
 START_TEST(similar_names_pass)
 {
-    char *inherited[] = {"HVD_RANKS=1", "XRANK=1",  "RANKS=1", "OLDPWD2=1",
-                         "HOROVOD_=1",  "HVD_=1",   "PMI=1",   "SIZE=1",
-                         "HOSTNAME=h",  "JOB_ID=3", NULL};
+    char *inherited[] = {"HVD_RANKS=1",
+                         "XRANK=1",
+                         "RANKS=1",
+                         "OLDPWD2=1",
+                         "HOROVOD_=1",
+                         "HVD_=1",
+                         "PMI=1",
+                         "SIZE=1",
+                         "HOSTNAME=h",
+                         "JOB_ID=3",
+                         "PMIX_MCA_gds=hash",
+                         "OMPI_MCA_pmix_base_x=1",
+                         "OMPI_MCA_btl=self",
+                         NULL};
 
     common(inherited, 0);
-    ck_assert_uint_eq(env.count, 11);
+    ck_assert_uint_eq(env.count, 14);
 }
 END_TEST
 
