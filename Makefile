@@ -56,6 +56,7 @@ PROTOCOL_SRC := \
 	lib/protocol/control/control_route.c \
 	lib/protocol/control/control_stall.c \
 	lib/protocol/frame.c \
+	lib/protocol/pmix_wire.c \
 	lib/protocol/query.c \
 	lib/protocol/rendezvous.c \
 	lib/protocol/segment.c \
@@ -153,7 +154,13 @@ AGENT_SRC := \
 	lib/agent/stall/stack.c \
 	lib/agent/trace_dir.c \
 	lib/agent/wireup/agent_wireup.c \
-	lib/agent/wireup/wireup.c
+	lib/agent/wireup/pmix.c \
+	lib/agent/wireup/pmix_env.c \
+	lib/agent/wireup/pmix_image.c \
+	lib/agent/wireup/pmix_modex.c \
+	lib/agent/wireup/pmix_server.c \
+	lib/agent/wireup/wireup.c \
+	lib/agent/wireup/wireup_dir.c
 JOB_SRC := \
 	lib/job/agent_link.c \
 	lib/job/job.c \
@@ -228,6 +235,13 @@ HVDRUN_SRC := \
 	cmd/hvdrun/tools/tool.c
 HVD_AGENT_SRC := \
 	cmd/hvd-agent/main.c
+# The agent carries this program in itself.
+HVD_PMIX_SRC := \
+	cmd/hvd-pmix/keys.c \
+	cmd/hvd-pmix/library.c \
+	cmd/hvd-pmix/main.c \
+	cmd/hvd-pmix/server.c \
+	cmd/hvd-pmix/upcalls.c
 HVD_BENCH_SRC := \
 	cmd/hvd-bench/bench_cuda.c \
 	cmd/hvd-bench/bench_memory.c \
@@ -480,6 +494,7 @@ UNIT_TESTS := \
 	output \
 	place \
 	plan \
+	pmix_wire \
 	port \
 	probe \
 	process_sets \
@@ -565,6 +580,7 @@ FUZZERS := \
 	lines \
 	openssh \
 	plane \
+	pmix_wire \
 	query \
 	rendezvous \
 	route \
@@ -647,6 +663,12 @@ mpi_libs = $(filter -L% -l% -Wl$(comma)-rpath%,$(1))
 ifneq ($(MPI_SHOWN),)
 PLUGINS += $(BUILD)/lib/hvd/libhvd-mpi.so
 endif
+# Headers only: hvd-pmix loads the host's library.
+WITH_PMIX ?= auto
+ifneq ($(WITH_PMIX),no)
+PMIX_CFLAGS := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags pmix \
+	2>/dev/null))
+endif
 # WITH_NCCL=/path has CUDA's bin/nvcc and include/cuda.h; NCCL_HOME is where
 # NCCL is, if elsewhere.
 WITH_NCCL ?= auto
@@ -718,7 +740,13 @@ endif
 ifeq ($(and $(filter-out auto no,$(WITH_NCCL)),$(if $(WITH_NCCL_NOW),,1)),1)
 $(BUILD)/flags: nccl-missing
 endif
-.PHONY: packages-missing mpi-missing nccl-missing
+ifeq ($(and $(filter yes,$(WITH_PMIX)),$(if $(PMIX_CFLAGS),,1)),1)
+$(BUILD)/flags: pmix-missing
+endif
+.PHONY: packages-missing mpi-missing nccl-missing pmix-missing
+pmix-missing:
+	@echo 'libpmix-dev is not installed: WITH_PMIX=no builds without PMIx' \
+		>&2; exit 1
 nccl-missing:
 	@echo 'there is no bin/nvcc and include/cuda.h in $(CUDA), or no nccl.h' \
 		'there or in $(NCCL_HOME)/include: WITH_NCCL=no builds without' \
@@ -860,6 +888,31 @@ $(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
 		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
 		-Wl,-rpath,$(NCCL_LIBDIR) -o $@ $(filter %.o %.a,$^) -ldl
+
+# hvd-pmix is inside the agent; without PMIx, nothing is.
+$(call obj,$(HVD_PMIX_SRC)): FILE_CFLAGS = $(PMIX_CFLAGS)
+PMIX_IMAGE := $(BUILD)/obj/cmd/hvd-pmix/hvd-pmix.image
+$(BUILD)/obj/cmd/hvd-pmix/hvd-pmix: $(call obj,$(HVD_PMIX_SRC)) \
+		$(call ar,protocol base)
+	$(CC) $(ALL_LDFLAGS) -pie -o $@ $^ -ldl
+ifneq ($(PMIX_CFLAGS),)
+$(PMIX_IMAGE): $(BUILD)/obj/cmd/hvd-pmix/hvd-pmix $(BUILD)/pmix
+	strip -o $@ $<
+else
+$(PMIX_IMAGE): $(BUILD)/pmix
+	@mkdir -p $(@D)
+	@: >$@
+endif
+$(BUILD)/pmix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PMIX_CFLAGS)' | cmp -s - $@ || { echo '$(PMIX_CFLAGS)' >$@; \
+		$(if $(PMIX_CFLAGS)$(filter no,$(WITH_PMIX)),:,echo 'no \
+		libpmix-dev: building without PMIx'); }
+PMIX_BYTES := $(BUILD)/obj/lib/agent/wireup/pmix_image_bytes.o
+$(PMIX_BYTES): lib/agent/wireup/pmix_image_bytes.S $(PMIX_IMAGE)
+	@mkdir -p $(@D)
+	$(CC) -DHVD__PMIX_IMAGE='"$(PMIX_IMAGE)"' -c -o $@ $<
+$(BUILD)/obj/libagent.a: $(PMIX_BYTES)
 
 # Static, so that it runs on any host of the same CPU type.
 $(BIN)/hvd-agent: $(call obj,$(HVD_AGENT_SRC)) \
@@ -1037,6 +1090,13 @@ $(BUILD)/tests/%/mpi_user: tests/system/prog/mpi_user.c $(LIB)/libhvd.so \
 	$(CC) $(ALL_CFLAGS) $(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(ALL_LDFLAGS) $(LIB)/libhvd.so -Wl,-rpath,$(abspath $(LIB)) \
 		$(call mpi_libs,$(shell mpicc.$* -show))
+# A user's program without libhvd, of each MPI.
+MPI_PROGRAMS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_program)
+$(BUILD)/tests/%/mpi_program: tests/system/prog/mpi_program.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) $(WARN) \
+		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
+		$(call mpi_libs,$(shell mpicc.$* -show))
 # For LD_PRELOAD: makes calls of MPI and of malloc fail.
 MPI_FAILS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_fail.so)
 $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
@@ -1044,7 +1104,7 @@ $(BUILD)/tests/%/mpi_fail.so: tests/system/prog/mpi_fail.c $(BUILD)/flags
 	$(CC) -std=c11 -D_GNU_SOURCE -I. -O2 -g $(WARN) -fPIC -shared \
 		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ $< \
 		$(call mpi_libs,$(shell mpicc.$* -show))
-system-progs: $(MPI_USERS) $(MPI_FAILS)
+system-progs: $(MPI_USERS) $(MPI_PROGRAMS) $(MPI_FAILS)
 
 # For LD_PRELOAD: makes allocations fail in Python.
 FAIL_ALLOC := $(BUILD)/tests/prog/fail_alloc.so

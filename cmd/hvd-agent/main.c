@@ -75,6 +75,7 @@ static int run_agent(uv_loop_t *loop, struct guardian_shared *shared)
         .grace_ms = &shared->grace_ms,
         .silence_ms = &shared->silence_ms,
         .trace_dir = shared->trace_dir,
+        .wireup_dir = shared->wireup_dir,
     };
     struct hb_error err = HB_ERROR_INIT;
     struct rlimit more;

@@ -32,6 +32,7 @@ struct agent_config {
     /* The same, for the path of the directory of the ranks' timelines
      * (guardian.h); may be NULL. */
     char *trace_dir;
+    char *wireup_dir; /* the same, for that of the ranks' MPI */
 };
 
 /* Creates the agent, queues HELLO and waits for orders.  0, or negative with

@@ -4,6 +4,7 @@
 
 #include "lib/agent/rank/tree.h"
 #include "lib/agent/trace_dir.h"
+#include "lib/agent/wireup/wireup_dir.h"
 
 #include "lib/base/sys/clock.h"
 
@@ -202,15 +203,16 @@ static void kill_rest(const struct cgroup *cgroup)
     }
 }
 
-/* Removes the timelines' directory; the processes that wrote there are dead. */
-static void remove_trace(const struct guardian_shared *shared)
+/* Removes a directory; the processes that wrote there are dead. */
+static void remove_dir(const char shared[GUARDIAN_PATH_MAX],
+                       int (*remove)(int at, const char *name))
 {
     char path[GUARDIAN_PATH_MAX];
 
-    memcpy(path, shared->trace_dir, sizeof(path));
+    memcpy(path, shared, sizeof(path));
     path[sizeof(path) - 1] = '\0';
     if (path[0] == '/')
-        (void)trace_dir_remove(AT_FDCWD, path);
+        (void)remove(AT_FDCWD, path);
 }
 
 int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
@@ -235,7 +237,8 @@ int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
     status = collect(agent);
     close(fd);
     kill_rest(cgroup);
-    remove_trace(shared);
+    remove_dir(shared->trace_dir, trace_dir_remove);
+    remove_dir(shared->wireup_dir, wireup_dir_remove);
     cgroup_close(cgroup);
     return status;
 }

@@ -4,7 +4,7 @@
  *
  * It is a child subreaper with every catchable signal blocked.  It sleeps until
  * the agent ends, then kills what is left of the job and, if the agent was
- * killed, removes the directory of the ranks' timelines.
+ * killed, removes the directories of the ranks' timelines and of their MPI.
  *
  * It also watches the agent.  When hvdrun hangs up, an agent that is stopped or
  * stuck is killed a second after the grace time.  When the agent is stopped
@@ -36,6 +36,8 @@ struct guardian_shared {
     /* Of the ranks' timelines; "" when the agent has removed the directory or
      * it is to stay.  Read after the agent's death. */
     char trace_dir[GUARDIAN_PATH_MAX];
+    /* Of the files of the ranks' MPI, likewise. */
+    char wireup_dir[GUARDIAN_PATH_MAX];
 };
 
 struct guardian_shared *guardian_share(void); /* NULL when out of memory */

@@ -4,6 +4,7 @@
 
 #include "lib/agent/query/jobscan.h"
 #include "lib/agent/query/place.h"
+#include "lib/agent/wireup/wireup_dir.h"
 #include "lib/base/alloc.h"
 #include "lib/protocol/query.h"
 
@@ -18,8 +19,15 @@
 /* A directory exists before its ranks do. */
 enum { YOUNG_S = 60 };
 
-static const char prefix[] = "hvd-timeline-";
-enum { PREFIX_LEN = sizeof(prefix) - 1 };
+/* The directories that agents make. */
+static const struct kind {
+    const char *prefix, *what;
+    int (*remove)(int at, const char *name);
+} kinds[] = {
+    {"hvd-timeline-", "timelines of a job's ranks", trace_dir_remove},
+    {"hvd-wireup-", "files of a job's MPI", wireup_dir_remove},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static int open_own(int at, const char *name, struct stat *st)
 {
@@ -71,29 +79,35 @@ int trace_dir_remove(int at, const char *name)
     return unlinkat(at, name, AT_REMOVEDIR);
 }
 
-static int is_dir_name(const char *name)
+/* Returns the kind and, in *id, the part of the name after its prefix; or
+ * NULL. */
+static const struct kind *kind_of(const char *name, const char **id)
 {
-    const char *id = name + PREFIX_LEN;
-    size_t host;
+    for (size_t i = 0; i < KINDS; i++) {
+        size_t len = strlen(kinds[i].prefix), host;
 
-    if (strncmp(name, prefix, PREFIX_LEN) != 0 ||
-        strspn(id, "0123456789abcdef") != TRACE_DIR_ID_DIGITS ||
-        id[TRACE_DIR_ID_DIGITS] != '-')
-        return 0;
-    id += TRACE_DIR_ID_DIGITS + 1;
-    host = strspn(id, "0123456789");
-    return host > 0 && id[host] == '\0';
+        if (strncmp(name, kinds[i].prefix, len) != 0)
+            continue;
+        *id = name + len;
+        if (strspn(*id, "0123456789abcdef") != TRACE_DIR_ID_DIGITS ||
+            (*id)[TRACE_DIR_ID_DIGITS] != '-')
+            return NULL;
+        name = *id + TRACE_DIR_ID_DIGITS + 1;
+        host = strspn(name, "0123456789");
+        return host > 0 && name[host] == '\0' ? &kinds[i] : NULL;
+    }
+    return NULL;
 }
 
-static int is_of(const char *name, const char *id)
+static int same_id(const char *a, const char *b)
 {
-    return strncmp(name + PREFIX_LEN, id, TRACE_DIR_ID_DIGITS) == 0;
+    return strncmp(a, b, TRACE_DIR_ID_DIGITS) == 0;
 }
 
-static int has_process(const struct jobscan *s, const char *name)
+static int has_process(const struct jobscan *s, const char *id)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (is_of(name, s->jobs[i].id))
+        if (same_id(id, s->jobs[i].id))
             return 1;
     return 0;
 }
@@ -121,15 +135,17 @@ static void clean_in(const char *parent_path, const struct jobscan *s,
     char *path;
 
     while (parent && (e = readdir(parent))) {
-        if (!is_dir_name(e->d_name) || has_process(s, e->d_name) ||
-            (id && !is_of(e->d_name, id)) ||
+        const char *own;
+        const struct kind *kind = kind_of(e->d_name, &own);
+
+        if (!kind || has_process(s, own) || (id && !same_id(own, id)) ||
             !is_free(dirfd(parent), e->d_name, !id) ||
-            (!dry && trace_dir_remove(dirfd(parent), e->d_name) < 0))
+            (!dry && kind->remove(dirfd(parent), e->d_name) < 0))
             continue;
         path = hb_xasprintf("%s/%s", parent_path, e->d_name);
         json_array_append_new(out,
                               json_pack("{s:o, s:s}", "path", query_text(path),
-                                        "what", "timelines of a job's ranks"));
+                                        "what", kind->what));
         hb_free(path);
     }
     if (parent)

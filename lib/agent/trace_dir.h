@@ -4,6 +4,9 @@
  * hvd-timeline-ID-HOST in the agent's TMPDIR or /tmp, with the first 16 digits
  * of the job's id.  An agent holds a lock on its directory as long as it
  * lives: it may be sending the files after the last rank has ended.
+ *
+ * Directories for files of an MPI (wireup/wireup_dir.h) are named alike, and
+ * locked and cleaned by the same functions.
  */
 #ifndef HVD_AGENT_TRACE_DIR_H
 #define HVD_AGENT_TRACE_DIR_H

@@ -274,7 +274,7 @@ START_TEST(sockets_of_a_killed_hvdrun)
 }
 END_TEST
 
-static int clean_timelines(const char *id)
+static int clean_dirs(const char *id)
 {
     json_t *list = json_array();
     int count;
@@ -297,14 +297,43 @@ START_TEST(timelines_that_an_agent_holds_stay)
     make_old("tmp/hvd-timeline-0123456789abcdef-1");
     lock = trace_dir_hold(at("tmp/hvd-timeline-0123456789abcdef-1"));
     ck_assert_int_ge(lock, 0);
-    ck_assert_int_eq(clean_timelines(NULL), 1);
+    ck_assert_int_eq(clean_dirs(NULL), 1);
     ck_assert_int_eq(exists("tmp/hvd-timeline-0123456789abcdef-0"), 0);
-    ck_assert_int_eq(clean_timelines(id), 0);
+    ck_assert_int_eq(clean_dirs(id), 0);
     ck_assert_int_eq(exists("tmp/hvd-timeline-0123456789abcdef-1/trace.1.json"),
                      1);
     close(lock);
-    ck_assert_int_eq(clean_timelines("another"), 0);
-    ck_assert_int_eq(clean_timelines(id), 1);
+    ck_assert_int_eq(clean_dirs("another"), 0);
+    ck_assert_int_eq(clean_dirs(id), 1);
+}
+END_TEST
+
+/* Files of an MPI go with all directories, but nothing behind a link. */
+START_TEST(files_of_an_mpi_go)
+{
+    static const char id[] = "0123456789abcdef0123456789abcdef";
+    static const char dir[] = "tmp/hvd-wireup-0123456789abcdef-0";
+    char *kept = hb_xstrdup(at("tmp/kept"));
+    int lock;
+
+    file("tmp/hvd-wireup-0123456789abcdef-0/3/segment", 1);
+    file("tmp/kept/file", 1);
+    ck_assert_int_eq(
+        symlink(kept, at("tmp/hvd-wireup-0123456789abcdef-0/link")), 0);
+    hb_free(kept);
+    file("tmp/hvd-wireup-0123456789abcde-0/file", 1);
+    ck_assert_int_eq(chmod(at(dir), 0700), 0);
+    lock = trace_dir_hold(at(dir));
+    ck_assert_int_eq(clean_dirs(id), 0);
+    close(lock);
+    ck_assert_int_eq(clean_dirs(NULL), 0); /* it is young */
+    ck_assert_int_eq(chmod(at(dir), 0770), 0);
+    ck_assert_int_eq(clean_dirs(id), 0); /* others may write there */
+    ck_assert_int_eq(chmod(at(dir), 0700), 0);
+    ck_assert_int_eq(clean_dirs(id), 1);
+    ck_assert_int_eq(exists(dir), 0);
+    ck_assert_int_eq(exists("tmp/kept/file"), 1);
+    ck_assert_int_eq(exists("tmp/hvd-wireup-0123456789abcde-0/file"), 1);
 }
 END_TEST
 
@@ -494,6 +523,7 @@ int main(void)
     tcase_add_test(tc, private_directories);
     tcase_add_test(tc, sockets_of_a_killed_hvdrun);
     tcase_add_test(tc, timelines_that_an_agent_holds_stay);
+    tcase_add_test(tc, files_of_an_mpi_go);
     tcase_add_test(tc, libraries_in_usual_places);
     tcase_add_test(tc, the_library_path_comes_first);
     tcase_add_test(tc, the_loaders_cache);

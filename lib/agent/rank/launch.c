@@ -471,6 +471,7 @@ static int open_wireup(struct launch *l, struct hb_error *err)
         .relay = &a->endpoint.relay,
         .events = &agent_wireup_events,
         .arg = a,
+        .guarded_dir = a->config.wireup_dir,
     };
     int rc = wireup_open(&a->wireup, &config, l->program, err);
 

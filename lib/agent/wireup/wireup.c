@@ -2,6 +2,8 @@
 /* The wire-up; see wireup.h. */
 #include "lib/agent/wireup/wireup.h"
 
+#include "lib/agent/wireup/pmix.h"
+
 #include "lib/base/alloc.h"
 
 #include <string.h>
@@ -9,6 +11,7 @@
 
 /* By enum control_wireup; NULL: none. */
 static const struct wireup_kind *const kinds[] = {
+    [CONTROL_WIREUP_PMIX] = &wireup_pmix,
     [CONTROL_WIREUP_NONE] = NULL,
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };

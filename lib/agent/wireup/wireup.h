@@ -61,6 +61,9 @@ struct wireup_config {
     struct relay *relay; /* to hvdrun's rendezvous store */
     const struct wireup_events *events;
     void *arg;
+    /* Memory of GUARDIAN_PATH_MAX bytes in which the guardian finds the path of
+     * a directory to remove; may be NULL. */
+    char *guarded_dir;
 };
 
 enum wireup_phase {

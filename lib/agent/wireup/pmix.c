@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Wire-up by PMIx, for Open MPI: hvd-pmix serves the ranks of this host, and
+ * this module lets it meet those of other hosts.
+ *
+ *     open    make a directory, start hvd-pmix, send SETUP; READY opens
+ *     close   end hvd-pmix; when it is dead, remove the directory
+ */
+#include "lib/agent/wireup/pmix.h"
+
+#include "lib/agent/wireup/pmix_env.h"
+#include "lib/agent/wireup/pmix_modex.h"
+#include "lib/agent/wireup/pmix_server.h"
+#include "lib/agent/wireup/wireup_dir.h"
+
+#include "lib/agent/guardian.h"
+#include "lib/agent/trace_dir.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/text.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium/crypto_generichash_blake2b.h>
+#include <sodium/utils.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    EXIT_LAUNCHER = 125,
+    OPEN_MS = 30000,
+    CLOSE_MS = 3000,
+    DOOM_MS = 2000,
+};
+
+struct pmix {
+    struct wireup *wireup;
+    struct pmix_server server;
+    struct pmix_modex modex;
+    struct pmix_ready ready;
+    char *dir;
+    int dir_lock;
+    int is_ready, closing, lost;
+    struct hb_error failure; /* why it ends; not set: unexpectedly */
+    int *slot_of;            /* by rank: local rank, or -1 */
+};
+
+static const struct control_launch *job_of(const struct pmix *p)
+{
+    return p->wireup->config.job;
+}
+
+/* Sends a message to hvd-pmix. */
+static void tell(struct pmix *p, enum pmix_wire_type type,
+                 const struct pmix_wire_item *m)
+{
+    if (p->server.fd < 0)
+        return;
+    hb_must(pmix_wire_encode(pmix_server_out(&p->server), type, m));
+    pmix_server_flush(&p->server);
+}
+
+static void tell_id(struct pmix *p, enum pmix_wire_type type, uint32_t id)
+{
+    const struct pmix_wire_item m = {.id = id};
+
+    tell(p, type, &m);
+}
+
+/* Lets no fence succeed any more. */
+static void lose(struct pmix *p, uint32_t rank)
+{
+    if (!p->lost)
+        tell_id(p, PMIX_WIRE_LOST, rank);
+    p->lost = 1;
+}
+
+/* ---- Opening ---------------------------------------------------------- */
+
+static void make_dir_known(struct pmix *p, const char *path)
+{
+    char *shared = p->wireup->config.guarded_dir;
+
+    if (shared)
+        snprintf(shared, GUARDIAN_PATH_MAX, "%s", path);
+}
+
+static void remove_dir(struct pmix *p)
+{
+    if (!p->dir)
+        return;
+    if (wireup_dir_remove(AT_FDCWD, p->dir) == 0)
+        make_dir_known(p, ""); /* else the guardian tries again */
+    if (p->dir_lock >= 0)
+        close(p->dir_lock);
+    hb_free(p->dir);
+    p->dir = NULL;
+}
+
+static void map_slots(struct pmix *p)
+{
+    const struct control_launch *job = job_of(p);
+
+    p->slot_of = hb_xcalloc((size_t)job->size, sizeof(*p->slot_of));
+    for (int i = 0; i < job->size; i++)
+        p->slot_of[i] = -1;
+    for (int i = 0; i < job->rank_count; i++)
+        p->slot_of[job->ranks[i].rank] = i;
+}
+
+/* Names the host for PMIx: by the plan, where names differ. */
+static void fill_hosts(const struct control_launch *job, struct hb_strv *out)
+{
+    if (job->host_names.count == 0)
+        hb_must(hb_strv_add(out, job->host));
+    for (size_t i = 0; i < job->host_names.count; i++)
+        hb_must(hb_strv_add(out, job->host_names.items[i]));
+}
+
+/* Makes the job's name for PMIx, the same on all its hosts: whoever knows it
+ * may speak with hvd-pmix, so it follows from the job's secret. */
+static void name_job(const struct control_launch *job,
+                     char name[PMIX_WIRE_NAME_MAX])
+{
+    static const unsigned char purpose[] = "pmix";
+    unsigned char hash[crypto_generichash_blake2b_BYTES_MIN];
+    char hex[2 * sizeof(hash) + 1];
+
+    crypto_generichash_blake2b(hash, sizeof(hash), purpose, sizeof(purpose),
+                               job->secret, sizeof(job->secret));
+    sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+    snprintf(name, PMIX_WIRE_NAME_MAX, "hvdrun-%s", hex);
+}
+
+static int send_setup(struct pmix *p, struct hb_error *err)
+{
+    const struct control_launch *job = job_of(p);
+    const char *library = hb_env_get(&job->env, "HVD_PMIX_LIBRARY");
+    struct pmix_setup m = {
+        .size = (uint32_t)job->size,
+        .host_index = job->host_names.count ? (uint32_t)job->host_index : 0,
+        .uid = geteuid(),
+        .gid = getegid(),
+    };
+    int rc;
+
+    name_job(job, m.nspace);
+    snprintf(m.library, sizeof(m.library), "%s",
+             library && *library ? library : "libpmix.so.2");
+    snprintf(m.dir, sizeof(m.dir), "%s", p->dir);
+    fill_hosts(job, &m.hosts);
+    m.host_of = hb_xcalloc((size_t)job->size, sizeof(*m.host_of));
+    for (int i = 0; i < job->size && job->host_names.count; i++)
+        m.host_of[i] = (uint32_t)p->modex.hosts[i];
+    rc = pmix_wire_encode_setup(pmix_server_out(&p->server), &m);
+    pmix_setup_fini(&m);
+    if (rc < 0)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "PMIx takes no host's name with a comma or a "
+                            "semicolon, and at most %d bytes of it",
+                            PMIX_WIRE_NAME_MAX - 1);
+    pmix_server_flush(&p->server);
+    return 0;
+}
+
+static int start_server(struct pmix *p, struct hb_error *err)
+{
+    struct wireup *w = p->wireup;
+    struct hb_strv env = pmix_env_server(&job_of(p)->env);
+    int rc = pmix_server_start(&p->server, w->config.loop, env.items,
+                               &w->helper, err);
+
+    hb_strv_free(&env);
+    return rc;
+}
+
+static int on_frame(void *arg, const struct frame *f, struct hb_error *err);
+static void on_error(void *arg, const struct hb_error *err);
+static const struct pmix_modex_events modex_events;
+
+static void pmix_fini(struct wireup *w)
+{
+    struct pmix *p = w->state;
+
+    if (!p)
+        return;
+    pmix_server_close(&p->server);
+    pmix_server_fini(&p->server);
+    pmix_modex_close(&p->modex);
+    pmix_ready_fini(&p->ready);
+    remove_dir(p);
+    hb_free(p->slot_of);
+    hb_free(p);
+    w->state = NULL;
+}
+
+static int pmix_open(struct wireup *w, struct hb_error *err)
+{
+    struct pmix *p = w->state = hb_xcalloc(1, sizeof(*p));
+    int rc;
+
+    p->wireup = w;
+    p->dir_lock = -1;
+    p->server = (struct pmix_server){
+        .on_frame = on_frame, .on_error = on_error, .arg = p, .fd = -1};
+    p->modex = (struct pmix_modex){.relay = w->config.relay,
+                                   .job = w->config.job,
+                                   .events = &modex_events,
+                                   .arg = p};
+    rc =
+        wireup_dir_make(job_of(p)->job_id, job_of(p)->host_index, &p->dir, err);
+    if (rc == 0) {
+        make_dir_known(p, p->dir);
+        p->dir_lock = trace_dir_hold(p->dir);
+        map_slots(p);
+        rc = start_server(p, err);
+    }
+    if (rc == 0) {
+        pmix_modex_open(&p->modex);
+        if (send_setup(p, err) < 0) {
+            /* It is open, to be closed when its process has ended. */
+            p->failure = *err;
+            hb_error_clear(err);
+            pmix_server_close(&p->server);
+        }
+        return WIREUP_LATER;
+    }
+    remove_dir(p);
+    return rc;
+}
+
+/* ---- What hvd-pmix says ----------------------------------------------- */
+
+/* Ends hvd-pmix because of a failure, which is told when it is dead. */
+static void stop(struct pmix *p, const struct hb_error *err)
+{
+    if (!p->failure.status)
+        p->failure = *err;
+    pmix_server_close(&p->server);
+    if (p->wireup->helper)
+        kill(-p->wireup->helper, SIGKILL);
+}
+
+static void on_error(void *arg, const struct hb_error *err)
+{
+    stop(arg, err);
+}
+
+static int on_ready(struct pmix *p, const struct frame *f)
+{
+    struct pmix_ready m;
+    int slot = 0, rc = pmix_wire_decode_ready(f->payload, f->len, &m);
+
+    if (rc < 0)
+        return rc;
+    while (slot < (int)m.count && slot < job_of(p)->rank_count &&
+           m.ranks[slot].rank == (uint32_t)job_of(p)->ranks[slot].rank)
+        slot++;
+    if (p->is_ready || slot != (int)m.count || slot != job_of(p)->rank_count) {
+        pmix_ready_fini(&m);
+        return -HVD_EPROTO;
+    }
+    p->ready = m;
+    p->is_ready = 1;
+    wireup_opened(p->wireup, NULL);
+    return 0;
+}
+
+static int on_failed(struct pmix *p, const struct pmix_wire_item *m)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    hb_error_set(&err, HVD_ESYSTEM,
+                 "%.*s; install libpmix2, or name it with -x "
+                 "HVD_PMIX_LIBRARY=PATH, or use --mpi",
+                 (int)m->len, (const char *)m->data);
+    stop(p, &err);
+    return 0;
+}
+
+static int on_abort(struct pmix *p, int slot, const struct pmix_wire_item *m)
+{
+    char text[64];
+    struct wireup_abort abort = {.slot = slot, .text = text};
+
+    snprintf(text, sizeof(text), "it called MPI_Abort with code %d",
+             (int)m->status);
+    /* What a shell would see of it, but never success. */
+    abort.exit_code = m->status & 0xff ? m->status & 0xff : 1;
+    wireup_abort(p->wireup, &abort);
+    return 0;
+}
+
+static void on_spawn(struct pmix *p, uint32_t rank)
+{
+    hb_log(p->wireup->config.log, HB_LOG_WARNING,
+           "rank %u called MPI_Comm_spawn, which needs mpirun (--mpi)", rank);
+}
+
+/* Handles a message about one of this host's ranks. */
+static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
+{
+    int slot = m->id < (uint32_t)job_of(p)->size ? p->slot_of[m->id] : -1;
+
+    if (slot < 0)
+        return -HVD_EPROTO;
+    switch (type) {
+    case PMIX_WIRE_CONNECTED:
+        wireup_connected(p->wireup, slot);
+        return 0;
+    case PMIX_WIRE_FINALIZED:
+        wireup_finished(p->wireup, slot);
+        return 0;
+    case PMIX_WIRE_ANSWER:
+        pmix_modex_answer(&p->modex, m);
+        return 0;
+    case PMIX_WIRE_ABORT:
+        return on_abort(p, slot, m);
+    case PMIX_WIRE_SPAWN:
+        on_spawn(p, m->id);
+        return 0;
+    default:
+        return -HVD_EPROTO;
+    }
+}
+
+static int on_item(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
+{
+    switch (type) {
+    case PMIX_WIRE_FAILED:
+        return p->is_ready ? -HVD_EPROTO : on_failed(p, m);
+    case PMIX_WIRE_FENCE:
+        pmix_modex_fence(&p->modex, m);
+        return 0;
+    case PMIX_WIRE_WANT:
+        pmix_modex_want(&p->modex, m->id);
+        return 0;
+    default:
+        return on_rank(p, type, m);
+    }
+}
+
+static int on_frame(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct pmix_wire_item m;
+    struct pmix *p = arg;
+    int rc;
+
+    if (f->type == PMIX_WIRE_READY) {
+        rc = on_ready(p, f);
+    } else {
+        rc = pmix_wire_decode(f->type, f->payload, f->len, &m);
+        if (rc == 0)
+            rc = on_item(p, f->type, &m);
+    }
+    if (rc < 0)
+        hb_error_set(err, HVD_EPROTO,
+                     "hvd-pmix sent a malformed message of type %d", f->type);
+    return rc;
+}
+
+/* ---- What other hosts say --------------------------------------------- */
+
+static void on_fence(void *arg, const struct pmix_wire_item *m, int blames,
+                     const char *text)
+{
+    struct pmix *p = arg;
+
+    tell(p, PMIX_WIRE_FENCE_DONE, m);
+    if (m->status == PMIX_WIRE_OK)
+        return;
+    lose(p, blames > 0 ? (uint32_t)blames - 1 : 0);
+    wireup_doom(p->wireup, blames, text);
+}
+
+static void on_data(void *arg, const struct pmix_wire_item *m)
+{
+    tell(arg, PMIX_WIRE_WANTED, m);
+}
+
+static void on_wanted(void *arg)
+{
+    struct pmix *p = arg;
+
+    for (int i = 0; i < job_of(p)->rank_count; i++)
+        tell_id(p, PMIX_WIRE_ASK, (uint32_t)job_of(p)->ranks[i].rank);
+}
+
+static const struct pmix_modex_events modex_events = {on_fence, on_data,
+                                                      on_wanted};
+
+/* ---- Ranks ------------------------------------------------------------ */
+
+static void pmix_environment(struct wireup *w, int slot, struct hb_strv *out)
+{
+    struct pmix *p = w->state;
+
+    hb_must(hb_strv_add_all(out, p->ready.ranks[slot].env.items));
+    pmix_env_rank(job_of(p), slot, p->dir, out);
+}
+
+/* Reads first: a rank that finalized waited for hvd-pmix, so the message is
+ * there by now. */
+static int pmix_rank_ended(struct wireup *w, int slot)
+{
+    struct pmix *p = w->state;
+
+    pmix_server_read(&p->server);
+    if (w->slots[slot].connected && !w->slots[slot].finished)
+        lose(p, (uint32_t)job_of(p)->ranks[slot].rank);
+    return WIREUP_NOW;
+}
+
+/* ---- The end ---------------------------------------------------------- */
+
+/* Describes the death of hvd-pmix, unless a better reason is known. */
+static void describe_end(struct pmix *p, const siginfo_t *info)
+{
+    char name[HB_SIGNAL_NAME_MAX];
+
+    if (info->si_code == CLD_EXITED)
+        hb_error_set(&p->failure, HVD_ESYSTEM,
+                     "hvd-pmix ended unexpectedly with exit code %d",
+                     info->si_status);
+    else
+        hb_error_set(&p->failure, HVD_ESYSTEM,
+                     "hvd-pmix was killed by signal %d (%s)", info->si_status,
+                     hb_signal_name(info->si_status, name));
+}
+
+static void pmix_helper_ended(struct wireup *w, const siginfo_t *info)
+{
+    struct pmix *p = w->state;
+    struct wireup_abort abort = {.slot = -1, .exit_code = EXIT_LAUNCHER};
+
+    pmix_server_read(&p->server);
+    pmix_server_close(&p->server);
+    if (p->closing) {
+        remove_dir(p);
+        wireup_closed(w);
+        return;
+    }
+    describe_end(p, info);
+    if (!p->is_ready) {
+        remove_dir(p);
+        hb_error_context(&p->failure, "--wireup pmix");
+        wireup_opened(w, &p->failure);
+        return;
+    }
+    abort.text = p->failure.text;
+    wireup_abort(w, &abort);
+}
+
+static int pmix_close(struct wireup *w)
+{
+    struct pmix *p = w->state;
+
+    p->closing = 1;
+    pmix_server_close(&p->server);
+    pmix_modex_close(&p->modex);
+    if (w->helper) { /* it has nothing to finish */
+        kill(-w->helper, SIGKILL);
+        return WIREUP_LATER;
+    }
+    remove_dir(p);
+    return WIREUP_NOW;
+}
+
+const struct wireup_kind wireup_pmix = {
+    .name = "pmix",
+    .what = "Open MPI",
+    .open_ms = OPEN_MS,
+    .close_ms = CLOSE_MS,
+    .doom_ms = DOOM_MS,
+    .open = pmix_open,
+    .environment = pmix_environment,
+    .rank_ended = pmix_rank_ended,
+    .helper_ended = pmix_helper_ended,
+    .close = pmix_close,
+    .fini = pmix_fini,
+};

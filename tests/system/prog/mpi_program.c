@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program of MPI alone, without libhvd:
+ *
+ *     mpi_program hello       prints "rank R of N, L here", after checking an
+ *                             allreduce, and messages between all ranks
+ *     mpi_program abort CODE  rank 1 calls MPI_Abort, the others wait for it
+ *     mpi_program pause WHERE rank 0 never begins WHERE: init, finalize, or
+ *                             middle, a message that the others wait for;
+ *                             each writes its pid to pid.R before WHERE
+ *     mpi_program spawn       prints what MPI_Comm_spawn returns
+ *     mpi_program quit        rank 1 exits with 0 without MPI_Finalize
+ *     mpi_program none        does not call MPI
+ *
+ * Built with the compiler of each MPI.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank, size;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "rank %d: %s\n", rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 99);
+    return 99;
+}
+
+static void begin(void)
+{
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+}
+
+static int hello(void)
+{
+    MPI_Comm here;
+    int sum, all, local, *got;
+
+    begin();
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (sum != size * (size - 1) / 2)
+        return fail("wrong sum");
+    got = calloc((size_t)size, 2 * sizeof(*got));
+    for (int i = 0; i < size; i++)
+        got[size + i] = 100 * rank + i;
+    MPI_Alltoall(got + size, 1, MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++)
+        if (got[i] != 100 * i + rank)
+            return fail("wrong message");
+    free(got);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
+                        &here);
+    MPI_Comm_size(here, &local);
+    MPI_Allreduce(&local, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Comm_free(&here);
+    printf("rank %d of %d, %d here\n", rank, size, local);
+    MPI_Finalize();
+    return 0;
+}
+
+static int call_abort(int code)
+{
+    begin();
+    if (rank == 1)
+        MPI_Abort(MPI_COMM_WORLD, code);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return fail("MPI_Abort of another rank did not end this one");
+}
+
+/* ---- Ranks to be killed ----------------------------------------------- */
+
+/* Returns the rank before MPI_Init. */
+static int early_rank(void)
+{
+    const char *text = getenv("HVD_RANK");
+
+    return text ? atoi(text) : 0;
+}
+
+static void arrive(const char *at, const char *where)
+{
+    char name[32], temporary[40];
+    FILE *f;
+
+    if (strcmp(at, where) != 0)
+        return;
+    snprintf(name, sizeof(name), "pid.%d", rank);
+    snprintf(temporary, sizeof(temporary), "%s.new", name);
+    f = fopen(temporary, "w");
+    fprintf(f, "%d\n", (int)getpid());
+    fclose(f);
+    rename(temporary, name);
+    while (rank == 0)
+        pause();
+}
+
+static int pause_at(const char *where)
+{
+    int value = 0;
+
+    rank = early_rank();
+    arrive("init", where);
+    begin();
+    arrive("middle", where);
+    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    arrive("finalize", where);
+    MPI_Finalize();
+    return 0;
+}
+
+/* ---- What is refused -------------------------------------------------- */
+
+static int spawn(void)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    MPI_Comm children;
+    int class = 0, len, rc;
+
+    begin();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    rc = MPI_Comm_spawn("true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0,
+                        MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+    MPI_Error_class(rc, &class);
+    MPI_Error_string(class, text, &len);
+    printf("%s\n", text);
+    MPI_Finalize();
+    return 0;
+}
+
+static int quit(void)
+{
+    begin();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1)
+        _exit(0);
+    MPI_Finalize();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (strcmp(what, "hello") == 0)
+        return hello();
+    if (strcmp(what, "abort") == 0 && argc > 2)
+        return call_abort(atoi(argv[2]));
+    if (strcmp(what, "pause") == 0 && argc > 2)
+        return pause_at(argv[2]);
+    if (strcmp(what, "spawn") == 0)
+        return spawn();
+    if (strcmp(what, "quit") == 0)
+        return quit();
+    if (strcmp(what, "none") == 0)
+        return 0;
+    fprintf(stderr, "mpi_program: hello, abort, pause, spawn, quit or none\n");
+    return 2;
+}

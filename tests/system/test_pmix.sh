@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Programs of Open MPI that hvdrun starts without mpirun (--wireup pmix).
+
+MPI_PROGRAM=$BUILD/tests/openmpi/mpi_program
+
+# Skips the test where Open MPI or PMIx is missing.
+need_pmix() {
+    [ -x "$MPI_PROGRAM" ] || skip "Open MPI is not installed"
+    [ -s "$BUILD/pmix" ] && [ "$(cat "$BUILD/pmix")" ] ||
+        skip "this build is without PMIx"
+}
+
+# Fails if anything of a job's MPI is left on this host.
+check_clean() {
+    local f
+    for f in /tmp/hvd-wireup-* /dev/shm/hvd-wireup-* /tmp/ompi.* \
+        /dev/shm/vader_segment.*; do
+        [ ! -e "$f" ] || fail "$f is left"
+    done
+}
+
+test_pmix_hello() {
+    need_pmix
+    expect_exit 0 "$HVDRUN" -np 4 --wireup pmix --no-tag-output \
+        "$MPI_PROGRAM" hello
+    sort out | diff - <(printf 'rank %d of 4, 4 here\n' 0 1 2 3)
+    [ ! -s err ]
+    check_clean
+}
+
+# Variables of another launcher do not reach the ranks; those that scripts
+# expect of mpirun do.
+test_pmix_environment() {
+    need_pmix
+    # shellcheck disable=SC2016
+    OMPI_COMM_WORLD_RANK=7 PMIX_RANK=7 PMIX_NAMESPACE=other \
+        OMPI_MCA_orte_launch=1 OMPI_MCA_ess=singleton OMPI_MCA_pmix=isolated \
+        expect_exit 0 "$HVDRUN" -np 2 --wireup pmix --no-tag-output sh -c '
+        echo "$OMPI_COMM_WORLD_RANK $OMPI_COMM_WORLD_SIZE" \
+            "$OMPI_COMM_WORLD_LOCAL_RANK $OMPI_COMM_WORLD_LOCAL_SIZE" \
+            "$PMIX_RANK ${OMPI_MCA_orte_launch-unset} ${OMPI_MCA_pmix-unset}"
+        exec "$1" hello' sh "$MPI_PROGRAM"
+    grep -qx '0 2 0 2 0 unset unset' out
+    grep -qx '1 2 1 2 1 unset unset' out
+    grep -qx 'rank 1 of 2, 2 here' out
+}
+
+# Ranks that had not come to MPI_Abort end, too, and the job has its code.
+test_pmix_abort() {
+    need_pmix
+    expect_exit 7 "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" abort 7
+    grep -q 'rank 1 .*MPI_Abort' err
+    check_clean
+}
+
+# Kills rank 1 where it waits for rank 0.
+kill_at() {
+    rm -f pid.*
+    start job "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" pause "$1"
+    wait_for '[ -e pid.0 ] && [ -e pid.1 ] && [ -e pid.2 ]'
+    # It is in MPI_Init when PMIx has its thread.
+    wait_for '[ "$(ls /proc/$(cat pid.1)/task | wc -l)" -gt 1 ]'
+    kill -KILL "$(cat pid.1)"
+    finish job 137
+    grep -q 'rank 1 .*SIGKILL' job.err
+    wait_for 'gone job'
+    check_clean
+}
+
+test_pmix_killed_in_init() {
+    need_pmix
+    kill_at init
+}
+
+test_pmix_killed_in_the_middle() {
+    need_pmix
+    kill_at middle
+}
+
+test_pmix_killed_in_finalize() {
+    need_pmix
+    kill_at finalize
+}
+
+# A rank that ends without MPI_Finalize has failed, whatever its exit code.
+test_pmix_no_finalize() {
+    need_pmix
+    expect_exit 1 "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" quit
+    grep -q 'rank 1 .*MPI_Finalize' err
+    check_clean
+}
+
+test_pmix_spawn_is_refused() {
+    need_pmix
+    expect_exit 0 "$HVDRUN" -np 1 --wireup pmix --no-tag-output \
+        "$MPI_PROGRAM" spawn
+    grep -q MPI_ERR_SPAWN out
+    grep -q 'rank 0 called MPI_Comm_spawn' err
+}
+
+# A program that does not use MPI is not one world, and the user learns that.
+test_pmix_singletons() {
+    need_pmix
+    expect_exit 0 "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" none
+    one_line err
+    grep -q 'ranks 0, 1 and 2 .*--wireup pmix' err
+}
+
+test_pmix_library_is_missing() {
+    need_pmix
+    expect_exit 125 "$HVDRUN" -np 2 --wireup pmix \
+        -x HVD_PMIX_LIBRARY=/nonexistent/libpmix.so.2 touch "$PWD/started"
+    check_refusal '--wireup pmix: .*/nonexistent/libpmix.so.2'
+    check_clean
+}
+
+# Starts a job that waits, and finds its agent and its server, which has no
+# variable of the test.
+start_waiting() {
+    local agent
+    start job "$HVDRUN" -np 2 --wireup pmix "$MPI_PROGRAM" pause middle
+    wait_for '[ -e pid.0 ] && [ -e pid.1 ]'
+    for agent in $(job_pids job hvd-agent); do
+        server=$(pgrep -P "$agent" -x hvd-pmix || :)
+        [ ! "$server" ] || break
+    done
+    [ "$server" ] || fail "there is no hvd-pmix"
+    AGENT=$agent
+}
+
+nothing_is_left() {
+    wait_for 'gone job'
+    wait_for '! alive $server'
+    check_clean
+}
+
+test_pmix_killed_agent() {
+    need_pmix
+    start_waiting
+    kill -KILL "$AGENT"
+    finish job 125
+    nothing_is_left
+}
+
+test_pmix_killed_server() {
+    need_pmix
+    start_waiting
+    kill -KILL "$server"
+    finish job 125
+    grep -q 'hvd-pmix was killed by signal 9' job.err
+    nothing_is_left
+}
+
+test_pmix_killed_hvdrun() {
+    need_pmix
+    start_waiting
+    kill -KILL "$(job_pids job hvdrun)"
+    nothing_is_left
+}
