@@ -161,7 +161,7 @@ int openssh_words(const char *program, const struct openssh_options *o,
     return rc;
 }
 
-/* The last hop of a jump list: "[ssh://][user@]host[:port]" or "[v6]:port". */
+/* A hop of a jump list: "[ssh://][user@]host[:port]" or "[v6]:port". */
 struct hop {
     char *user, *host, *port;
 };
@@ -195,6 +195,23 @@ static int split_hop(char *s, struct hop *hop, struct hb_error *err)
     return 0;
 }
 
+/* Refuses a jump list with a hop that is empty or that ssh could take for an
+ * option. */
+static int check_hops(const char *hops, struct hb_error *err)
+{
+    for (;;) {
+        size_t len = strcspn(hops, ",");
+        char *one = hb_strndup(hops, len);
+        struct hop hop;
+        int rc = one ? split_hop(one, &hop, err) : -HVD_ENOMEM;
+
+        hb_free(one);
+        if (rc < 0 || !hops[len])
+            return rc;
+        hops += len + 1;
+    }
+}
+
 int openssh_jump_argv(const struct openssh_options *o, const char *jump,
                       const char *target_host, int target_port,
                       struct hb_strv *argv, struct hb_error *err)
@@ -207,6 +224,8 @@ int openssh_jump_argv(const struct openssh_options *o, const char *jump,
 
     if (comma)
         *comma = '\0';
+    if (rc == 0 && comma)
+        rc = check_hops(hops, err);
     if (rc == 0)
         rc = split_hop(comma ? comma + 1 : hops, &hop, err);
     if (rc == 0)

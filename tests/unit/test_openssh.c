@@ -95,7 +95,8 @@ END_TEST
 START_TEST(names_that_look_like_options)
 {
     static const char *const jumps[] = {
-        "", "a,", "-oX", "al@-oX", "-l@host", "host:-1", "a,-b", "@j", "j:"};
+        "",   "a,", "-oX",  "al@-oX",  "-l@host", "host:-1", "a,-b",
+        "@j", "j:", "-p,a", "a,-oX,b", ",a",      "a,,b",    "ssh://@a,b"};
     struct openssh_options o = {.host = "-oX"};
     struct hb_error err = HB_ERROR_INIT;
 
