@@ -94,14 +94,14 @@ static void solve_one(void *elem, enum hvd_dtype dtype, double pre)
 {
     double near = 1.0 / (dtype == HVD_FLOAT64 ? pre : (double)(float)pre);
     unsigned char one[ELEM_BYTES_MAX] = {0}, at[ELEM_BYTES_MAX] = {0};
-    int64_t bits;
+    uint64_t bits;
 
     put_float(one, dtype, 1.0);
     put_float(at, dtype, isfinite(near) ? near : 1.0);
     /* As an integer, the bits of a float count up to the next value. */
     for (int i = 0; i < 3; i++) {
         memcpy(&bits, at, sizeof(bits));
-        put_int(elem, bits + (i == 1) - (i == 2));
+        put_int(elem, (int64_t)(bits + (i == 1) - (i == 2)));
         if (becomes(dtype, pre, elem, one))
             return;
     }

@@ -105,6 +105,16 @@ START_TEST(product_of_any_scale)
 }
 END_TEST
 
+/* 1 / -infinity is -0, beside which there is no smaller integer. */
+START_TEST(product_of_an_infinite_scale)
+{
+    double elem = 1;
+
+    hvd__neutral_fill(&elem, 1, HVD_FLOAT64, HVD_PRODUCT, -(double)INFINITY);
+    ck_assert(elem == 0 && signbit(elem));
+}
+END_TEST
+
 START_TEST(zero_scale_of_extremes)
 {
     const struct hvd__reduce_args args = {0.0, 1.0, 1, 0};
@@ -139,6 +149,7 @@ int main(void)
 
     tcase_add_loop_test(tc, changes_nothing, 0, NDTYPES);
     tcase_add_test(tc, product_of_any_scale);
+    tcase_add_test(tc, product_of_an_infinite_scale);
     tcase_add_test(tc, zero_scale_of_extremes);
     tcase_add_test(tc, adasum_and_nothing);
     suite_add_tcase(suite, tc);
