@@ -15,12 +15,19 @@ from hvd import _hvd
 from hvd.common import ProcessSet, global_process_set, process_set_id, rank
 
 
-def _dumps(obj: Any) -> bytes:
+def _dumps(obj: Any) -> tuple[bytes, Exception | None]:
+    """Pickles an object.  Returns its bytes, or none and the error.
+
+    The caller tells the other ranks of the error before it raises it: they wait.
+    """
     try:
         import cloudpickle as pickler
     except ImportError:
         pickler = pickle
-    return pickler.dumps(obj)
+    try:
+        return pickler.dumps(obj), None
+    except Exception as e:
+        return b"", e
 
 
 def broadcast_object(
@@ -39,15 +46,21 @@ def broadcast_object(
     Returns:
         On root ``obj`` itself, elsewhere a copy.
 
-    Blocks until this rank's part is done.
+    Blocks until this rank's part is done.  If root cannot pickle the object, root raises
+    the error of pickle, and the others ValueError.
     """
     name = name or "broadcast_object"
     number = process_set_id(process_set)
     is_root = rank() == root_rank
-    data = bytearray(_dumps(obj)) if is_root else bytearray()
+    pickled, error = _dumps(obj) if is_root else (b"", None)
+    data = bytearray(pickled)
     length = memoryview(bytearray(8)).cast("q")
     length[0] = len(data)
     _hvd.broadcast_async(length, length, root_rank, f"{name}.size", number).wait()
+    if error is not None:
+        raise error
+    if length[0] == 0:
+        raise ValueError(f"broadcast_object: rank {root_rank} cannot pickle its object")
     if not is_root:
         data = bytearray(length[0])
     _hvd.broadcast_async(data, data, root_rank, f"{name}.data", number).wait()
@@ -68,14 +81,23 @@ def allgather_object(
     Returns:
         The list of all ranks' objects, in their order; the same on every rank.
 
-    Blocks until this rank's part is done.
+    Blocks until this rank's part is done.  If a rank cannot pickle its object, it raises
+    the error of pickle, and the others ValueError.
     """
+    pickled, error = _dumps(obj)
     buffer, counts = _hvd.allgather_async(
-        _dumps(obj), name or "allgather_object", process_set_id(process_set)
+        pickled, name or "allgather_object", process_set_id(process_set)
     ).wait()
+    if error is not None:
+        raise error
     view = memoryview(buffer)
     objects = []
-    for count in counts:
+    for place, count in enumerate(counts):
+        if count == 0:
+            raise ValueError(
+                f"allgather_object: rank {place} of the process set cannot pickle its "
+                "object"
+            )
         objects.append(pickle.loads(view[:count]))
         view = view[count:]
     return objects

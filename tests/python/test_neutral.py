@@ -190,6 +190,21 @@ class Others(unittest.TestCase):
         got = hvd.allgather_object([hvd.rank()] * hvd.rank())
         self.assertEqual(got, [[r] * r for r in range(hvd.size())])
 
+    def test_objects_that_cannot_be_pickled(self):
+        class Stubborn:
+            def __reduce__(self):
+                raise TypeError("not me")
+
+        last = hvd.size() - 1
+        mine = Stubborn() if hvd.rank() == last else 1
+        wanted = "not me" if hvd.rank() == last else f"rank {last} .*cannot pickle"
+        error = TypeError if hvd.rank() == last else ValueError
+        with self.assertRaisesRegex(error, wanted):
+            hvd.broadcast_object(mine, last)
+        with self.assertRaisesRegex(error, wanted):
+            hvd.allgather_object(mine)
+        self.assertEqual(hvd.broadcast_object(hvd.rank(), 0), 0)
+
     def test_barrier_join(self):
         hvd.barrier()
         self.assertIn(hvd.join(), range(hvd.size()))
