@@ -11,6 +11,8 @@
  *     mpi_program spawn       prints what MPI_Comm_spawn returns
  *     mpi_program quit        rank 1 exits with 0 without MPI_Finalize
  *     mpi_program none        does not call MPI
+ *     mpi_program speed       rank 0 prints the microseconds of a message of 8
+ *                             bytes to the last rank, and of allreduces
  *
  * Built with the compiler of each MPI.
  */
@@ -143,6 +145,62 @@ static int quit(void)
     return 0;
 }
 
+/* ---- Measuring -------------------------------------------------------- */
+
+enum { LARGE = 1 << 18 }; /* floats: 1 MiB */
+
+static float from[LARGE], to[LARGE];
+
+static void ping(void)
+{
+    int peer = rank == 0 ? size - 1 : 0;
+
+    if (rank != 0 && rank != size - 1)
+        return;
+    if (rank == 0) {
+        MPI_Send(from, 2, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+        MPI_Recv(to, 2, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(to, 2, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(from, 2, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+    }
+}
+
+static void add_small(void)
+{
+    MPI_Allreduce(from, to, 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void add_large(void)
+{
+    MPI_Allreduce(from, to, LARGE, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Prints the time of one call, divided by `parts`. */
+static void measure(const char *name, void (*call)(void), int count, int parts)
+{
+    double begin;
+
+    for (int i = 0; i < count / 10; i++)
+        call();
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin = MPI_Wtime();
+    for (int i = 0; i < count; i++)
+        call();
+    if (rank == 0)
+        printf("%s %.3f\n", name, (MPI_Wtime() - begin) / count / parts * 1e6);
+}
+
+static int speed(void)
+{
+    begin();
+    measure("message_8_B", ping, 10000, 2);
+    measure("allreduce_8_B", add_small, 10000, 1);
+    measure("allreduce_1_MiB", add_large, 100, 1);
+    MPI_Finalize();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -160,6 +218,9 @@ int main(int argc, char **argv)
         return quit();
     if (strcmp(what, "none") == 0)
         return 0;
-    fprintf(stderr, "mpi_program: hello, abort, pause, spawn, quit or none\n");
+    if (strcmp(what, "speed") == 0)
+        return speed();
+    fprintf(stderr,
+            "mpi_program: hello, abort, pause, spawn, quit, none or speed\n");
     return 2;
 }
