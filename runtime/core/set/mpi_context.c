@@ -94,7 +94,7 @@ static int refuse(struct hb_error *err)
     if (rc == 0 && choice == CHOICE_MPI)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "HVD_CPU_PLANE: mpi needs an MPI launcher; use "
-                            "hvdrun --mpi, or mpirun");
+                            "hvdrun --mpi or --wireup, or mpirun");
     return rc;
 }
 
@@ -309,6 +309,23 @@ static int started(struct hb_error *err)
     int rc = hvd__launcher_read(&mpi.launcher, err);
 
     return rc == 2 ? hvd__plugin_load(&plugin, NULL) != NULL : rc;
+}
+
+/* Leaves a wrong choice to refuse(), by which all ranks learn of it; also an
+ * MPI that is not hvdrun's: one without a launcher tells each rank that it is
+ * alone.
+ */
+static int wanted(struct hb_error *err)
+{
+    enum choice choice;
+    int64_t size = 0;
+    int rc;
+
+    if (read_choice(&choice, NULL) < 0 || choice != CHOICE_MPI ||
+        hb_knob_i64("SIZE", 1, INT32_MAX, &size, NULL) < 0)
+        return 0;
+    rc = started(err);
+    return rc > 0 ? mpi.launcher.size == size : rc;
 }
 
 int hvd__mpi_is_built(void)
@@ -550,6 +567,7 @@ static int make_plane(const struct hvd__host *h, struct hvd__set *s,
 
 static const struct hvd__world_ops world_ops = {
     .started = started,
+    .wanted = wanted,
     .refuse = refuse,
     .open = open_world,
     .is_open = hvd__mpi_is_open,

@@ -56,16 +56,19 @@ int hvd__providers_issue(const struct hvd__issue *issue)
     return providers[i]->issue(issue);
 }
 
-int hvd__providers_started(const struct hvd__world_ops **world,
+int hvd__providers_started(int has_agent, const struct hvd__world_ops **world,
                            struct hb_error *err)
 {
     int rc = 0;
 
     *world = NULL;
     for (int i = 0; i < PROVIDERS && rc == 0; i++) {
-        rc = providers[i]->world ? providers[i]->world->started(err) : 0;
+        const struct hvd__world_ops *ops = providers[i]->world;
+
+        if (ops)
+            rc = has_agent ? ops->wanted(err) : ops->started(err);
         if (rc > 0)
-            *world = providers[i]->world;
+            *world = ops;
     }
     return rc < 0 ? rc : 0;
 }

@@ -38,6 +38,11 @@ struct hvd__world_ops {
      * negative with err set. */
     int (*started)(struct hb_error *err);
 
+    /* Finds out whether, although there is an agent, a setting asks for this
+     * provider, and it can serve: hvdrun has wired up the ranks for it. As
+     * `started`. */
+    int (*wanted)(struct hb_error *err);
+
     /* Checks, in a world made by an agent, that no setting asks for this
      * provider: 0, or negative with err set. */
     int (*refuse)(struct hb_error *err);
@@ -125,8 +130,9 @@ void hvd__providers_close(void);
 int hvd__providers_issue(const struct hvd__issue *issue);
 
 /* Sets *world to the functions of the first provider whose launcher has started
- * this process, NULL if none has.  Returns 0, or negative with err set. */
-int hvd__providers_started(const struct hvd__world_ops **world,
+ * this process or, with an agent, that is wanted instead; NULL if there is
+ * none. Returns 0, or negative with err set. */
+int hvd__providers_started(int has_agent, const struct hvd__world_ops **world,
                            struct hb_error *err);
 /* Returns the functions of the provider that has opened the world, or NULL. */
 const struct hvd__world_ops *hvd__providers_world(void);

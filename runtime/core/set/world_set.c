@@ -452,12 +452,12 @@ int hvd__world_join(void (*leave)(void), struct hb_error *err)
     const char *address = hb_knob("RENDEZVOUS");
     uint64_t begun_ns = hb_now_ns();
     const struct hvd__world_ops *launched = NULL;
-    int rc = address ? 0 : hvd__providers_started(&launched, err);
+    int rc = hvd__providers_started(address != NULL, &launched, err);
 
     if (rc == 0)
-        rc = address    ? join_agent(address, err)
-             : launched ? join_launched(launched, leave, err)
-                        : world_of_one(err);
+        rc = launched  ? join_launched(launched, leave, err)
+             : address ? join_agent(address, err)
+                       : world_of_one(err);
     return rc == -HVD_ETIMEOUT ? hvd__agent_late(&world.agent, begun_ns, err)
                                : rc;
 }

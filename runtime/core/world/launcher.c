@@ -95,8 +95,9 @@ int hvd__launcher_read(struct hvd__launcher *l, struct hb_error *err)
                             "the job; take them away with chmod ug-s or "
                             "setcap -r");
     read_all(l, hb_variable);
-    /* HVD_SIZE=1 makes a world of one, whatever started the process. */
-    if (hb_knob("SIZE"))
+    /* HVD_SIZE=1 makes a world of one, whatever started the process.  hvdrun,
+     * which may have wired up MPI, sets it, too. */
+    if (hb_knob("SIZE") && !hb_knob("RENDEZVOUS"))
         return 0;
     /* PMIx tells rank 0 its rank but no size. */
     if (!hvd__launcher_several(l))
