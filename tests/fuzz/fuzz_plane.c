@@ -5,7 +5,8 @@
  * part of the segment.  Peers behave correctly except for the changes that the
  * input makes.  Without changes, results are right.  With changes, an operation
  * fails, is cut to what this rank can do, or succeeds with no more data than
- * recvbuf has room for.
+ * recvbuf has room for.  Some gathers ask for recvbuf when the sizes are known,
+ * and of these some do not get it.
  *
  * The input: one byte for the shape of the group, then operations.  Each is a
  * byte for the kind, two for the count, one for the number of changes, then the
@@ -27,8 +28,9 @@ enum {
     ROUNDS = 8,   /* done by peers in shared memory */
     IN_SLOTS = 1, /* an alltoall's data is: enum how of shm_alltoall.c */
     SIZE_MOST = 2 * ROUNDS * SHM_SLOT_BYTES, /* of what a peer has in slots */
-    OWN_VALUE = 1,                           /* of elements of this host */
-    OTHER_VALUE = 34                         /* of elements of other hosts */
+    ASKED_MOST = 1 << 20, /* bytes that an operation gets when it asks */
+    OWN_VALUE = 1,        /* of elements of this host */
+    OTHER_VALUE = 34      /* of elements of other hosts */
 };
 
 static uint64_t take(struct fuzz_input *in, int bytes)
@@ -66,8 +68,28 @@ struct work {
     unsigned char *send, *recv;
     size_t sendcounts[SIZE_MAX_RANKS], recvcounts[SIZE_MAX_RANKS];
     size_t room; /* bytes at recv */
+    int asks;    /* for recv, once the sizes are known */
+    int stingy;  /* it gets none */
     int rc;
 };
+
+static void *give_memory(void *arg, size_t member, size_t count,
+                         const size_t *recvcounts)
+{
+    struct work *w = arg;
+    size_t sum = 0;
+
+    FUZZ_CHECK(member == 0 && recvcounts == w->recvcounts && !w->recv);
+    for (int r = 0; r < SIZE_MAX_RANKS; r++)
+        sum += recvcounts[r];
+    FUZZ_CHECK(sum == count);
+    if (w->stingy || count > ASKED_MOST)
+        return NULL;
+    w->room = count;
+    w->recv = malloc(count ? count : 1);
+    FUZZ_CHECK(w->recv);
+    return w->recv;
+}
 
 static void work_init(struct work *w, unsigned how, size_t count, int n)
 {
@@ -107,15 +129,24 @@ static void work_init(struct work *w, unsigned how, size_t count, int n)
         w->op.sendcounts = w->sendcounts;
     }
     if (w->op.kind == HVD__ALLGATHER || w->op.kind == HVD__ALLTOALL) {
-        w->op.recvcap = w->room;
+        w->asks = how / 48 % 2 != 0;
+        w->stingy = how / 96 != 0;
+        w->op.recvcap = w->asks ? 0 : w->room;
         w->op.recvcounts = w->recvcounts;
     } else {
         w->room = count;
     }
     w->send = malloc(each ? each : 1);
-    w->recv = malloc(w->room ? w->room : 1);
-    FUZZ_CHECK(w->send && w->recv);
+    FUZZ_CHECK(w->send);
     memset(w->send, OWN_VALUE, each);
+    if (w->asks) {
+        w->room = 0;
+        w->op.alloc.fn = give_memory;
+        w->op.alloc.arg = w;
+    } else {
+        w->recv = malloc(w->room ? w->room : 1);
+        FUZZ_CHECK(w->recv);
+    }
     w->op.sendbuf = w->send;
     w->op.recvbuf = w->recv;
     w->op.count = each;
@@ -469,9 +500,13 @@ static int are_all(const unsigned char *p, size_t len, unsigned char value)
 static void check_right(const struct hosts *w, const struct work *o)
 {
     int n = w->map.size, own = (int)w->map.host_of[w->first];
-    size_t count = o->op.recvcounts ? o->room / (size_t)n : o->op.count;
+    size_t count = o->op.kind == HVD__ALLTOALL ? o->sendcounts[0] : o->op.count;
     unsigned char sum = (unsigned char)(w->map.hosts * w->count);
 
+    if (o->asks && count > 0 && (o->stingy || (size_t)n * count > ASKED_MOST)) {
+        FUZZ_CHECK(o->rc == -HVD_ENOMEM);
+        return;
+    }
     FUZZ_CHECK(o->rc == 1);
     if (o->op.kind == HVD__ALLREDUCE)
         FUZZ_CHECK(are_all(o->recv, count, sum));
@@ -479,7 +514,8 @@ static void check_right(const struct hosts *w, const struct work *o)
         int from = (int)w->map.host_of[r];
 
         FUZZ_CHECK(o->recvcounts[r] == count);
-        FUZZ_CHECK(are_all(o->recv + (size_t)r * count, count,
+        FUZZ_CHECK(count == 0 ||
+                   are_all(o->recv + (size_t)r * count, count,
                            from == own ? OWN_VALUE : OTHER_VALUE));
     }
 }
@@ -514,7 +550,8 @@ static int hosts_run(struct hosts *w, struct work *works)
         FUZZ_CHECK(works[l].rc != HVD__CUT || works[l].op.agreed_entries > 0);
         fine &=
             works[l].rc != 0 && (works[l].rc > 0 || works[l].rc == HVD__CUT ||
-                                 works[l].rc == -HVD_EMISMATCH);
+                                 works[l].rc == -HVD_EMISMATCH ||
+                                 hvd__op_alone(&works[l].op, works[l].rc));
     }
     return fine;
 }
@@ -614,7 +651,8 @@ static int shm_run(struct hvd__plane *plane, struct work *w)
     for (int turn = 0; turn < TURNS_MAX && w->rc == 0; turn++)
         w->rc = plane->ops->progress(plane, &w->op);
     check_outcome(w, p->n);
-    return w->rc > 0 || w->rc == HVD__CUT || w->rc == -HVD_EMISMATCH;
+    return w->rc > 0 || w->rc == HVD__CUT || w->rc == -HVD_EMISMATCH ||
+           (w->rc < 0 && hvd__op_alone(&w->op, w->rc));
 }
 
 static void in_memory(struct fuzz_input *in, unsigned shape)
