@@ -299,9 +299,19 @@ def shutdown() -> None:
     ``init()`` may be called again, as long as no rank has ended.  Process sets must
     then be registered again.
     """
+    global _shutdowns
     _hvd.shutdown()
+    _shutdowns += 1
     for process_set in list(_registered.values()):
         process_set._forget()
+
+
+_shutdowns = 0
+
+
+def shutdowns() -> int:
+    """Return how often shutdown() has ended; a process set lasts from one to the next."""
+    return _shutdowns
 
 
 # ---- Features -----------------------------------------------------------------------

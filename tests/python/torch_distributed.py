@@ -327,6 +327,17 @@ class Groups(Case):
             dist.broadcast(tensor.fill_(self.rank), members[-1], group=group)
             self.equal(tensor, torch.full((4,), float(members[-1])))
 
+    def test_more_groups_than_there_are_process_sets(self):
+        everyone = list(range(self.size))
+        tensor = torch.ones(2)
+        for turn in range(300):
+            group = dist.new_group(everyone)
+            if turn % 50 == 0:
+                dist.all_reduce(tensor.fill_(turn), group=group)
+                self.equal(tensor, torch.full((2,), float(turn * self.size)))
+            dist.destroy_process_group(group)
+            del group
+
     def test_two_groups_in_different_orders(self):
         everyone = list(range(self.size))
         groups = [dist.new_group(everyone), dist.new_group(everyone)]

@@ -782,6 +782,30 @@ def _process_set(ranks: list[int], tag: str) -> int:
     return _hvd.process_set_add_members(ranks, tag)
 
 
+# Process sets of groups that the program has dropped, which new groups of the same ranks
+# take: by ranks and the number of hvd.shutdown()s before, the set of each tag.
+_dropped: dict[tuple[tuple[int, ...], int], dict[str, int]] = {}
+
+
+def _take_dropped(store: Any, rank: int, ranks: list[int]) -> tuple[str, int] | None:
+    """Returns the tag and number of a set that all members have dropped, or None.
+
+    Members may drop their halves of a group at different times, so each says which it has.
+    """
+    mine = _dropped.get((tuple(ranks), common.shutdowns()), {})
+    store.set(f"hvd.dropped.{rank}", ",".join(["", *mine]))
+    all_tags = set(mine)
+    for place in range(len(ranks)):
+        all_tags &= set(store.get(f"hvd.dropped.{place}").decode().split(","))
+    tag = min(all_tags, default=None)
+    return (tag, mine.pop(tag)) if tag else None
+
+
+def _keep_dropped(ranks: list[int], shutdowns: int, tag: str, number: int) -> None:
+    """Keeps the set of a group that is being freed."""
+    _dropped.setdefault((tuple(ranks), shutdowns), {})[tag] = number
+
+
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessGroup:
     """Makes a process group; called by its members.
 
@@ -794,11 +818,18 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessG
             f"{common.size()}; start the program with hvdrun -np {size}"
         )
     ranks = _members(store, rank, size)
-    if rank == 0:
-        _create.count += 1
-        store.set("hvd.tag", f"torch.distributed.{ranks[0]}.{_create.count}")
-    tag = store.get("hvd.tag").decode()
-    return HvdProcessGroup(_process_set(ranks, tag), ranks, rank, timeout)
+    found = _take_dropped(store, rank, ranks)
+    if found:
+        tag, number = found
+    else:
+        if rank == 0:
+            _create.count += 1
+            store.set("hvd.tag", f"torch.distributed.{ranks[0]}.{_create.count}")
+        tag = store.get("hvd.tag").decode()
+        number = _process_set(ranks, tag)
+    group = HvdProcessGroup(number, ranks, rank, timeout)
+    weakref.finalize(group, _keep_dropped, ranks, common.shutdowns(), tag, number)
+    return group
 
 
 _create.count = 0  # type: ignore[attr-defined]
