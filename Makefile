@@ -120,6 +120,7 @@ AGENT_SRC := \
 	lib/agent/machine/cgroup.c \
 	lib/agent/machine/cpus.c \
 	lib/agent/machine/gpu_list.c \
+	lib/agent/machine/ld_cache.c \
 	lib/agent/port.c \
 	lib/agent/query/agent_query.c \
 	lib/agent/query/capture.c \
@@ -154,11 +155,16 @@ AGENT_SRC := \
 	lib/agent/stall/stack.c \
 	lib/agent/trace_dir.c \
 	lib/agent/wireup/agent_wireup.c \
+	lib/agent/wireup/elf_file.c \
+	lib/agent/wireup/needed_libs.c \
 	lib/agent/wireup/pmix.c \
 	lib/agent/wireup/pmix_env.c \
 	lib/agent/wireup/pmix_image.c \
 	lib/agent/wireup/pmix_modex.c \
 	lib/agent/wireup/pmix_server.c \
+	lib/agent/wireup/program_needs.c \
+	lib/agent/wireup/python_mpi.c \
+	lib/agent/wireup/regular.c \
 	lib/agent/wireup/wireup.c \
 	lib/agent/wireup/wireup_dir.c
 JOB_SRC := \
@@ -499,6 +505,7 @@ UNIT_TESTS := \
 	probe \
 	process_sets \
 	program \
+	program_needs \
 	progress \
 	pump \
 	query \

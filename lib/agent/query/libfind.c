@@ -7,46 +7,16 @@
  */
 #include "lib/agent/query/progcheck.h"
 
+#include "lib/agent/machine/ld_cache.h"
 #include "lib/base/alloc.h"
 #include "lib/base/strv.h"
 #include "lib/protocol/query.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* glibc's sysdeps/generic/dl-cache.h, the format since 2.2; offsets are
- * from the beginning of the header. */
-struct cache_head {
-    char magic[20];
-    uint32_t count, strings_bytes;
-    uint32_t unused[5];
-};
-
-struct cache_entry {
-    int32_t flags;
-    uint32_t key, value, os_version;
-    uint64_t hwcap;
-};
-
-static const char cache_magic[20] = "glibc-ld.so.cache1.1";
-
-enum {
-    ARCH_MASK = 0xff00,
-#if defined(__x86_64__)
-    ARCH = 0x0300,
-#elif defined(__aarch64__)
-    ARCH = 0x0a00,
-#else
-    ARCH = -1,
-#endif
-};
 
 static const char *const usual_dirs[] = {
     "/usr/local/cuda/lib64",
@@ -124,59 +94,12 @@ static char *find_in_usual(const char *root, const char *name)
     return found;
 }
 
-struct cache {
-    char *bytes; /* NULL: none; followed by an added 0 */
-    size_t len;
-};
-
-static void cache_read(const char *root, struct cache *c)
-{
-    char *path = hb_xasprintf("%s/etc/ld.so.cache", root);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-
-    hb_free(path);
-    c->bytes = NULL;
-    c->len = 0;
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size < (64 << 20)) {
-        c->bytes = hb_xcalloc((size_t)st.st_size + 1, 1);
-        while (c->len < (size_t)st.st_size) {
-            ssize_t n =
-                read(fd, c->bytes + c->len, (size_t)st.st_size - c->len);
-
-            if (n <= 0)
-                break;
-            c->len += (size_t)n;
-        }
-    }
-    close(fd);
-}
-
-static char *find_in_cache(const struct cache *c, const char *root,
+static char *find_in_cache(const struct ld_cache *c, const char *root,
                            const char *name)
 {
-    struct cache_head head;
-    struct cache_entry e;
-    size_t at = sizeof(head);
+    const char *path = ld_cache_find(c, is_library, name);
 
-    if (c->len < sizeof(head))
-        return NULL;
-    memcpy(&head, c->bytes, sizeof(head));
-    if (memcmp(head.magic, cache_magic, sizeof(cache_magic)) != 0)
-        return NULL;
-    for (uint32_t i = 0; i < head.count; i++, at += sizeof(e)) {
-        if (c->len - at < sizeof(e))
-            break;
-        memcpy(&e, c->bytes + at, sizeof(e));
-        if (e.key >= c->len || e.value >= c->len ||
-            (ARCH >= 0 && (e.flags & ARCH_MASK) != ARCH))
-            continue;
-        if (is_library(c->bytes + e.key, name))
-            return hb_xasprintf("%s%s", root, c->bytes + e.value);
-    }
-    return NULL;
+    return path ? hb_xasprintf("%s%s", root, path) : NULL;
 }
 
 static json_t *describe(const char *path)
@@ -195,9 +118,9 @@ static json_t *describe(const char *path)
 json_t *progcheck_libraries(const char *root, const char *library_path)
 {
     json_t *out = json_object();
-    struct cache cache;
+    struct ld_cache cache;
 
-    cache_read(root, &cache);
+    ld_cache_read(root, &cache);
     for (int i = 0; i < WANTED; i++) {
         char *path = find_in_path(library_path, wanted[i].name);
 
@@ -209,6 +132,6 @@ json_t *progcheck_libraries(const char *root, const char *library_path)
             json_object_set_new(out, wanted[i].label, describe(path));
         hb_free(path);
     }
-    hb_free(cache.bytes);
+    ld_cache_fini(&cache);
     return out;
 }
