@@ -500,6 +500,7 @@ UNIT_TESTS := \
 	output \
 	place \
 	plan \
+	pmix_modex \
 	pmix_wire \
 	port \
 	probe \

@@ -144,7 +144,9 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t proc_count,
     else if (is_broken(info, info_count) ||
              server_wait_fence(done, arg, &m.id) < 0)
         rc = PMIX_ERR_LOST_CONNECTION;
-    else
+    if (rc == PMIX_ERR_LOST_CONNECTION)
+        m = (struct pmix_wire_item){.status = PMIX_WIRE_PEER_LOST};
+    if (rc == PMIX_SUCCESS || rc == PMIX_ERR_LOST_CONNECTION)
         server_send(PMIX_WIRE_FENCE, &m);
     free(data);
     return rc;

@@ -325,13 +325,25 @@ static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
     }
 }
 
+/* Takes this host's part of a fence to the others, unless a rank has left it.
+ */
+static void give(struct pmix *p, const struct pmix_wire_item *m)
+{
+    if (m->status == PMIX_WIRE_OK) {
+        pmix_modex_fence(&p->modex, m);
+        return;
+    }
+    wireup_doom(p->wireup, 0,
+                "another rank of its host has left PMIx before MPI_Finalize");
+}
+
 static int on_item(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
 {
     switch (type) {
     case PMIX_WIRE_FAILED:
         return p->is_ready ? -HVD_EPROTO : on_failed(p, m);
     case PMIX_WIRE_FENCE:
-        pmix_modex_fence(&p->modex, m);
+        give(p, m);
         return 0;
     case PMIX_WIRE_WANT:
         pmix_modex_want(&p->modex, m->id);

@@ -169,7 +169,7 @@ void pmix_modex_want(struct pmix_modex *x, uint32_t rank)
     char key[32];
     int host;
 
-    if (rank >= (uint32_t)x->job->size) {
+    if (rank >= (uint32_t)x->job->size || !x->asked) {
         no_data(x, rank);
         return;
     }

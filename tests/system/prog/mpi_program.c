@@ -10,12 +10,15 @@
  *                             each writes its pid to pid.R before WHERE
  *     mpi_program spawn       prints what MPI_Comm_spawn returns
  *     mpi_program quit        rank 1 exits with 0 without MPI_Finalize
+ *     mpi_program leave       rank 1 closes its connections after MPI_Init, and
+ *                             lives on
  *     mpi_program none        does not call MPI
  *     mpi_program speed       rank 0 prints the microseconds of a message of 8
  *                             bytes to the last rank, and of allreduces
  *
  * Built with the compiler of each MPI.
  */
+#include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,6 +148,18 @@ static int quit(void)
     return 0;
 }
 
+static int leave(void)
+{
+    begin();
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int fd = 3; rank == 1 && fd < 1024; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (rank == 1)
+        execlp("sleep", "sleep", "300", (char *)NULL);
+    MPI_Finalize();
+    return 0;
+}
+
 /* ---- Measuring -------------------------------------------------------- */
 
 enum { LARGE = 1 << 18 }; /* floats: 1 MiB */
@@ -216,11 +231,14 @@ int main(int argc, char **argv)
         return spawn();
     if (strcmp(what, "quit") == 0)
         return quit();
+    if (strcmp(what, "leave") == 0)
+        return leave();
     if (strcmp(what, "none") == 0)
         return 0;
     if (strcmp(what, "speed") == 0)
         return speed();
     fprintf(stderr,
-            "mpi_program: hello, abort, pause, spawn, quit, none or speed\n");
+            "mpi_program: hello, abort, pause, spawn, quit, leave, none or "
+            "speed\n");
     return 2;
 }
