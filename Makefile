@@ -157,11 +157,11 @@ AGENT_SRC := \
 	lib/agent/wireup/agent_wireup.c \
 	lib/agent/wireup/elf_file.c \
 	lib/agent/wireup/needed_libs.c \
-	lib/agent/wireup/pmix.c \
-	lib/agent/wireup/pmix_env.c \
-	lib/agent/wireup/pmix_image.c \
-	lib/agent/wireup/pmix_modex.c \
-	lib/agent/wireup/pmix_server.c \
+	lib/agent/wireup/pmix/pmix.c \
+	lib/agent/wireup/pmix/pmix_env.c \
+	lib/agent/wireup/pmix/pmix_image.c \
+	lib/agent/wireup/pmix/pmix_modex.c \
+	lib/agent/wireup/pmix/pmix_server.c \
 	lib/agent/wireup/program_needs.c \
 	lib/agent/wireup/python_mpi.c \
 	lib/agent/wireup/regular.c \
@@ -916,8 +916,8 @@ $(BUILD)/pmix: FORCE
 	@echo '$(PMIX_CFLAGS)' | cmp -s - $@ || { echo '$(PMIX_CFLAGS)' >$@; \
 		$(if $(PMIX_CFLAGS)$(filter no,$(WITH_PMIX)),:,echo 'no \
 		libpmix-dev: building without PMIx'); }
-PMIX_BYTES := $(BUILD)/obj/lib/agent/wireup/pmix_image_bytes.o
-$(PMIX_BYTES): lib/agent/wireup/pmix_image_bytes.S $(PMIX_IMAGE)
+PMIX_BYTES := $(BUILD)/obj/lib/agent/wireup/pmix/pmix_image_bytes.o
+$(PMIX_BYTES): lib/agent/wireup/pmix/pmix_image_bytes.S $(PMIX_IMAGE)
 	@mkdir -p $(@D)
 	$(CC) -DHVD__PMIX_IMAGE='"$(PMIX_IMAGE)"' -c -o $@ $<
 $(BUILD)/obj/libagent.a: $(PMIX_BYTES)

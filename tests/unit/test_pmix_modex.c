@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/agent/wireup/pmix_modex.h: what two hosts tell each other for PMIx,
+/* lib/agent/wireup/pmix/pmix_modex.h: what two hosts tell each other for PMIx,
  * through a real store. */
-#include "lib/agent/wireup/pmix_modex.h"
+#include "lib/agent/wireup/pmix/pmix_modex.h"
 
 #include "lib/base/alloc.h"
 #include "lib/rendezvous/store.h"

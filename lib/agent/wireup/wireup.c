@@ -2,7 +2,7 @@
 /* The wire-up; see wireup.h. */
 #include "lib/agent/wireup/wireup.h"
 
-#include "lib/agent/wireup/pmix.h"
+#include "lib/agent/wireup/pmix/pmix.h"
 
 #include "lib/base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program in memory; see pmix_image.h. */
-#include "lib/agent/wireup/pmix_image.h"
+#include "lib/agent/wireup/pmix/pmix_image.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * decide by them whether they were started by a launcher; version 5 asks PMIx
  * alone, and ignores what it does not know.
  */
-#include "lib/agent/wireup/pmix_env.h"
+#include "lib/agent/wireup/pmix/pmix_env.h"
 
 #include "lib/base/alloc.h"
 

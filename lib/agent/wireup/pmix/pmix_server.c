@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting hvd-pmix and speaking with it; see pmix_server.h. */
-#include "lib/agent/wireup/pmix_server.h"
+#include "lib/agent/wireup/pmix/pmix_server.h"
 
 #include "lib/agent/rank/spawn.h"
-#include "lib/agent/wireup/pmix_image.h"
+#include "lib/agent/wireup/pmix/pmix_image.h"
 
 #include "lib/base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fences and data between hosts; see pmix_modex.h. */
-#include "lib/agent/wireup/pmix_modex.h"
+#include "lib/agent/wireup/pmix/pmix_modex.h"
 
 #include "lib/base/alloc.h"
 

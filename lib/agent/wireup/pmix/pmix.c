@@ -6,11 +6,11 @@
  *     open    make a directory, start hvd-pmix, send SETUP; READY opens
  *     close   end hvd-pmix; when it is dead, remove the directory
  */
-#include "lib/agent/wireup/pmix.h"
+#include "lib/agent/wireup/pmix/pmix.h"
 
-#include "lib/agent/wireup/pmix_env.h"
-#include "lib/agent/wireup/pmix_modex.h"
-#include "lib/agent/wireup/pmix_server.h"
+#include "lib/agent/wireup/pmix/pmix_env.h"
+#include "lib/agent/wireup/pmix/pmix_modex.h"
+#include "lib/agent/wireup/pmix/pmix_server.h"
 #include "lib/agent/wireup/wireup_dir.h"
 
 #include "lib/agent/guardian.h"
