@@ -49,6 +49,7 @@ static const char *const foreign[] = {
     "MPI_LOCALNRANKS",
     "MV2_COMM_WORLD_*",
     "HYDI_CONTROL_FD",
+    "HYDRA_*",
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",

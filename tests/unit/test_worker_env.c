@@ -150,6 +150,7 @@ START_TEST(stale_variables_are_dropped)
                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "PMI_RANK",
                                         "PMI_FD",
+                                        "HYDRA_HOST_FILE",
                                         "PMIX_RANK",
                                         "PMIX_NAMESPACE",
                                         "OMPI_MCA_ess",
