@@ -157,6 +157,10 @@ AGENT_SRC := \
 	lib/agent/wireup/agent_wireup.c \
 	lib/agent/wireup/elf_file.c \
 	lib/agent/wireup/needed_libs.c \
+	lib/agent/wireup/pmi1/pmi1.c \
+	lib/agent/wireup/pmi1/pmi1_kvs.c \
+	lib/agent/wireup/pmi1/pmi1_mapping.c \
+	lib/agent/wireup/pmi1/pmi1_server.c \
 	lib/agent/wireup/pmix/pmix.c \
 	lib/agent/wireup/pmix/pmix_env.c \
 	lib/agent/wireup/pmix/pmix_image.c \
@@ -500,6 +504,7 @@ UNIT_TESTS := \
 	output \
 	place \
 	plan \
+	pmi1 \
 	pmix_modex \
 	pmix_wire \
 	port \
@@ -588,6 +593,7 @@ FUZZERS := \
 	lines \
 	openssh \
 	plane \
+	pmi1 \
 	pmix_wire \
 	query \
 	rendezvous \

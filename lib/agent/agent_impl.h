@@ -25,7 +25,7 @@ enum {
     AGENT_KILL_GIVE_UP_MS = 5000,
     AGENT_KILL_BLIND_MS = 200, /* give-up time where /proc cannot be read */
     AGENT_EVENTS_MAX = 16,
-    AGENT_FAULT_MS = 250, /* for a rank that called MPI_Abort to exit */
+    AGENT_FAULT_MS = 50, /* for a rank that called MPI_Abort to exit */
 };
 
 struct agent_rank {

@@ -43,7 +43,7 @@ void agent_fault(struct agent *a, int slot, const struct wireup_abort *m)
 /* Ends the job because the wire-up itself has failed, as signals.c does. */
 static void quit(struct agent *a, const char *why)
 {
-    if (!a->gone && a->state < AGENT_TERMINATING)
+    if (!a->gone)
         frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
     agent_post(a, AGENT_KILL);
 }
@@ -68,6 +68,8 @@ static void on_abort(void *arg, const struct wireup_abort *m)
 {
     struct agent *a = arg;
 
+    if (a->state != AGENT_RUNNING)
+        return; /* the job ends already */
     if (m->slot < 0) {
         quit(a, m->text);
         return;

@@ -2,6 +2,7 @@
 /* The wire-up; see wireup.h. */
 #include "lib/agent/wireup/wireup.h"
 
+#include "lib/agent/wireup/pmi1/pmi1.h"
 #include "lib/agent/wireup/pmix/pmix.h"
 
 #include "lib/base/alloc.h"
@@ -12,6 +13,7 @@
 /* By enum control_wireup; NULL: none. */
 static const struct wireup_kind *const kinds[] = {
     [CONTROL_WIREUP_PMIX] = &wireup_pmix,
+    [CONTROL_WIREUP_PMI1] = &wireup_pmi1,
     [CONTROL_WIREUP_NONE] = NULL,
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
@@ -168,11 +170,10 @@ static void warn_of_singletons(const struct wireup *w)
     put_singletons(w, &text, count);
     hb_must(hb_buf_printf(
         &text,
-        " ended without using --wireup %s: %s not use MPI, or %s a job of one "
-        "rank, because the program's MPI does not speak %s; see --wireup in "
-        "hvdrun(1)",
+        " ended without using --wireup %s: %s not use MPI, or %s a world of "
+        "one rank, because %s is for %s; see --wireup in hvdrun(1)",
         w->kind->name, count > 1 ? "they did" : "it did",
-        count > 1 ? "each was" : "it was", w->kind->what));
+        count > 1 ? "each was" : "it was", w->kind->name, w->kind->what));
     hb_log(w->config.log, HB_LOG_WARNING, "%s", hb_buf_data(&text));
     hb_buf_free(&text);
 }

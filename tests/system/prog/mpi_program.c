@@ -4,6 +4,8 @@
  *
  *     mpi_program hello       prints "rank R of N, L here", after checking an
  *                             allreduce, and messages between all ranks
+ *     mpi_program stay        the same, but then waits for ever
+ *     mpi_program meet        calls MPI_Init and MPI_Finalize
  *     mpi_program abort CODE  rank 1 calls MPI_Abort, the others wait for it
  *     mpi_program pause WHERE rank 0 never begins WHERE: init, finalize, or
  *                             middle, a message that the others wait for;
@@ -41,7 +43,7 @@ static void begin(void)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 }
 
-static int hello(void)
+static int hello(int stays)
 {
     MPI_Comm here;
     int sum, all, local, *got;
@@ -64,6 +66,15 @@ static int hello(void)
     MPI_Allreduce(&local, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     MPI_Comm_free(&here);
     printf("rank %d of %d, %d here\n", rank, size, local);
+    while (stays)
+        pause();
+    MPI_Finalize();
+    return 0;
+}
+
+static int meet(void)
+{
+    begin();
     MPI_Finalize();
     return 0;
 }
@@ -222,7 +233,11 @@ int main(int argc, char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(what, "hello") == 0)
-        return hello();
+        return hello(0);
+    if (strcmp(what, "stay") == 0)
+        return hello(1);
+    if (strcmp(what, "meet") == 0)
+        return meet();
     if (strcmp(what, "abort") == 0 && argc > 2)
         return call_abort(atoi(argv[2]));
     if (strcmp(what, "pause") == 0 && argc > 2)
@@ -237,8 +252,7 @@ int main(int argc, char **argv)
         return 0;
     if (strcmp(what, "speed") == 0)
         return speed();
-    fprintf(stderr,
-            "mpi_program: hello, abort, pause, spawn, quit, leave, none or "
-            "speed\n");
+    fprintf(stderr, "mpi_program: hello, stay, meet, abort, pause, spawn, "
+                    "quit, leave, none or speed\n");
     return 2;
 }
