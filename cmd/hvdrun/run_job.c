@@ -255,6 +255,18 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
     return worker_env_common(&config, env, err);
 }
 
+/* Says once that ranks get OMP_NUM_THREADS=1. */
+static void note_threads(const struct run *run)
+{
+    for (int rank = 0; rank < run->plan.size; rank++)
+        if (worker_env_limits_threads(&run->plan, rank, &run->config.env)) {
+            hb_log(&run->log, HB_LOG_INFO,
+                   "ranks that share a host get OMP_NUM_THREADS=1; for more "
+                   "threads, use -x OMP_NUM_THREADS=N");
+            return;
+        }
+}
+
 /* Fills in the environments; running out of memory ends hvdrun. */
 static void fill_env(struct run *run)
 {
@@ -268,6 +280,7 @@ static void fill_env(struct run *run)
     for (int rank = 0; rank < run->plan.size; rank++)
         hb_must(worker_env_rank(&run->plan, rank, config->job_id, &config->env,
                                 &config->rank_env[rank], NULL));
+    note_threads(run);
 }
 
 /* Frees the plan and what belongs to it, but not what the next plan uses. */

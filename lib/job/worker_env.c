@@ -17,8 +17,16 @@ static const char *const rank_names[] = {
 };
 
 static const char *const plain_names[] = {
-    "RANK",      "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-    "NODE_RANK", "GROUP_RANK",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "NODE_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_NAME",
+    "ROLE_WORLD_SIZE",
 };
 
 /* Not passed on: they belong to another launcher's process or another
@@ -33,9 +41,6 @@ static const char *const foreign[] = {
     "HOROVOD_ELASTIC",
     "MASTER_ADDR",
     "MASTER_PORT",
-    "ROLE_RANK",
-    "ROLE_WORLD_SIZE",
-    "GROUP_WORLD_SIZE",
     "TORCHELASTIC_*",
     "OMPI_COMM_WORLD_*",
     "OMPI_UNIVERSE_SIZE",
@@ -286,8 +291,9 @@ int worker_env_common(const struct worker_env_config *config,
 
 /* Sets the values of one rank, under all of their names. */
 static int set_rank(struct hb_strv *out, const struct plan_rank *r,
-                    int world_size)
+                    const struct plan *plan)
 {
+    const int world_size = plan->size;
     const struct {
         const char *name;
         int value;
@@ -310,6 +316,9 @@ static int set_rank(struct hb_strv *out, const struct plan_rank *r,
         {"LOCAL_WORLD_SIZE", r->local_size},
         {"NODE_RANK", r->host},
         {"GROUP_RANK", r->host},
+        {"GROUP_WORLD_SIZE", plan->host_count},
+        {"ROLE_RANK", r->rank},
+        {"ROLE_WORLD_SIZE", world_size},
     };
     int rc = 0;
 
@@ -318,13 +327,20 @@ static int set_rank(struct hb_strv *out, const struct plan_rank *r,
     return rc;
 }
 
+int worker_env_limits_threads(const struct plan *plan, int rank,
+                              const struct hb_strv *common)
+{
+    return plan->ranks[rank].local_size > 1 &&
+           !hb_env_get(common, "OMP_NUM_THREADS");
+}
+
 int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
                     const struct hb_strv *common, struct hb_strv *out,
                     struct hb_error *err)
 {
     const struct plan_rank *r = &plan->ranks[rank];
     const char *host = plan->hosts[r->host].entry->name;
-    int rc = set_rank(out, r, plan->size);
+    int rc = set_rank(out, r, plan);
 
     if (!rc)
         rc = hb_strv_addf(out, "HVD_HOSTNAME=%s", host);
@@ -332,6 +348,10 @@ int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
         rc = hb_strv_addf(out, "HOROVOD_HOSTNAME=%s", host);
     if (!rc)
         rc = hb_strv_addf(out, "HVD_JOB_ID=%s", job_id);
+    if (!rc)
+        rc = hb_strv_add(out, "ROLE_NAME=default");
+    if (!rc && worker_env_limits_threads(plan, rank, common))
+        rc = hb_strv_add(out, "OMP_NUM_THREADS=1");
     /* An inherited value was dropped, so one in `common` is the user's. */
     if (!rc && !hb_env_get(common, "MASTER_ADDR"))
         rc = hb_strv_addf(out, "MASTER_ADDR=%s",

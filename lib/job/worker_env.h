@@ -43,6 +43,12 @@ int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
                     const struct hb_strv *common, struct hb_strv *out,
                     struct hb_error *err);
 
+/* Returns 1 if the rank gets OMP_NUM_THREADS=1, as from torchrun: it shares its
+ * host with other ranks, whose threads would disturb each other, and the user
+ * did not choose. */
+int worker_env_limits_threads(const struct plan *plan, int rank,
+                              const struct hb_strv *common);
+
 /* Returns 1 if hvdrun decides this variable and -x cannot: HVD_RANK, RANK,
  * HOROVOD_SIZE, HVD_RENDEZVOUS, ...  The name ends at `=` or NUL. */
 int worker_env_is_computed(const char *name);

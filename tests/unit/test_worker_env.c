@@ -143,6 +143,10 @@ START_TEST(stale_variables_are_dropped)
                                         "LOCAL_WORLD_SIZE",
                                         "NODE_RANK",
                                         "GROUP_RANK",
+                                        "GROUP_WORLD_SIZE",
+                                        "ROLE_RANK",
+                                        "ROLE_WORLD_SIZE",
+                                        "ROLE_NAME",
                                         "MASTER_ADDR",
                                         "MASTER_PORT",
                                         "TORCHELASTIC_RUN_ID",
@@ -364,6 +368,11 @@ START_TEST(one_host)
     is("LOCAL_WORLD_SIZE", "2");
     is("NODE_RANK", "0");
     is("GROUP_RANK", "0");
+    is("GROUP_WORLD_SIZE", "1");
+    is("ROLE_RANK", "1");
+    is("ROLE_WORLD_SIZE", "2");
+    is("ROLE_NAME", "default");
+    is("OMP_NUM_THREADS", "1");
     is("MASTER_ADDR", "127.0.0.1");
     is("MASTER_PORT", NULL);
     is("HOROVOD_CONTROLLER", NULL);
@@ -382,7 +391,21 @@ START_TEST(unequal_hosts)
     is("HVD_CROSS_SIZE", "1");
     is("HVD_HOSTNAME", "b");
     is("NODE_RANK", "1");
+    is("GROUP_WORLD_SIZE", "2");
+    is("OMP_NUM_THREADS", "1");
     is("MASTER_ADDR", "a");
+    hb_strv_free(&env);
+    rank_env(0); /* alone on its host */
+    is("OMP_NUM_THREADS", NULL);
+}
+END_TEST
+
+START_TEST(the_users_threads_stay)
+{
+    hb_strv_add(&set_env, "OMP_NUM_THREADS=2");
+    make_plan("localhost:2", 2);
+    rank_env(0);
+    is("OMP_NUM_THREADS", NULL);
 }
 END_TEST
 
@@ -485,6 +508,7 @@ int main(void)
     tcase_add_test(r, one_host);
     tcase_add_test(r, unequal_hosts);
     tcase_add_test(r, the_users_master_addr_stays);
+    tcase_add_test(r, the_users_threads_stay);
     suite_add_tcase(s, r);
     return unit_run(s);
 }

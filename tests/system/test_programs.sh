@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Programs that do not know of hvdrun, with the PyTorch of the system's Python.
+
+PYTHON3=/usr/bin/python3
+
+need_torch() {
+    sanitized && skip "Python is not built with sanitizers"
+    "$PYTHON3" -c 'import importlib.util as u, sys
+sys.exit(u.find_spec("torch") is None)' || skip "needs python3-torch"
+}
+
+# Runs tests/python/torch_env.py on $2 ranks; it must exit with code $1.
+plain_torch() {
+    need_torch
+    # Threads that the tests' runner limits are hvdrun's to limit here.
+    unset OMP_NUM_THREADS
+    expect_exit "$1" "$HVDRUN" -np "$2" --no-tag-output "$PYTHON3" -B \
+        "$ROOT/tests/python/torch_env.py" "$3"
+}
+
+test_plain_torch() {
+    plain_torch 0 4 train
+    grep -qx 'trained on 4 ranks of 1' out
+    [ ! -s err ]
+}
+
+test_plain_torch_killed_at_start() {
+    plain_torch 137 2 init
+    grep -q 'rank 1 .*failed: killed by signal 9' err
+}
+
+test_plain_torch_killed_later() {
+    plain_torch 137 2 step
+    grep -q 'rank 1 .*failed: killed by signal 9' err
+}
+
+test_threads() {
+    unset OMP_NUM_THREADS
+    # shellcheck disable=SC2016
+    expect_exit 0 "$HVDRUN" -np 2 --no-tag-output --log-level info \
+        sh -c 'echo "threads $OMP_NUM_THREADS"'
+    [ "$(grep -c '^threads 1$' out)" -eq 2 ]
+    [ "$(grep -c 'OMP_NUM_THREADS=1' err)" -eq 1 ]
+    # shellcheck disable=SC2016
+    OMP_NUM_THREADS=3 expect_exit 0 "$HVDRUN" -np 2 --no-tag-output --log-level info \
+        sh -c 'echo "threads $OMP_NUM_THREADS"'
+    [ "$(grep -c '^threads 3$' out)" -eq 2 ]
+    absent OMP_NUM_THREADS err
+}
