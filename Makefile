@@ -205,6 +205,7 @@ JOB_SRC := \
 	lib/job/stall/stall_inspector.c \
 	lib/job/stall/stall_report.c \
 	lib/job/survey.c \
+	lib/job/tail_view.c \
 	lib/job/trace/job_timeline.c \
 	lib/job/trace/job_trace.c \
 	lib/job/trace/offset.c \
@@ -541,6 +542,7 @@ UNIT_TESTS := \
 	strv \
 	subset \
 	survey \
+	tail_view \
 	tcp \
 	tcp_auth \
 	tcp_changed \
@@ -600,6 +602,7 @@ FUZZERS := \
 	route \
 	ssh_config \
 	stall \
+	tail \
 	tcp \
 	tcp_setup \
 	tcp_steps \

@@ -6,6 +6,7 @@
 #include "lib/base/text.h"
 #include "lib/hosts/hostfold.h"
 #include "lib/job/output/xbuf.h"
+#include "lib/job/tail_view.h"
 
 #include <string.h>
 
@@ -61,32 +62,12 @@ static void put_leaver(struct hb_buf *out, const struct report *r)
         xprintf(out, "was lost to rank %d first\n", r->failed[0].rank);
 }
 
-/* Returns where the last `lines` lines of text begin. */
-static const char *last_lines(const char *text, size_t len, int lines)
+/* Appends lines, indented, and safe for a terminal. */
+static void put_lines(struct hb_buf *out, const char *text, size_t len)
 {
-    const char *p = text + len;
+    const char *end;
 
-    while (p > text) {
-        if (p[-1] == '\n' && p < text + len && lines-- == 1)
-            break;
-        p--;
-    }
-    return p;
-}
-
-static void put_tail(struct hb_buf *out, const struct control_exited *e)
-{
-    const char *text = e->stderr_tail ? e->stderr_tail : "";
-    size_t len = strlen(text);
-    const char *p, *end;
-
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
-        len--;
-    if (len == 0)
-        return;
-    xprintf(out, "hvdrun: last lines of rank %d's stderr:\n", e->rank);
-    for (p = last_lines(text, len, REPORT_TAIL_LINES); p < text + len;
-         p = end + 1) {
+    for (const char *p = text; p < text + len; p = end + 1) {
         char *line;
 
         end = memchr(p, '\n', (size_t)(text + len - p));
@@ -99,6 +80,24 @@ static void put_tail(struct hb_buf *out, const struct control_exited *e)
         xprintf(out, "  %s\n", line);
         hb_free(line);
     }
+}
+
+static void put_tail(struct hb_buf *out, const struct control_exited *e)
+{
+    static const char *const titles[] = {
+        [TAIL_LINES] = "last lines of",
+        [TAIL_TRACEBACK] = "the last traceback in",
+        [TAIL_EXCEPTION] = "the exception in",
+    };
+    struct tail_view v = tail_view(e->stderr_tail ? e->stderr_tail : "");
+
+    if (v.kind == TAIL_NOTHING)
+        return;
+    xprintf(out, "hvdrun: %s rank %d's stderr:\n", titles[v.kind], e->rank);
+    put_lines(out, v.text, v.len);
+    if (v.gap)
+        xbuf_puts(out, "  [...]\n");
+    put_lines(out, v.after, v.after_len);
 }
 
 /* ---- The other ranks that failed, in one line ---- */

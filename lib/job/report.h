@@ -18,7 +18,6 @@
 #include "lib/protocol/control/control.h"
 
 enum {
-    REPORT_TAIL_LINES = 10,
     REPORT_GROUPS_MAX = 4,    /* groups of ranks in one line */
     REPORT_TROUBLES_MAX = 16, /* lines about hosts */
     REPORT_NAMES_MAX = 4,     /* most hosts listed one by one */

@@ -49,3 +49,28 @@ test_threads() {
     [ "$(grep -c '^threads 3$' out)" -eq 2 ]
     absent OMP_NUM_THREADS err
 }
+
+# The report has the whole traceback of the rank that failed first, with the
+# error that led to it, whatever was written afterwards.
+test_traceback() {
+    sanitized && skip "Python is not built with sanitizers"
+    [ -x "$PYTHON3" ] || skip "no $PYTHON3"
+    expect_exit 1 "$HVDRUN" -np 3 "$PYTHON3" -B \
+        "$ROOT/tests/python/deep_traceback.py"
+    sed -n '/^hvdrun: the last traceback in rank 1/,$p' err >report
+    [ "$(grep -c '^  Traceback (most recent call last):$' report)" -eq 2 ]
+    [ "$(grep -c '^    File "/src/.*, in level_[a-t]$' report)" -eq 20 ]
+    grep -qx '  ValueError: the innermost error' report
+    grep -qx '  RuntimeError: the outermost error' report
+    [ "$(grep -c 'connection closed' report)" -le 12 ]
+    grep -qx '  warning: connection closed 49' report
+}
+
+test_uncaught_exception() {
+    expect_exit 134 "$HVDRUN" -np 1 sh -c '
+echo "terminate called after throwing an instance of '\''E'\''" >&2
+echo "  what():  too hot" >&2
+kill -ABRT $$'
+    grep -q "^hvdrun: the exception in rank 0's stderr:" err
+    grep -qx '    what():  too hot' err
+}

@@ -245,7 +245,7 @@ START_TEST(test_tail_of_one_endless_line)
     char part[1024], *tail;
 
     memset(part, 'y', sizeof(part));
-    for (int i = 0; i < 8; i++) {
+    for (size_t i = 0; i < CONTROL_TAIL_BYTES / sizeof(part) + 4; i++) {
         ck_assert_int_eq(write(fds[0][2], part, sizeof(part)), 1024);
         turn();
     }

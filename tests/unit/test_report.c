@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/job/report: the report on a failed job. */
 #include "lib/job/report.h"
+#include "lib/job/tail_view.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -126,9 +127,36 @@ START_TEST(tail_is_short)
     ck_assert_ptr_nonnull(strstr(hb_buf_data(&out), "\n  line 50\n"));
     for (p = hb_buf_data(&out); (p = strstr(p, "\n  line")); p++)
         lines++;
-    ck_assert_int_eq(lines, REPORT_TAIL_LINES);
+    ck_assert_int_eq(lines, TAIL_LINES_MAX);
     hb_buf_free(&tail);
     hb_buf_free(&out);
+}
+END_TEST
+
+START_TEST(shows_traceback)
+{
+    struct control_exited e = failure(3, 1);
+
+    e.stderr_tail = (char *)"start\nTraceback (most recent call last):\n"
+                            "  File \"a\", line 1\nE: x\n\n1\n2\n3\n4\n5\n";
+    expect_one(e, 0,
+               "hvdrun: rank 3 on host a (pid 4711) failed: exit code 1\n"
+               "hvdrun: the last traceback in rank 3's stderr:\n"
+               "  Traceback (most recent call last):\n"
+               "    File \"a\", line 1\n"
+               "  E: x\n"
+               "  [...]\n"
+               "  2\n"
+               "  3\n"
+               "  4\n"
+               "  5\n");
+    e.stderr_tail = (char *)"terminate called after throwing an instance of "
+                            "'E'\n  what():  x\n";
+    expect_one(e, 0,
+               "hvdrun: rank 3 on host a (pid 4711) failed: exit code 1\n"
+               "hvdrun: the exception in rank 3's stderr:\n"
+               "  terminate called after throwing an instance of 'E'\n"
+               "    what():  x\n");
 }
 END_TEST
 
@@ -335,6 +363,7 @@ int main(void)
     tcase_add_test(tc, signals);
     tcase_add_test(tc, shows_tail);
     tcase_add_test(tc, tail_is_short);
+    tcase_add_test(tc, shows_traceback);
     tcase_add_test(tc, others_fold);
     tcase_add_test(tc, many_reasons_fold_too);
     tcase_add_test(tc, four_reasons_are_named);

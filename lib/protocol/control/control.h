@@ -94,7 +94,7 @@ enum {
     CONTROL_OUTPUT_WINDOW_MIN = 16 << 10, /* where there are many agents */
     CONTROL_OUTPUT_CHUNK = 64 << 10,      /* bytes per OUTPUT frame at most */
     CONTROL_STDIN_WINDOW = 256 << 10,     /* bytes in flight per rank */
-    CONTROL_TAIL_BYTES = 4 << 10,         /* stderr tail kept for EXITED */
+    CONTROL_TAIL_BYTES = 16 << 10,        /* stderr tail kept for EXITED */
     CONTROL_MESSAGE_MAX = 1 << 20,        /* bytes of an agent's message, */
     /* bytes of a LOG's or QUITTING's text */
     CONTROL_WORDS_MAX = 64 << 10,
