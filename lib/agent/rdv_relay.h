@@ -65,11 +65,11 @@ void relay_fini(struct relay *r);
 int relay_request(struct relay *r, int slot, const struct rdv_request *m);
 /* Handles hvdrun's reply. */
 void relay_answer(struct relay *r, const struct rdv_reply *m);
-/* Sends a request of the agent itself: PUT, GET or DELETE; its id is not used.
- * `cb` is called once, with hvdrun's reply, but never from inside this call.
- * Returns a number for relay_own_cancel, or 0 if RELAY_OWN_MAX requests are
- * pending or the value exceeds RELAY_OWN_VALUE_MAX: then nothing was sent.
- * relay_fini cancels without a call. */
+/* Sends a request of the agent itself: PUT, GET, DELETE or END_ROUND; its id is
+ * not used. `cb` is called once, with hvdrun's reply, but never from inside
+ * this call. Returns a number for relay_own_cancel, or 0 if RELAY_OWN_MAX
+ * requests are pending or the value exceeds RELAY_OWN_VALUE_MAX: then nothing
+ * was sent. relay_fini cancels without a call. */
 uint32_t relay_own_request(struct relay *r, const struct rdv_request *m,
                            relay_own_cb cb, void *arg);
 /* Contributes `len` bytes for this host to a fence of all hosts of the job, as

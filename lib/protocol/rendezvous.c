@@ -20,7 +20,7 @@ static int members_ascend(const struct rdv_request *m)
 
 static int request_ok(const struct rdv_request *m)
 {
-    if (m->op < RDV_PUT || m->op > RDV_LEFT)
+    if (m->op < RDV_PUT || m->op > RDV_END_ROUND)
         return 0;
     if (m->member_count > RDV_MEMBERS_MAX || !members_ascend(m))
         return 0;

@@ -31,6 +31,7 @@ enum rdv_op {
     /* From an agent, without reply: its member comes to no fence of the epoch
      * `after` or before, and the value says why.  `after` 0: it is back. */
     RDV_LEFT = 6,
+    RDV_END_ROUND = 7, /* deletes all of the scope if it has this key */
 };
 
 enum {

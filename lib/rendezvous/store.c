@@ -302,6 +302,16 @@ static void delete (struct rdv_store *s, int origin,
     store_reply(s, origin, m->id, ++s->version, NULL, 0);
 }
 
+/* Deletes the scope if it has the key, so that the first of many such requests
+ * deletes it, and the others leave alone what has come since. */
+static void end_round(struct rdv_store *s, int origin,
+                      const struct rdv_request *m)
+{
+    if (*find(bucket_of(s, m->scope, m->key), m->scope, m->key))
+        delete_scope(s, m->scope);
+    store_reply(s, origin, m->id, ++s->version, NULL, 0);
+}
+
 /* Drops the waits of an origin or, with id, only that request. */
 static void cancel(struct rdv_store *s, int origin, const uint32_t *id)
 {
@@ -368,6 +378,9 @@ void rdv_store_request(struct rdv_store *s, int origin,
         break;
     case RDV_CANCEL:
         cancel(s, origin, &m->id);
+        break;
+    case RDV_END_ROUND:
+        end_round(s, origin, m);
         break;
     case RDV_LEFT: /* handled by the caller, which knows each host's ranks */
         break;

@@ -58,7 +58,7 @@ static void on_ask(void *arg, const struct rdv_request *m)
     int rc, count = 0;
 
     (void)arg;
-    FUZZ_CHECK(m->op >= RDV_PUT && m->op <= RDV_LEFT);
+    FUZZ_CHECK(m->op >= RDV_PUT && m->op <= RDV_END_ROUND);
     FUZZ_CHECK(memchr(m->scope, '\0', sizeof(m->scope)));
     FUZZ_CHECK(memchr(m->key, '\0', sizeof(m->key)));
     if (m->op == RDV_FENCE) {

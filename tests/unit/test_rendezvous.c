@@ -78,7 +78,11 @@ START_TEST(requests_that_make_no_sense)
     ck_assert_int_eq(rdv_encode_request(&out, 68, &m), 0);
     m.op = RDV_GET;
     ck_assert_int_eq(rdv_encode_request(&out, 68, &m), -HVD_EINVAL);
-    m.op = (enum rdv_op)6;
+    m.op = RDV_LEFT;
+    ck_assert_int_eq(rdv_encode_request(&out, 68, &m), -HVD_EINVAL);
+    m.op = RDV_END_ROUND;
+    ck_assert_int_eq(rdv_encode_request(&out, 68, &m), -HVD_EINVAL);
+    m.op = (enum rdv_op)(RDV_END_ROUND + 1);
     ck_assert_int_eq(rdv_encode_request(&out, 68, &m), -HVD_EINVAL);
     memset(m.scope, 'x', sizeof(m.scope));
     m.op = RDV_PUT;

@@ -190,6 +190,25 @@ START_TEST(delete_one_and_a_scope)
 }
 END_TEST
 
+/* The first request whose key exists deletes the scope; a late one leaves alone
+ * what others have put since. */
+START_TEST(end_of_a_round)
+{
+    ask(0, 1, RDV_PUT, "s", "0", "a");
+    ask(0, 1, RDV_PUT, "s", "1", "b");
+    ask(0, 1, RDV_PUT, "s", "rank_0", "c");
+    ask(0, 1, RDV_PUT, "t", "0", "d");
+    ck_assert_str_eq(ask(0, 2, RDV_END_ROUND, "s", "0", NULL), "0/2= ");
+    ck_assert_str_eq(ask(0, 3, RDV_GET, "s", "rank_0", NULL), "0/3!14 ");
+    ck_assert_str_eq(ask(0, 4, RDV_GET, "t", "0", NULL), "0/4=d ");
+    ck_assert_str_eq(wait_for(1, 5, "0", 0), "");
+    ck_assert_str_eq(ask(0, 6, RDV_PUT, "s", "0", "next"), "0/6= 1/5=next ");
+    ck_assert_str_eq(ask(0, 7, RDV_END_ROUND, "s", "1", NULL), "0/7= ");
+    ck_assert_str_eq(ask(0, 8, RDV_GET, "s", "0", NULL), "0/8=next ");
+    ck_assert_str_eq(ask(0, 9, RDV_END_ROUND, "none", "1", NULL), "0/9= ");
+}
+END_TEST
+
 /* All waiting requests get the first value, in the order of their arrival. */
 START_TEST(waits_end_with_the_value)
 {
@@ -495,6 +514,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, put_and_get);
     tcase_add_test(c, delete_one_and_a_scope);
+    tcase_add_test(c, end_of_a_round);
     tcase_add_test(c, many_values);
     tcase_add_test(c, many_who_wait);
     tcase_add_test(c, counts_what_is_taken);
