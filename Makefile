@@ -116,6 +116,10 @@ AGENT_SRC := \
 	lib/agent/endpoint_rdv.c \
 	lib/agent/epoch.c \
 	lib/agent/guardian.c \
+	lib/agent/horovod/horovod_rdv.c \
+	lib/agent/horovod/horovod_store.c \
+	lib/agent/horovod/http.c \
+	lib/agent/horovod/peer_uid.c \
 	lib/agent/link.c \
 	lib/agent/machine/cgroup.c \
 	lib/agent/machine/cpus.c \
@@ -475,6 +479,7 @@ UNIT_TESTS := \
 	hosts \
 	hosts_failure \
 	hosts_sets \
+	http \
 	init \
 	input \
 	interfaces \
@@ -503,6 +508,7 @@ UNIT_TESTS := \
 	order \
 	outdir \
 	output \
+	peer_uid \
 	place \
 	plan \
 	pmi1 \
@@ -571,6 +577,7 @@ SYSTEM_PROGS := \
 	disagree \
 	evil_agent \
 	gather_alloc \
+	horovod_rank \
 	members \
 	mpi_fault \
 	mpi_plane \
@@ -591,6 +598,7 @@ FUZZERS := \
 	env_file \
 	frame \
 	hostfile \
+	http \
 	job \
 	lines \
 	openssh \
@@ -1329,6 +1337,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= -1
 FUZZ_LEN_bootstrap = 200000
 FUZZ_LEN_frame = 1100000
+FUZZ_LEN_http = 8300
 FUZZ_LEN_plane = 400
 FUZZ_LEN_route = 4096
 FUZZ_LEN_stall = 4096

@@ -140,6 +140,7 @@ static void do_exit(struct agent *a)
     if (a->pump_open)
         pump_close(&a->pump);
     wireup_stop(&a->wireup);
+    horovod_rdv_close(a->horovod);
     if (a->endpoint_open)
         endpoint_close(&a->endpoint);
     uv_close((uv_handle_t *)&a->death_poll, NULL);
@@ -430,6 +431,7 @@ void agent_hang_up(struct agent *a)
     if (a->gone)
         return;
     a->gone = 1;
+    horovod_rdv_close(a->horovod);
     if (a->pump_open)
         pump_sink(&a->pump);
     agent_post(a, AGENT_HANGUP);
@@ -547,6 +549,7 @@ int agent_finish(struct agent *a)
         pump_free_memory(&a->pump);
     wireup_fini(&a->wireup);
     agent_launch_drop(a);
+    horovod_rdv_free(a->horovod);
     if (a->endpoint_open)
         endpoint_fini(&a->endpoint);
     agent_stall_fini(a);

@@ -6,6 +6,7 @@
 #include "lib/agent/agent.h"
 #include "lib/agent/agent_state.h"
 #include "lib/agent/endpoint.h"
+#include "lib/agent/horovod/horovod_rdv.h"
 #include "lib/agent/link.h"
 #include "lib/agent/query/agent_query.h"
 #include "lib/agent/rank/cause.h"
@@ -97,7 +98,8 @@ struct agent {
     char *tmpdir;
     struct launch *launch; /* until the ranks have been started */
     struct wireup wireup;
-    uv_timer_t fault_timer; /* until ranks with a fault are killed */
+    struct horovod_rdv *horovod; /* NULL: none */
+    uv_timer_t fault_timer;      /* until ranks with a fault are killed */
     struct agent_rank *ranks;
     int live, failed; /* numbers of ranks */
     int port_fd;

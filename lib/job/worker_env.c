@@ -357,6 +357,10 @@ int worker_env_rank(const struct plan *plan, int rank, const char *job_id,
         rc = hb_strv_addf(out, "MASTER_ADDR=%s",
                           plan->host_count == 1 ? "127.0.0.1"
                                                 : plan->hosts[0].entry->name);
+    if (!rc && plan->host_count == 1 &&
+        !hb_env_get(common, "HOROVOD_GLOO_IFACE") &&
+        !hb_env_get(common, "HVD_GLOO_IFACE"))
+        rc = hb_strv_add(out, "HOROVOD_GLOO_IFACE=lo");
     if (rc < 0)
         return hb_error_set(err, HVD_ENOMEM,
                             "out of memory for rank %d's environment", rank);

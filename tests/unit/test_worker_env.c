@@ -376,6 +376,10 @@ START_TEST(one_host)
     is("MASTER_ADDR", "127.0.0.1");
     is("MASTER_PORT", NULL);
     is("HOROVOD_CONTROLLER", NULL);
+    is("HOROVOD_GLOO_IFACE", "lo");
+    hb_strv_add(&set_env, "HVD_GLOO_IFACE=eth0");
+    rank_env(1);
+    is("HOROVOD_GLOO_IFACE", NULL);
 }
 END_TEST
 
@@ -394,6 +398,7 @@ START_TEST(unequal_hosts)
     is("GROUP_WORLD_SIZE", "2");
     is("OMP_NUM_THREADS", "1");
     is("MASTER_ADDR", "a");
+    is("HOROVOD_GLOO_IFACE", NULL);
     hb_strv_free(&env);
     rank_env(0); /* alone on its host */
     is("OMP_NUM_THREADS", NULL);

@@ -59,6 +59,32 @@ static int listed(char *const *items, size_t count, const char *entry)
     return 0;
 }
 
+/* Sets a variable unless the user has. */
+static void set_new(const struct control_launch *job, const char *name,
+                    const char *value, struct hb_strv *own)
+{
+    if (!hb_env_get(&job->env, name))
+        hb_strv_addf(own, "%s=%s", name, value);
+}
+
+/* Tells a real Horovod where its rendezvous is.  With an MPI it needs neither
+ * the rendezvous nor Gloo. */
+static void horovod_variables(const struct launch *l, struct hb_strv *own)
+{
+    const struct agent *a = l->agent;
+    const struct control_launch *job = &a->job;
+
+    if (!a->horovod || hb_env_get(&job->env, "HOROVOD_GLOO_RENDEZVOUS_ADDR"))
+        return;
+    hb_strv_add(own, "HOROVOD_GLOO_RENDEZVOUS_ADDR=127.0.0.1");
+    hb_strv_addf(own, "HOROVOD_GLOO_RENDEZVOUS_PORT=%d",
+                 horovod_rdv_port(a->horovod));
+    if (a->wireup.kind)
+        return;
+    set_new(job, "HOROVOD_CONTROLLER", "gloo", own);
+    set_new(job, "HOROVOD_CPU_OPERATIONS", "gloo", own);
+}
+
 /* Adds the variables that only the agent knows. */
 static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
 {
@@ -70,6 +96,7 @@ static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
     hb_free(timeline);
     hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
     wireup_environment(&l->agent->wireup, slot, own);
+    horovod_variables(l, own);
     if (l->port)
         hb_strv_addf(own, "MASTER_PORT=%d", l->port);
     if (l->gpus.count == 0)
@@ -234,6 +261,24 @@ static int place_port(struct launch *l, struct hb_error *err)
     return port_reserve(&l->agent->port_fd, &l->port, err);
 }
 
+/* Opens the rendezvous of a real Horovod.  Few programs use one, so the job
+ * goes on without it. */
+static void open_horovod(struct agent *a)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    const struct horovod_rdv_config config = {
+        .loop = a->config.loop,
+        .job = &a->job,
+        .log = &a->log,
+        .relay = &a->endpoint.relay,
+    };
+
+    if (horovod_rdv_open(&config, &a->horovod, &err) < 0)
+        hb_log(&a->log, HB_LOG_WARNING,
+               "programs that use a real Horovod cannot start here: %s",
+               err.text);
+}
+
 static int open_parts(struct launch *l, struct hb_error *err)
 {
     struct agent *a = l->agent;
@@ -257,6 +302,7 @@ static int open_parts(struct launch *l, struct hb_error *err)
         a->endpoint.stalled_arg = a;
         a->endpoint.on_stats = agent_on_stats;
         a->endpoint.stats_arg = a;
+        open_horovod(a);
     }
     if (rc == 0)
         rc = agent_trace_open(a, err);
