@@ -30,6 +30,19 @@ test_pmix_hello() {
     check_clean
 }
 
+# Without an option, a program that needs Open MPI gets what it needs, and starts
+# anyway where that is missing.
+test_pmix_by_itself() {
+    need_pmix
+    expect_exit 0 "$HVDRUN" -np 3 --no-tag-output "$MPI_PROGRAM" hello
+    sort out | diff - <(printf 'rank %d of 3, 3 here\n' 0 1 2)
+    expect_exit 0 "$HVDRUN" -np 2 -x HVD_PMIX_LIBRARY=/nonexistent/lib \
+        "$MPI_PROGRAM" none
+    one_line err
+    grep -q 'warning: .*/nonexistent/lib' err
+    check_clean
+}
+
 # Variables of another launcher do not reach the ranks; those that scripts
 # expect of mpirun do.
 test_pmix_environment() {

@@ -4,6 +4,7 @@
 
 #include "lib/agent/wireup/pmi1/pmi1.h"
 #include "lib/agent/wireup/pmix/pmix.h"
+#include "lib/agent/wireup/program_needs.h"
 
 #include "lib/base/alloc.h"
 
@@ -18,6 +19,12 @@ static const struct wireup_kind *const kinds[] = {
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
+/* Returns whether ranks are wired up at all. */
+static int is_used(const struct wireup *w)
+{
+    return w->kind && !w->without;
+}
+
 static int rank_of(const struct wireup *w, int slot)
 {
     return w->config.job->ranks[slot].rank;
@@ -29,23 +36,49 @@ static int rank_of(const struct wireup *w, int slot)
 static enum control_wireup choose(const struct wireup_config *config,
                                   const char *program, char **why)
 {
-    enum control_wireup asked = config->job->spec.wireup;
+    static const enum control_wireup by_need[] = {
+        [NEED_NOTHING] = CONTROL_WIREUP_NONE,
+        [NEED_PMIX] = CONTROL_WIREUP_PMIX,
+        [NEED_PMI1] = CONTROL_WIREUP_PMI1,
+    };
+    const struct control_launch *job = config->job;
+    const struct program_needs_config look = {
+        .root = "",
+        .program = program,
+        .argv = job->argv.items,
+        .cwd = job->cwd,
+        .env = &job->env,
+        .rank_env = &job->ranks[0].env,
+    };
+    struct program_needs_result found;
 
-    (void)program;
-    if (asked != CONTROL_WIREUP_AUTO) {
+    if (job->spec.wireup != CONTROL_WIREUP_AUTO) {
         *why = hb_xstrdup("given by --wireup");
-        return asked;
+        return job->spec.wireup;
     }
-    *why = hb_xstrdup("--wireup was not given");
-    return CONTROL_WIREUP_NONE;
+    program_needs(&look, &found);
+    *why = found.reason;
+    return by_need[found.need];
+}
+
+/* Lets the ranks run without the kind that their program was thought to need:
+ * nobody has asked for it. */
+static void go_without(struct wireup *w, const struct hb_error *err)
+{
+    hb_log(w->config.log, HB_LOG_WARNING,
+           "%s; without it each rank may be a job of one rank for MPI",
+           err->text);
+    w->without = 1;
 }
 
 int wireup_open(struct wireup *w, const struct wireup_config *config,
                 const char *program, struct hb_error *err)
 {
     const struct wireup_kind *kind;
+    struct hb_error why_not = HB_ERROR_INIT;
     enum control_wireup choice;
     char *why;
+    int rc;
 
     memset(w, 0, sizeof(*w));
     choice = choose(config, program, &why);
@@ -58,7 +91,15 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "this agent lacks that kind of --wireup; use "
                             "another one, or a newer hvdrun");
-    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
+    if (!kind)
+        return WIREUP_NOW;
+    if (config->job->spec.wireup != CONTROL_WIREUP_AUTO)
+        return wireup_open_kind(w, config, kind, err);
+    rc = wireup_open_kind(w, config, kind, &why_not);
+    w->optional = 1;
+    if (rc < 0)
+        go_without(w, &why_not);
+    return rc < 0 ? WIREUP_NOW : rc;
 }
 
 static void on_limit(uv_timer_t *timer);
@@ -100,6 +141,10 @@ void wireup_opened(struct wireup *w, const struct hb_error *err)
         return;
     uv_timer_stop(&w->limit);
     w->phase = err ? WIREUP_CLOSED : WIREUP_OPEN;
+    if (err && w->optional) {
+        go_without(w, err);
+        err = NULL;
+    }
     w->config.events->on_open(w->config.arg, err);
 }
 
@@ -119,21 +164,21 @@ static void open_too_late(struct wireup *w)
 
 void wireup_environment(struct wireup *w, int slot, struct hb_strv *out)
 {
-    if (w->kind)
+    if (is_used(w))
         w->kind->environment(w, slot, out);
 }
 
 int wireup_descriptor(struct wireup *w, int slot, int *fd, struct hb_error *err)
 {
     *fd = -1;
-    return w->kind && w->kind->descriptor
+    return is_used(w) && w->kind->descriptor
                ? w->kind->descriptor(w, slot, fd, err)
                : 0;
 }
 
 void wireup_rank_started(struct wireup *w, int slot)
 {
-    if (w->kind && w->kind->rank_started)
+    if (is_used(w) && w->kind->rank_started)
         w->kind->rank_started(w, slot);
 }
 
@@ -196,7 +241,7 @@ int wireup_rank_ended(struct wireup *w, int slot, int failed,
     int rc = WIREUP_NOW;
 
     *how = WIREUP_GOOD;
-    if (!w->kind || w->slots[slot].gone)
+    if (!is_used(w) || w->slots[slot].gone)
         return rc;
     w->slots[slot].gone = 1;
     if (w->phase == WIREUP_OPEN && w->kind->rank_ended)

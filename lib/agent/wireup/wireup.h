@@ -83,7 +83,10 @@ struct wireup_slot {
 struct wireup {
     struct wireup_config config;
     const struct wireup_kind *kind; /* NULL: none */
-    void *state;                    /* the kind's own */
+    /* The kind was found, not asked for: ranks start without it if it does not
+     * open; then `without` is set. */
+    int optional, without;
+    void *state; /* the kind's own */
     /* The process group of the kind's server, a child of the agent that is
      * spared when the ranks are told to end; 0: none.  The kind sets it. */
     pid_t helper;
@@ -148,7 +151,7 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
 /* Opens that kind, as wireup_open. */
 int wireup_open_kind(struct wireup *w, const struct wireup_config *config,
                      const struct wireup_kind *kind, struct hb_error *err);
-/* As in struct wireup_kind. */
+/* Asks the kind, as in struct wireup_kind. */
 void wireup_environment(struct wireup *w, int slot, struct hb_strv *out);
 int wireup_descriptor(struct wireup *w, int slot, int *fd,
                       struct hb_error *err);
