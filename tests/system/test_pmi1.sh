@@ -133,6 +133,16 @@ test_pmi1_many_ranks() {
     [ ! -s err ]
 }
 
+# Without --wireup the agent sees what the program needs.
+test_pmi1_auto() {
+    need_mpich
+    run_hello -np 2 --log-level info
+    grep -q 'wire-up of MPI: pmi1 (.*libmpich' err
+    grep -qx 'rank 1 of 2, 2 here' out
+    expect_exit 0 "$HVDRUN" -np 2 --log-level info true
+    ! grep -q 'wire-up' err
+}
+
 # What is not PMI ends the job with a reason.
 test_pmi1_broken_protocol() {
     need_mpich

@@ -236,6 +236,30 @@ START_TEST(test_open_later)
 }
 END_TEST
 
+/* With --wireup auto the ranks start without it. */
+START_TEST(test_open_fails_later)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_strv env = HB_STRV_INIT;
+
+    open_result = WIREUP_LATER;
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_LATER);
+    w.optional = 1;
+    hb_error_set(&err, HVD_ESYSTEM, "there is no library");
+    wireup_opened(&w, &err);
+    ck_assert_int_eq(opened, 1);
+    ck_assert_int_eq(open_error.status, 0);
+    ck_assert_ptr_nonnull(strstr(logged, "there is no library"));
+    logged[0] = '\0';
+    wireup_environment(&w, 0, &env);
+    ck_assert_uint_eq(env.count, 0);
+    for (int i = 0; i < RANKS; i++)
+        ck_assert_int_eq(end_rank(i, 0), WIREUP_GOOD);
+    ck_assert_str_eq(logged, "");
+    ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
+}
+END_TEST
+
 START_TEST(test_open_too_late)
 {
     open_result = WIREUP_LATER;
@@ -427,6 +451,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_open_at_once);
     tcase_add_test(t, test_open_fails);
     tcase_add_test(t, test_open_later);
+    tcase_add_test(t, test_open_fails_later);
     tcase_add_test(t, test_open_too_late);
     tcase_add_test(t, test_close_while_opening);
     tcase_add_test(t, test_singletons_are_named);
