@@ -17,6 +17,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -191,13 +192,30 @@ static char *wait_for(const char *scope, const char *key, size_t len)
 
 /* ---- One context ---- */
 
+/* Returns the address of HOROVOD_GLOO_IFACE, as Gloo does. */
+static struct in_addr own_address(void)
+{
+    const char *name = getenv("HOROVOD_GLOO_IFACE");
+    struct in_addr found = {htonl(INADDR_LOOPBACK)};
+    struct ifaddrs *all;
+
+    if (!name || getifaddrs(&all) < 0)
+        return found;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
+            strcmp(i->ifa_name, name) == 0)
+            found = ((const struct sockaddr_in *)i->ifa_addr)->sin_addr;
+    freeifaddrs(all);
+    return found;
+}
+
 static int listen_here(struct sockaddr_in *at)
 {
     socklen_t len = sizeof(*at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    *at = (struct sockaddr_in){.sin_family = AF_INET,
-                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    *at =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = own_address()};
     if (fd < 0 || bind(fd, (struct sockaddr *)at, len) < 0 ||
         listen(fd, PEERS_MAX) < 0 ||
         getsockname(fd, (struct sockaddr *)at, &len) < 0)
