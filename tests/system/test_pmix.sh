@@ -133,12 +133,15 @@ test_pmix_library_is_missing() {
 test_pmix_libhvd() {
     need_pmix
     export HVD_PLUGIN_DIR=$BUILD/tests/openmpi
-    expect_exit 0 "$HVDRUN" -np 3 --wireup pmix \
+    expect_exit 0 "${unchecked_leaks[@]}" "$HVDRUN" -np 3 \
+        --wireup pmix \
         "$HVD_PLUGIN_DIR/mpi_user" beside 3
-    expect_exit 0 "$HVDRUN" -np 3 --wireup pmix -x HVD_CPU_PLANE=mpi \
+    expect_exit 0 "${unchecked_leaks[@]}" "$HVDRUN" -np 3 \
+        --wireup pmix -x HVD_CPU_PLANE=mpi \
         "$HVD_PLUGIN_DIR/mpi_user" level multiple
     # An MPI that has no launcher believes that each rank is alone.
-    expect_exit 1 "$HVDRUN" -np 3 --wireup none -x HVD_CPU_PLANE=mpi \
+    expect_exit 1 "${unchecked_leaks[@]}" "$HVDRUN" -np 3 \
+        --wireup none -x HVD_CPU_PLANE=mpi \
         "$HVD_PLUGIN_DIR/mpi_user" beside 3
     grep -q 'needs an MPI launcher' out
     rm -rf "${TMPDIR:-/tmp}"/ompi.*
