@@ -605,6 +605,7 @@ FUZZERS := \
 	plane \
 	pmi1 \
 	pmix_wire \
+	program \
 	query \
 	rendezvous \
 	route \
