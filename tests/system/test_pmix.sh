@@ -190,3 +190,23 @@ test_pmix_killed_hvdrun() {
     kill -KILL "$(job_pids job hvdrun)"
     nothing_is_left
 }
+
+# A rank that ends well before MPI_Init keeps no one waiting.
+test_pmix_absent() {
+    need_pmix
+    # shellcheck disable=SC2016
+    expect_exit 1 timeout 60 "$HVDRUN" -np 2 --wireup pmix sh -c '
+        [ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 0
+        exec "$1" hello' sh "$MPI_PROGRAM"
+    grep -q 'rank 1 ended without calling MPI_Init' err
+    check_clean
+}
+
+# The last of several programs of a rank must finalize, too.
+test_pmix_quit_later() {
+    need_pmix
+    # shellcheck disable=SC2016
+    expect_exit 1 timeout 60 "$HVDRUN" -np 2 --wireup pmix sh -c '
+        "$1" meet && exec "$1" quit' sh "$MPI_PROGRAM"
+    grep -q 'without MPI_Finalize' err
+}

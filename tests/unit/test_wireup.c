@@ -386,6 +386,49 @@ START_TEST(test_doom_ends_a_rank_that_waits)
 }
 END_TEST
 
+/* MPI_Init waits for all ranks; one that has ended will not come. */
+START_TEST(test_absent_rank_dooms_those_that_wait)
+{
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    if (_i == 0)
+        wireup_connected(&w, 0);
+    end_rank(1, 0);
+    if (_i == 1)
+        wireup_connected(&w, 0);
+    run_until(&aborts);
+    ck_assert_int_eq(aborted.slot, 0);
+    ck_assert_int_eq(aborted.blames, 1 + ranks[1].rank);
+    ck_assert(strstr(abort_text, "ended without calling MPI_Init"));
+}
+END_TEST
+
+/* The end of a rank is explained after others have connected. */
+START_TEST(test_rank_is_not_absent_before_its_end_is_explained)
+{
+    enum wireup_end how;
+
+    end_result = WIREUP_LATER;
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    ck_assert_int_eq(wireup_rank_ended(&w, 1, 0, &how), WIREUP_LATER);
+    wireup_connected(&w, 0);
+    wireup_connected(&w, 1);
+    wireup_finished(&w, 1);
+    wireup_settled(&w, 1);
+    ck_assert_int_eq(settled_how, WIREUP_GOOD);
+    ck_assert_ptr_null(w.doomed.text);
+}
+END_TEST
+
+START_TEST(test_second_program_must_finish)
+{
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    wireup_connected(&w, 0);
+    wireup_finished(&w, 0);
+    wireup_connected(&w, 0);
+    ck_assert_int_eq(end_rank(0, 0), WIREUP_UNFINISHED);
+}
+END_TEST
+
 /* ---- Closing ---- */
 
 START_TEST(test_close_later)
@@ -461,6 +504,9 @@ static Suite *suite(void)
     tcase_add_test(t, test_end_is_never_explained);
     tcase_add_test(t, test_abort);
     tcase_add_test(t, test_doom_ends_a_rank_that_waits);
+    tcase_add_loop_test(t, test_absent_rank_dooms_those_that_wait, 0, 2);
+    tcase_add_test(t, test_rank_is_not_absent_before_its_end_is_explained);
+    tcase_add_test(t, test_second_program_must_finish);
     tcase_add_test(t, test_close_later);
     tcase_add_test(t, test_close_too_late_without_helper);
     tcase_add_test(t, test_close_too_late_kills_helper);

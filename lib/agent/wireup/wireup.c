@@ -8,6 +8,7 @@
 
 #include "lib/base/alloc.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -223,6 +224,27 @@ static void warn_of_singletons(const struct wireup *w)
     hb_buf_free(&text);
 }
 
+/* Ends the ranks that have connected if a rank of this host has ended without
+ * that: MPI_Init waits for all ranks, and this one will never come. */
+static void check_absent(struct wireup *w)
+{
+    int absent = -1, waits = 0;
+    char text[96];
+
+    for (int i = 0; i < w->config.job->rank_count; i++) {
+        const struct wireup_slot *s = &w->slots[i];
+
+        if (s->singleton)
+            absent = i;
+        waits |= s->connected && !s->finished && !s->gone;
+    }
+    if (absent < 0 || !waits)
+        return;
+    snprintf(text, sizeof(text), "rank %d ended without calling MPI_Init",
+             rank_of(w, absent));
+    wireup_doom(w, 1 + rank_of(w, absent), text);
+}
+
 /* Returns how the rank has ended, once that is known. */
 static enum wireup_end conclude(struct wireup *w, int slot, int failed)
 {
@@ -231,6 +253,7 @@ static enum wireup_end conclude(struct wireup *w, int slot, int failed)
     s->singleton = !failed && !s->connected;
     if (--w->left == 0)
         warn_of_singletons(w);
+    check_absent(w);
     return !failed && s->connected && !s->finished ? WIREUP_UNFINISHED
                                                    : WIREUP_GOOD;
 }
@@ -279,6 +302,8 @@ static void settle_all(struct wireup *w)
 void wireup_connected(struct wireup *w, int slot)
 {
     w->slots[slot].connected = 1;
+    w->slots[slot].finished = 0; /* the rank may run several programs */
+    check_absent(w);
 }
 
 void wireup_finished(struct wireup *w, int slot)
