@@ -298,8 +298,10 @@ void python_package_dirs(const struct python_host *host, struct hb_strv *out)
     }
     if (system) {
         add_user(out, host, version);
-        if (cut_last(real) && cut_last(real))
-            add_system(out, real, version);
+        /* PREFIX/bin/python3.11 */
+        if (cut_last(real))
+            (void)cut_last(real);
+        add_system(out, real, version);
     }
     hb_free(prefix);
     hb_free(venv);
