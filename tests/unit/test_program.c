@@ -32,6 +32,7 @@ static void setup(void)
     fixture_open(&fixture);
     make_file("tool", "#!/nowhere/sh\n", 0755);
     make_file("data", "#!/bin/sh\n", 0644);
+    make_file("train.py", "import sys\n", 0644);
     make_file("closed/below/tool", "#!/bin/sh\n", 0755);
     snprintf(closed, sizeof(closed), "%s/closed", dir);
     /* Other users must be able to search it. */
@@ -92,6 +93,8 @@ START_TEST(test_resolve)
     refused("", "/bin", 127, "not found");
     refused("data", dir, 126, "not executable");
     refused("./data", "/bin", 126, "not executable");
+    refused("train.py", "/bin", 127, "try python train.py");
+    refused("./train.py", "/bin", 126, "try python before its name");
     refused("/tmp", "/bin", 126, "is a directory");
     refused("./data/x", "/bin", 127, "Not a directory");
 }

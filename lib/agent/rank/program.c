@@ -58,6 +58,14 @@ static int refuse_directory(const char *shown, struct hb_error *err)
     return -HVD_EPERM;
 }
 
+/* Returns whether the name is that of a Python script. */
+static int is_python(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 3 && strcmp(name + len - 3, ".py") == 0;
+}
+
 static int refuse(const char *shown, int why, int *exit_code,
                   struct hb_error *err)
 {
@@ -71,8 +79,9 @@ static int refuse(const char *shown, int why, int *exit_code,
     }
     if (why == EACCES || why == EPERM) {
         *exit_code = PROGRAM_NOT_EXECUTABLE;
-        return hb_error_set(err, HVD_EPERM, "%s: not executable; try chmod +x",
-                            shown);
+        return hb_error_set(err, HVD_EPERM, "%s: not executable; try %s", shown,
+                            is_python(shown) ? "python before its name"
+                                             : "chmod +x");
     }
     *exit_code = PROGRAM_NOT_FOUND;
     return hb_error_sys(err, why, "%s", shown);
@@ -131,8 +140,10 @@ int program_resolve(const char *name, const char *path, const char *cwd,
         return rc;
     }
     *exit_code = PROGRAM_NOT_FOUND;
-    return hb_error_set(err, HVD_ENOENT, "%s: command not found in PATH",
-                        *name ? name : "''");
+    return hb_error_set(err, HVD_ENOENT, "%s: command not found in PATH%s%s",
+                        *name ? name : "''",
+                        is_python(name) ? "; try python " : "",
+                        is_python(name) ? name : "");
 }
 
 /* Names what is missing: ENOENT for a script that exists means that its
