@@ -176,7 +176,8 @@ static int find_traceback(const char *text, const char *end, const char **from,
     return found;
 }
 
-/* The same for the last uncaught exception of C++. */
+/* Sets [*from, *to) to what C++ says of the last uncaught exception; 0 if there
+ * is none. */
 static int find_uncaught(const char *text, const char *end, const char **from,
                          const char **to)
 {

@@ -16,7 +16,7 @@ struct pmi1_pair {
     char key[PMI1_KEY_MAX];
 };
 
-/* FNV-1a. */
+/* Returns the FNV-1a hash of a key. */
 static uint64_t hash_of(const char *key)
 {
     uint64_t h = 0xcbf29ce484222325u;
