@@ -234,6 +234,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/options/env_file.c \
 	cmd/hvdrun/options/options.c \
 	cmd/hvdrun/options/options_apply.c \
+	cmd/hvdrun/options/options_foreign.c \
 	cmd/hvdrun/options/options_help.c \
 	cmd/hvdrun/options/options_table.c \
 	cmd/hvdrun/options/readfile.c \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvdrun's options: the meaning of every flag, and every way to get one
  * wrong. */
+#include "cmd/hvdrun/options/options_foreign.h"
 #include "cmd/hvdrun/options/options_table.h"
 #include "lib/base/alloc.h"
 #include "lib/job/job.h"
@@ -201,6 +202,26 @@ START_TEST(stdin_words_and_bind_words)
 }
 END_TEST
 
+/* Each name of another launcher's option gets its advice; none is hvdrun's, or
+ * an abbreviation of one. */
+START_TEST(foreign_options)
+{
+    const char *name, *program, *advice;
+    char line[96], text[256];
+    size_t i;
+
+    for (i = 0; (name = foreign_option_name(i)); i++) {
+        ck_assert_msg(foreign_option(name, &program, &advice), "%s", name);
+        snprintf(line, sizeof(line), "hvdrun -np 2 %s x cmd", name);
+        snprintf(text, sizeof(text), "%s is an option of %s: %s", name, program,
+                 advice);
+        refused(line, text);
+    }
+    ck_assert_uint_gt(i, 20);
+    ck_assert(!foreign_option("--wdir", &program, &advice));
+}
+END_TEST
+
 START_TEST(wireup_words)
 {
     ok("hvdrun -np 2 cmd");
@@ -386,6 +407,14 @@ static const struct {
     {"hvdrun -nq 2 cmd", "unknown option -nq; did you mean -np?"},
     {"hvdrun --zzzzzzzzzzz cmd",
      "unknown option --zzzzzzzzzzz; see hvdrun --help"},
+    {"hvdrun --nproc_per_node=4 train.py",
+     "--nproc_per_node is an option of torchrun: use -np N for the number of "
+     "all ranks"},
+    {"hvdrun -np 2 --master-port 29500 cmd",
+     "--master-port is an option of torchrun: leave it out, or use -x "
+     "MASTER_ADDR=... or -x MASTER_PORT=..."},
+    {"hvdrun -np 2 -mca btl tcp cmd",
+     "-mca is an option of mpirun: use -x OMPI_MCA_NAME=VALUE"},
     {"hvdrun --output-filenam=x --wdri=y cmd",
      "unknown option --wdri; did you mean --wdir?"},
     {"hvdrun --time 3 cmd",
@@ -739,6 +768,7 @@ int main(void)
     tcase_add_test(t, defaults);
     tcase_add_test(t, fields);
     tcase_add_test(t, stdin_words_and_bind_words);
+    tcase_add_test(t, foreign_options);
     tcase_add_test(t, wireup_words);
     tcase_add_test(t, log_level_beats_verbose);
     tcase_add_test(t, wdir_becomes_absolute);

@@ -8,6 +8,7 @@
 #include "cmd/hvdrun/options/options.h"
 
 #include "cmd/hvdrun/options/config.h"
+#include "cmd/hvdrun/options/options_foreign.h"
 #include "cmd/hvdrun/options/options_table.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
@@ -168,7 +169,7 @@ static void unknown(const struct word *w, struct hb_error *err)
     const char **names =
         hb_xcalloc(options_table_count * OPTION_NAMES_MAX, sizeof(*names));
     char *name = hb_xasprintf("%.*s", (int)w->name_len, w->text);
-    const char *near;
+    const char *near, *program, *advice;
 
     for (size_t i = 0; i < options_table_count; i++) {
         const struct option *o = &options_table[i];
@@ -177,7 +178,10 @@ static void unknown(const struct word *w, struct hb_error *err)
             names[count++] = o->names[n];
     }
     near = hb_text_nearest(name, names, count);
-    if (near)
+    if (foreign_option(name, &program, &advice))
+        hb_error_set(err, HVD_EINVAL, "%s is an option of %s: %s", name,
+                     program, advice);
+    else if (near)
         hb_error_set(err, HVD_EINVAL, "unknown option %s; did you mean %s?",
                      name, near);
     else
