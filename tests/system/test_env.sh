@@ -131,7 +131,7 @@ test_environment_arrives_intact() {
         sh -c '"$PROG/actor" environ before
                exec "$HVDRUN" -np 2 "$PROG/actor" environ after'
     for i in before.none after.0 after.1; do
-        grep -avzE '^(HVD_|HOROVOD_|RANK=|WORLD_SIZE=|LOCAL_|NODE_RANK|GROUP_RANK|MASTER_|PYTHONUNBUFFERED=|_=|OLDPWD=)' \
+        grep -avzE '^(HVD_|HOROVOD_|RANK=|WORLD_SIZE=|LOCAL_|NODE_RANK|GROUP_|ROLE_|OMP_NUM_THREADS=|MASTER_|PYTHONUNBUFFERED=|_=|OLDPWD=)' \
             "$i" | sort -z >"$i.sorted"
     done
     [ "$(stat -c %s before.none.sorted)" -gt 200000 ]

@@ -365,7 +365,7 @@ START_TEST(more_ranks_than_processors)
 }
 END_TEST
 
-/* Another mpirun's variables for one rank are removed. */
+/* Another mpirun's variables for one rank are removed; settings stay. */
 START_TEST(inside_a_rank)
 {
     static char *inner[] = {"OMPI_COMM_WORLD_RANK=0",
@@ -373,6 +373,7 @@ START_TEST(inside_a_rank)
                             "OMPI_MCA_ess=^singleton",
                             "OMPI_ARGV=x",
                             "OMPI_MCA_orte_precondition_transports=1",
+                            "PMIX_RANK=0",
                             "PMIX_MCA_gds=hash",
                             "PATH=/bin",
                             NULL};
@@ -384,7 +385,8 @@ START_TEST(inside_a_rank)
     ck_assert_ptr_null(variable("OMPI_MCA_ess"));
     ck_assert_ptr_null(variable("OMPI_ARGV"));
     ck_assert_ptr_null(variable("OMPI_MCA_orte_precondition_transports"));
-    ck_assert_ptr_null(variable("PMIX_MCA_gds"));
+    ck_assert_ptr_null(variable("PMIX_RANK"));
+    ck_assert_str_eq(variable("PMIX_MCA_gds"), "hash");
 }
 END_TEST
 
