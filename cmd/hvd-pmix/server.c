@@ -44,14 +44,26 @@ void server_send(enum pmix_wire_type type, const struct pmix_wire_item *m)
 
 /* ---- Waiting ---------------------------------------------------------- */
 
+/* Returns whether somebody waits for the data of that rank. */
+static int is_awaited(uint32_t rank)
+{
+    for (const struct waiter *w = server.waiters; w; w = w->next)
+        if (!w->is_fence && w->id == rank)
+            return 1;
+    return 0;
+}
+
+/* Adds a waiter: 1 if another one waits for the same data, else 0; or
+ * -HVD_EPEER. */
 static int add_waiter(const struct waiter *given, uint32_t *fence)
 {
     struct waiter *w = hb_xcalloc(1, sizeof(*w));
-    int lost;
+    int lost, awaited;
 
     *w = *given;
     pthread_mutex_lock(&server.lock);
     lost = server.lost;
+    awaited = !fence && is_awaited(w->id);
     if (!lost) {
         if (fence)
             *fence = w->id = ++server.fences;
@@ -61,7 +73,7 @@ static int add_waiter(const struct waiter *given, uint32_t *fence)
     pthread_mutex_unlock(&server.lock);
     if (lost)
         hb_free(w);
-    return lost ? -HVD_EPEER : 0;
+    return lost ? -HVD_EPEER : awaited;
 }
 
 int server_wait_fence(pmix_modex_cbfunc_t done, void *arg, uint32_t *id)

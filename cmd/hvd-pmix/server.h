@@ -45,7 +45,8 @@ void server_send_buf(const struct hb_buf *frame);
 /* Notes who waits for a new fence, whose number goes to *id.  Before the
  * request is sent.  0, or -HVD_EPEER if a rank was lost: nothing is noted. */
 int server_wait_fence(pmix_modex_cbfunc_t done, void *arg, uint32_t *id);
-/* Notes who waits for a rank's data, likewise. */
+/* Notes who waits for a rank's data, likewise.  1 if the data have been
+ * requested already for somebody else who waits. */
 int server_wait_data(uint32_t rank, pmix_modex_cbfunc_t done, void *arg);
 /* Answers those that wait for the fence or the rank's data. */
 void server_answer(int is_fence, const struct pmix_wire_item *m);

@@ -158,14 +158,16 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t proc_count,
 static pmix_status_t on_want(const pmix_proc_t *proc, const pmix_info_t info[],
                              size_t count, pmix_modex_cbfunc_t done, void *arg)
 {
+    int rc;
+
     (void)info;
     (void)count;
     if (!is_rank(proc))
         return PMIX_ERR_NOT_FOUND;
-    if (server_wait_data(proc->rank, done, arg) < 0)
-        return PMIX_ERR_LOST_CONNECTION;
-    tell(PMIX_WIRE_WANT, proc->rank);
-    return PMIX_SUCCESS;
+    rc = server_wait_data(proc->rank, done, arg);
+    if (rc == 0)
+        tell(PMIX_WIRE_WANT, proc->rank);
+    return rc < 0 ? PMIX_ERR_LOST_CONNECTION : PMIX_SUCCESS;
 }
 
 static void on_answer(pmix_status_t status, char *data, size_t len, void *arg)

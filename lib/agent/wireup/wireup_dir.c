@@ -37,7 +37,10 @@ int wireup_dir_make(const char *job_id, int host_index, char **path,
                        host_index);
         if (mkdir(made, 0700) < 0) {
             e = errno;
-            hb_error_sys(err, e, "cannot make the directory %s", made);
+            hb_error_sys(err, e,
+                         "cannot make a directory in /dev/shm, nor %s; set "
+                         "TMPDIR to a directory that can be written",
+                         made);
             hb_free(made);
             return err ? err->status : -HVD_ESYSTEM;
         }

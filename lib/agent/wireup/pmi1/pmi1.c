@@ -231,7 +231,10 @@ static void on_fenced(void *arg, const struct rdv_reply *m)
              m->status ? (const char *)m->value : "malformed values");
     hb_text_sanitize(text);
     if (m->status == HVD_EPEER)
-        wireup_doom(p->wireup, (int)m->version + 1, text);
+        wireup_doom(p->wireup,
+                    m->version < (uint64_t)p->server.size ? (int)m->version + 1
+                                                          : 0,
+                    text);
     else
         end_rank(p, -1, 1, "the ranks of MPI could not exchange addresses: %s",
                  text);

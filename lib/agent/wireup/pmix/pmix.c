@@ -145,6 +145,10 @@ static int send_setup(struct pmix *p, struct hb_error *err)
     };
     int rc;
 
+    if (library && strlen(library) >= sizeof(m.library))
+        return hb_error_set(err, HVD_EINVAL,
+                            "HVD_PMIX_LIBRARY has more than %d bytes",
+                            PMIX_WIRE_PATH_MAX - 1);
     name_job(job, m.nspace);
     snprintf(m.library, sizeof(m.library), "%s",
              library && *library ? library : "libpmix.so.2");
@@ -454,7 +458,8 @@ static void pmix_helper_ended(struct wireup *w, const siginfo_t *info)
         return;
     }
     describe_end(p, info);
-    if (!p->is_ready) {
+    if (!p->is_ready) { /* pmix_close may not follow */
+        pmix_modex_close(&p->modex);
         remove_dir(p);
         hb_error_context(&p->failure, "--wireup pmix");
         wireup_opened(w, &p->failure);

@@ -3,6 +3,7 @@
 #include "lib/agent/wireup/pmix/pmix_modex.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,6 +118,7 @@ static void on_fence(void *arg, const struct rdv_reply *m)
         snprintf(text, sizeof(text), "%.*s",
                  m->len < sizeof(text) ? (int)m->len : (int)sizeof(text) - 1,
                  m->value ? (const char *)m->value : "");
+        hb_text_sanitize(text);
         fence_failed(x, done.id, blames, text);
     }
     hb_buf_free(&all);

@@ -73,7 +73,12 @@ int pmix_server_start(struct pmix_server *s, uv_loop_t *loop, char *const *env,
     }
     s->fd = pair[0];
     (void)fcntl(s->fd, F_SETFL, O_NONBLOCK);
-    uv_poll_init(loop, &s->poll, s->fd);
+    rc = uv_poll_init(loop, &s->poll, s->fd);
+    if (rc < 0) { /* hvd-pmix ends when its socket does */
+        close(s->fd);
+        s->fd = -1;
+        return hb_error_sys(err, -rc, "cannot watch hvd-pmix");
+    }
     s->poll.data = s;
     uv_poll_start(&s->poll, UV_READABLE, on_poll);
     return 0;
