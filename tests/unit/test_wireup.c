@@ -115,10 +115,29 @@ static void keep_log(void *arg, enum hb_log_level level, const char *line)
         snprintf(logged, sizeof(logged), "%s", line);
 }
 
+/* The store in hvdrun: the last request. */
+static struct relay relay;
+static struct rdv_request asked;
+static char asked_value[256];
+static int cancelled;
+
+static void on_ask(void *arg, const struct rdv_request *m)
+{
+    (void)arg;
+    if (m->op == RDV_CANCEL) {
+        cancelled++;
+        return;
+    }
+    asked = *m;
+    snprintf(asked_value, sizeof(asked_value), "%.*s", (int)m->len,
+             m->len ? (const char *)m->value : "");
+}
+
 static struct wireup_config config(void)
 {
     return (struct wireup_config){.loop = &loop,
                                   .job = &job,
+                                  .relay = &relay,
                                   .log = &test_log,
                                   .events = &events,
                                   .arg = &job};
@@ -138,7 +157,11 @@ static void setup(void)
         ranks[i].rank = 10 + i;
     job.ranks = ranks;
     job.rank_count = RANKS;
+    job.spec.wireup = CONTROL_WIREUP_PMIX;
     test_log = (struct hb_log){.level = HB_LOG_INFO, .sink = keep_log};
+    relay_init(&relay, &(struct relay_config){.job = &job, .ask = on_ask});
+    memset(&asked, 0, sizeof(asked));
+    cancelled = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_result = end_result = close_result = WIREUP_NOW;
     opened = closed = settled = closes = ended = helper_ends = aborts = 0;
@@ -153,6 +176,8 @@ static void teardown(void)
         ;
     wireup_fini(&w);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
+    relay_fini(&relay);
+    hb_strv_free(&job.host_names);
 }
 
 static void run_until(const int *counter)
@@ -243,8 +268,8 @@ START_TEST(test_open_fails_later)
     struct hb_strv env = HB_STRV_INIT;
 
     open_result = WIREUP_LATER;
+    job.spec.wireup = CONTROL_WIREUP_AUTO;
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_LATER);
-    w.optional = 1;
     hb_error_set(&err, HVD_ESYSTEM, "there is no library");
     wireup_opened(&w, &err);
     ck_assert_int_eq(opened, 1);
@@ -268,6 +293,25 @@ START_TEST(test_open_too_late)
     ck_assert_int_eq(open_error.status, -HVD_ETIMEOUT);
     ck_assert_ptr_nonnull(
         strstr(open_error.text, "was not ready after 0.02 s"));
+    ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
+    ck_assert_int_eq(closes, 1);
+}
+END_TEST
+
+/* With --wireup auto the ranks start without it; that its server dies later
+ * does not end the job. */
+START_TEST(test_optional_open_too_late)
+{
+    const struct wireup_abort m = {.slot = -1, .text = "died"};
+
+    open_result = WIREUP_LATER;
+    job.spec.wireup = CONTROL_WIREUP_AUTO;
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_LATER);
+    run_until(&opened);
+    ck_assert_int_eq(open_error.status, 0);
+    ck_assert_ptr_nonnull(strstr(logged, "was not ready after 0.02 s"));
+    wireup_abort(&w, &m);
+    ck_assert_int_eq(aborts, 0);
     ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
     ck_assert_int_eq(closes, 1);
 }
@@ -429,6 +473,73 @@ START_TEST(test_second_program_must_finish)
 }
 END_TEST
 
+/* ---- Several hosts ---- */
+
+static void add_hosts(void)
+{
+    static char own[] = "n1";
+
+    hb_strv_add(&job.host_names, own);
+    hb_strv_add(&job.host_names, "n2");
+    job.host = own;
+    job.spec.wireup = CONTROL_WIREUP_AUTO;
+}
+
+/* What found no server tells the other hosts; what was asked for fails. */
+START_TEST(test_host_without_tells_the_others)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    add_hosts();
+    open_result = -HVD_ESYSTEM;
+    ck_assert_int_eq(open_test_kind(&err), WIREUP_NOW);
+    ck_assert_int_eq(asked.op, RDV_PUT);
+    ck_assert_str_eq(asked.key, "without");
+    ck_assert_str_eq(asked_value,
+                     "host n1 runs its ranks without --wireup test");
+    wireup_stop(&w);
+    while (uv_run(&loop, UV_RUN_DEFAULT))
+        ;
+    wireup_fini(&w);
+    job.spec.wireup = CONTROL_WIREUP_PMIX;
+    ck_assert_int_eq(open_test_kind(&err), -HVD_ESYSTEM);
+}
+END_TEST
+
+/* Ranks would wait in MPI_Init for those of a host that goes without. */
+START_TEST(test_host_without_dooms_ranks_that_wait)
+{
+    struct rdv_reply reply = {.value = "host n2 runs alone", .len = 18};
+
+    add_hosts();
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    ck_assert_int_eq(asked.op, RDV_GET);
+    ck_assert_int_eq(asked.wait, 1);
+    reply.id = asked.id;
+    if (_i == 0)
+        wireup_connected(&w, 1);
+    relay_answer(&relay, &reply);
+    ck_assert_int_eq(w.doomed.text != NULL, _i == 0);
+    if (_i == 1)
+        wireup_connected(&w, 1);
+    run_until(&aborts);
+    ck_assert_int_eq(aborted.slot, 1);
+    ck_assert_int_eq(aborted.blames, 0);
+    ck_assert_str_eq(abort_text, "host n2 runs alone");
+    ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
+    ck_assert_int_eq(cancelled, 0);
+}
+END_TEST
+
+START_TEST(test_watch_of_hosts_ends)
+{
+    add_hosts();
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
+    ck_assert_int_eq(cancelled, 1);
+}
+END_TEST
+
 /* ---- Closing ---- */
 
 START_TEST(test_close_later)
@@ -496,6 +607,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_open_later);
     tcase_add_test(t, test_open_fails_later);
     tcase_add_test(t, test_open_too_late);
+    tcase_add_test(t, test_optional_open_too_late);
     tcase_add_test(t, test_close_while_opening);
     tcase_add_test(t, test_singletons_are_named);
     tcase_add_test(t, test_failed_ranks_are_no_singletons);
@@ -507,6 +619,9 @@ static Suite *suite(void)
     tcase_add_loop_test(t, test_absent_rank_dooms_those_that_wait, 0, 2);
     tcase_add_test(t, test_rank_is_not_absent_before_its_end_is_explained);
     tcase_add_test(t, test_second_program_must_finish);
+    tcase_add_test(t, test_host_without_tells_the_others);
+    tcase_add_loop_test(t, test_host_without_dooms_ranks_that_wait, 0, 2);
+    tcase_add_test(t, test_watch_of_hosts_ends);
     tcase_add_test(t, test_close_later);
     tcase_add_test(t, test_close_too_late_without_helper);
     tcase_add_test(t, test_close_too_late_kills_helper);

@@ -79,7 +79,7 @@ static void horovod_variables(const struct launch *l, struct hb_strv *own)
     hb_strv_add(own, "HOROVOD_GLOO_RENDEZVOUS_ADDR=127.0.0.1");
     hb_strv_addf(own, "HOROVOD_GLOO_RENDEZVOUS_PORT=%d",
                  horovod_rdv_port(a->horovod));
-    if (a->wireup.kind)
+    if (a->wireup.kind && !a->wireup.without)
         return;
     set_new(job, "HOROVOD_CONTROLLER", "gloo", own);
     set_new(job, "HOROVOD_CPU_OPERATIONS", "gloo", own);

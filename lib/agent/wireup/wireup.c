@@ -7,6 +7,7 @@
 #include "lib/agent/wireup/program_needs.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,10 @@ static const struct wireup_kind *const kinds[] = {
     [CONTROL_WIREUP_PMI1] = &wireup_pmi1,
     [CONTROL_WIREUP_NONE] = NULL,
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+enum {
+    KINDS = sizeof(kinds) / sizeof(kinds[0]),
+    DEATH_MS = 5000, /* of a helper that was killed */
+};
 
 /* Returns whether ranks are wired up at all. */
 static int is_used(const struct wireup *w)
@@ -29,6 +33,84 @@ static int is_used(const struct wireup *w)
 static int rank_of(const struct wireup *w, int slot)
 {
     return w->config.job->ranks[slot].rank;
+}
+
+/* ---- Hosts without a wire-up ---- */
+
+/* Under this name in the job's store, a host says that its ranks run without
+ * the wire-up that the job was started with by --wireup auto. */
+#define SCOPE "wireup"
+#define KEY_WITHOUT "without"
+
+static void on_told(void *arg, const struct rdv_reply *m)
+{
+    (void)arg;
+    (void)m;
+}
+
+static int is_alone(const struct wireup *w)
+{
+    return w->config.job->host_names.count < 2;
+}
+
+static void tell_hosts(struct wireup *w)
+{
+    char text[RDV_NAME_BYTES];
+    struct rdv_request m = {.op = RDV_PUT, .scope = SCOPE, .key = KEY_WITHOUT};
+
+    if (is_alone(w))
+        return;
+    snprintf(text, sizeof(text),
+             "host %.100s runs its ranks without --wireup %s",
+             w->config.job->host, w->kind->name);
+    m.value = text;
+    m.len = strlen(text);
+    (void)relay_own_request(w->config.relay, &m, on_told, NULL);
+}
+
+static void check_lone_host(struct wireup *w);
+
+static void on_without(void *arg, const struct rdv_reply *m)
+{
+    struct wireup *w = arg;
+
+    w->watch = 0;
+    if (m->status)
+        return;
+    w->lone_host = hb_xasprintf("%.*s", m->len < 255 ? (int)m->len : 255,
+                                (const char *)m->value);
+    hb_text_sanitize(w->lone_host);
+    check_lone_host(w);
+}
+
+/* Waits for a host that goes without. */
+static void watch_hosts(struct wireup *w)
+{
+    struct rdv_request m = {
+        .op = RDV_GET, .wait = 1, .scope = SCOPE, .key = KEY_WITHOUT};
+
+    if (w->optional && !is_alone(w))
+        w->watch = relay_own_request(w->config.relay, &m, on_without, w);
+}
+
+static void stop_watching(struct wireup *w)
+{
+    if (w->watch)
+        relay_own_cancel(w->config.relay, w->watch);
+    w->watch = 0;
+}
+
+/* Lets the ranks run without the kind that their program was thought to need:
+ * nobody has asked for it.  Ranks of other hosts, which would wait for these in
+ * MPI_Init, are told. */
+static void go_without(struct wireup *w, const struct hb_error *err)
+{
+    hb_log(w->config.log, HB_LOG_WARNING,
+           "%s; without it each rank may be a job of one rank for MPI",
+           err->text);
+    w->without = 1;
+    stop_watching(w);
+    tell_hosts(w);
 }
 
 /* ---- Opening ---- */
@@ -62,24 +144,12 @@ static enum control_wireup choose(const struct wireup_config *config,
     return by_need[found.need];
 }
 
-/* Lets the ranks run without the kind that their program was thought to need:
- * nobody has asked for it. */
-static void go_without(struct wireup *w, const struct hb_error *err)
-{
-    hb_log(w->config.log, HB_LOG_WARNING,
-           "%s; without it each rank may be a job of one rank for MPI",
-           err->text);
-    w->without = 1;
-}
-
 int wireup_open(struct wireup *w, const struct wireup_config *config,
                 const char *program, struct hb_error *err)
 {
     const struct wireup_kind *kind;
-    struct hb_error why_not = HB_ERROR_INIT;
     enum control_wireup choice;
     char *why;
-    int rc;
 
     memset(w, 0, sizeof(*w));
     choice = choose(config, program, &why);
@@ -92,15 +162,7 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "this agent lacks that kind of --wireup; use "
                             "another one, or a newer hvdrun");
-    if (!kind)
-        return WIREUP_NOW;
-    if (config->job->spec.wireup != CONTROL_WIREUP_AUTO)
-        return wireup_open_kind(w, config, kind, err);
-    rc = wireup_open_kind(w, config, kind, &why_not);
-    w->optional = 1;
-    if (rc < 0)
-        go_without(w, &why_not);
-    return rc < 0 ? WIREUP_NOW : rc;
+    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
 }
 
 static void on_limit(uv_timer_t *timer);
@@ -119,20 +181,31 @@ static void init_slots(struct wireup *w)
 int wireup_open_kind(struct wireup *w, const struct wireup_config *config,
                      const struct wireup_kind *kind, struct hb_error *err)
 {
+    struct hb_error why = HB_ERROR_INIT;
     int rc;
 
     memset(w, 0, sizeof(*w));
     w->config = *config;
     w->kind = kind;
+    w->optional = config->job->spec.wireup == CONTROL_WIREUP_AUTO;
     init_slots(w);
     w->phase = WIREUP_OPENING;
-    rc = kind->open(w, err);
+    rc = kind->open(w, &why);
     if (rc == WIREUP_LATER)
         uv_timer_start(&w->limit, on_limit, (uint64_t)kind->open_ms, 0);
     else
         w->phase = rc < 0 ? WIREUP_CLOSED : WIREUP_OPEN;
-    if (rc < 0)
-        hb_error_context(err, "--wireup %s", kind->name);
+    if (rc >= 0) {
+        watch_hosts(w);
+        return rc;
+    }
+    hb_error_context(&why, "--wireup %s", kind->name);
+    if (w->optional) {
+        go_without(w, &why);
+        return WIREUP_NOW;
+    }
+    if (err)
+        *err = why;
     return rc;
 }
 
@@ -158,7 +231,9 @@ static void open_too_late(struct wireup *w)
                  "host overloaded?",
                  w->kind->name, w->kind->open_ms / 1e3);
     w->phase = WIREUP_OPEN; /* to be closed */
-    w->config.events->on_open(w->config.arg, &err);
+    if (w->optional)
+        go_without(w, &err);
+    w->config.events->on_open(w->config.arg, w->optional ? NULL : &err);
 }
 
 /* ---- Starting ranks ---- */
@@ -216,29 +291,47 @@ static void warn_of_singletons(const struct wireup *w)
     put_singletons(w, &text, count);
     hb_must(hb_buf_printf(
         &text,
-        " ended without using --wireup %s: %s not use MPI, or %s a world of "
-        "one rank, because %s is for %s; see --wireup in hvdrun(1)",
-        w->kind->name, count > 1 ? "they did" : "it did",
-        count > 1 ? "each was" : "it was", w->kind->name, w->kind->what));
+        " ended without using --wireup %s: %s not call MPI_Init, or the "
+        "program's MPI, which must be %s, did not find hvdrun and ran %s "
+        "alone; see --wireup in hvdrun(1)",
+        w->kind->name, count > 1 ? "they did" : "it did", w->kind->what,
+        count > 1 ? "each of them" : "it"));
     hb_log(w->config.log, HB_LOG_WARNING, "%s", hb_buf_data(&text));
     hb_buf_free(&text);
+}
+
+/* Returns whether a rank may be waiting for others in MPI. */
+static int may_wait(const struct wireup_slot *s)
+{
+    return s->connected && !s->finished && !s->gone;
+}
+
+static int some_may_wait(const struct wireup *w)
+{
+    for (int i = 0; i < w->config.job->rank_count; i++)
+        if (may_wait(&w->slots[i]))
+            return 1;
+    return 0;
+}
+
+/* Ends the ranks that have connected if those of another host never will. */
+static void check_lone_host(struct wireup *w)
+{
+    if (w->lone_host && some_may_wait(w))
+        wireup_doom(w, 0, w->lone_host);
 }
 
 /* Ends the ranks that have connected if a rank of this host has ended without
  * that: MPI_Init waits for all ranks, and this one will never come. */
 static void check_absent(struct wireup *w)
 {
-    int absent = -1, waits = 0;
+    int absent = -1;
     char text[96];
 
-    for (int i = 0; i < w->config.job->rank_count; i++) {
-        const struct wireup_slot *s = &w->slots[i];
-
-        if (s->singleton)
+    for (int i = 0; i < w->config.job->rank_count; i++)
+        if (w->slots[i].singleton)
             absent = i;
-        waits |= s->connected && !s->finished && !s->gone;
-    }
-    if (absent < 0 || !waits)
+    if (absent < 0 || !some_may_wait(w))
         return;
     snprintf(text, sizeof(text), "rank %d ended without calling MPI_Init",
              rank_of(w, absent));
@@ -304,6 +397,7 @@ void wireup_connected(struct wireup *w, int slot)
     w->slots[slot].connected = 1;
     w->slots[slot].finished = 0; /* the rank may run several programs */
     check_absent(w);
+    check_lone_host(w);
 }
 
 void wireup_finished(struct wireup *w, int slot)
@@ -315,7 +409,7 @@ void wireup_finished(struct wireup *w, int slot)
 
 void wireup_abort(struct wireup *w, const struct wireup_abort *m)
 {
-    if (w->phase == WIREUP_OPEN)
+    if (w->phase == WIREUP_OPEN && !w->without)
         w->config.events->on_abort(w->config.arg, m);
 }
 
@@ -330,7 +424,7 @@ static void on_doom(uv_timer_t *timer)
                                  .blames = w->doomed.blames,
                                  .text = w->doomed.text};
 
-        if (!s->connected || s->finished || s->gone)
+        if (!may_wait(s))
             continue;
         wireup_abort(w, &m);
         return;
@@ -360,6 +454,7 @@ int wireup_helper_ended(struct wireup *w, pid_t pid, const siginfo_t *info)
 
 int wireup_close(struct wireup *w)
 {
+    stop_watching(w);
     if (w->phase == WIREUP_CLOSED)
         return WIREUP_NOW;
     if (w->phase == WIREUP_CLOSING)
@@ -384,14 +479,18 @@ void wireup_closed(struct wireup *w)
     w->config.events->on_closed(w->config.arg);
 }
 
-/* Kills the helper that does not close; its end completes the closing.  With
- * no helper there is nothing to wait for. */
+/* Kills the helper that does not close; its end completes the closing.  A
+ * helper that does not even die of that is left to the agent, as any other
+ * descendant.  With no helper there is nothing to wait for. */
 static void close_too_late(struct wireup *w)
 {
-    if (w->helper)
-        kill(-w->helper, SIGKILL);
-    else
+    if (!w->helper || w->killed) {
         wireup_closed(w);
+        return;
+    }
+    w->killed = 1;
+    kill(-w->helper, SIGKILL);
+    uv_timer_start(&w->limit, on_limit, DEATH_MS, 0);
 }
 
 static void on_limit(uv_timer_t *timer)
@@ -423,5 +522,6 @@ void wireup_fini(struct wireup *w)
         w->kind->fini(w);
     hb_free(w->slots);
     hb_free(w->doomed.text);
+    hb_free(w->lone_host);
     memset(w, 0, sizeof(*w));
 }

@@ -86,10 +86,13 @@ struct wireup {
     /* The kind was found, not asked for: ranks start without it if it does not
      * open; then `without` is set. */
     int optional, without;
-    void *state; /* the kind's own */
+    uint32_t watch;  /* request for a host that goes without; 0: none */
+    char *lone_host; /* says which host does; NULL: none that is known */
+    void *state;     /* the kind's own */
     /* The process group of the kind's server, a child of the agent that is
      * spared when the ranks are told to end; 0: none.  The kind sets it. */
     pid_t helper;
+    int killed; /* the helper, because it did not close in time */
     enum wireup_phase phase;
     struct wireup_slot *slots;
     int left;     /* ranks that have not ended */
