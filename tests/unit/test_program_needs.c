@@ -309,6 +309,29 @@ START_TEST(scripts)
 }
 END_TEST
 
+/* A script of any length is judged in bounded time. */
+START_TEST(long_scripts)
+{
+    struct hb_buf text = HB_BUF_INIT;
+
+    elf("bin/prog", "libmpi.so.40", NULL, NULL);
+    hb_must(hb_buf_puts(&text, "#!/bin/sh\n"));
+    for (int i = 0; i < 400; i++)
+        hb_must(hb_buf_printf(&text, "missing%d\n", i));
+    hb_must(hb_buf_puts(&text, "prog\n"));
+    script("long", hb_buf_data(&text));
+    judged("long", NEED_PMIX, "");
+    hb_buf_clear(&text);
+    hb_must(hb_buf_puts(&text, "#!/bin/sh\n"));
+    for (int i = 0; i < 1000; i++)
+        hb_must(hb_buf_printf(&text, "missing%d\n", i));
+    hb_must(hb_buf_puts(&text, "prog\n"));
+    script("longer", hb_buf_data(&text));
+    judged("longer", NEED_NOTHING, "");
+    hb_buf_free(&text);
+}
+END_TEST
+
 /* A pipe is not opened: what it carries is for the program. */
 START_TEST(pipes)
 {
@@ -354,6 +377,19 @@ START_TEST(imports)
             python_imports_mpi(cases[i].text, strlen(cases[i].text)) ==
                 cases[i].imports,
             "%s", cases[i].text);
+}
+END_TEST
+
+/* Of a long line only a part is looked at for each name of the module. */
+START_TEST(long_lines)
+{
+    char text[4096];
+
+    memset(text, ' ', sizeof(text));
+    memcpy(text + sizeof(text) - 13, "import mpi4py", 13);
+    ck_assert_int_eq(python_imports_mpi(text, sizeof(text)), 0);
+    text[sizeof(text) - 14] = '\n';
+    ck_assert_int_eq(python_imports_mpi(text, sizeof(text)), 1);
 }
 END_TEST
 
@@ -469,8 +505,10 @@ int main(void)
     tcase_add_test(tc, damaged_files);
     tcase_add_test(tc, real_programs);
     tcase_add_test(tc, scripts);
+    tcase_add_test(tc, long_scripts);
     tcase_add_test(tc, pipes);
     tcase_add_test(tc, imports);
+    tcase_add_test(tc, long_lines);
     tcase_add_test(tc, arguments);
     tcase_add_test(tc, virtual_environments);
     tcase_add_test(tc, mpi4py);

@@ -14,6 +14,7 @@
 enum {
     DEPTH_MAX = 6,             /* commands that start commands */
     COMMANDS_MAX = 64,         /* that are looked at in all */
+    LOOKUPS_MAX = 512,         /* of names in PATH */
     FIRST_LINE_MAX = 256,      /* as the kernel reads it */
     SHELL_TEXT_MAX = 64 << 10, /* how much of a shell script is read */
     LINE_WORDS_MAX = 64,
@@ -23,7 +24,7 @@ struct judge {
     const struct program_needs_config *config;
     struct program_needs_result *out;
     struct needed_search search;
-    int depth, commands;
+    int depth, commands, lookups;
 };
 
 static void judge_command(struct judge *j, const char *path,
@@ -73,7 +74,7 @@ static void judge_words(struct judge *j, const struct hb_strv *argv)
     char *path = NULL;
     int exit_code;
 
-    if (argv->count == 0 ||
+    if (argv->count == 0 || j->lookups++ >= LOOKUPS_MAX ||
         program_resolve(argv->items[0], variable(j, "PATH"), j->config->cwd,
                         &path, &exit_code, NULL) < 0)
         return;
@@ -254,7 +255,8 @@ static void split_line(char *line, const struct hb_strv *args,
             w++;
         }
         if (strcmp(w, "$@") == 0 || strcmp(w, "$*") == 0) {
-            for (size_t i = 0; i < args->count; i++)
+            for (size_t i = 0; i < args->count && out->count < LINE_WORDS_MAX;
+                 i++)
                 hb_must(hb_strv_add(out, args->items[i]));
         } else if (*w) {
             hb_must(hb_strv_add(out, w));
@@ -286,7 +288,8 @@ static void judge_shell_text(struct judge *j, char *text,
 {
     char *state = NULL;
 
-    for (char *line = strtok_r(text, "\n", &state); line && !is_decided(j);
+    for (char *line = strtok_r(text, "\n", &state);
+         line && !is_decided(j) && j->lookups < LOOKUPS_MAX;
          line = strtok_r(NULL, "\n", &state))
         judge_line(j, line, args);
 }
@@ -329,6 +332,7 @@ static void judge_starter(struct judge *j, const struct hb_strv *argv)
         int exit_code;
 
         if (argv->items[i][0] == '-' || is_assignment(argv->items[i]) ||
+            j->lookups++ >= LOOKUPS_MAX ||
             program_resolve(argv->items[i], variable(j, "PATH"), j->config->cwd,
                             &path, &exit_code, NULL) < 0)
             continue;

@@ -152,6 +152,9 @@ static const char *statement_start(const char *line, const char *at)
     return quote ? NULL : from;
 }
 
+/* How far from the module's name its line is looked at. */
+enum { LINE_LOOK_MAX = 1024 };
+
 int python_imports_mpi(const char *text, size_t len)
 {
     const char *end = text + len, *at = text;
@@ -159,11 +162,12 @@ int python_imports_mpi(const char *text, size_t len)
     while ((at = memmem(at, (size_t)(end - at), module_name, MODULE_LEN))) {
         const char *from = at, *to = at;
 
-        while (from > text && !ends_line(from[-1]))
+        while (from > text && at - from < LINE_LOOK_MAX && !ends_line(from[-1]))
             from--;
-        while (to < end && !ends_line(*to))
+        while (to < end && to - at < LINE_LOOK_MAX && !ends_line(*to))
             to++;
-        from = statement_start(from, at);
+        from = from > text && !ends_line(from[-1]) ? NULL
+                                                   : statement_start(from, at);
         if (from && is_import(skip_blanks(from, at), to, at))
             return 1;
         at += MODULE_LEN;

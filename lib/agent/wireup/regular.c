@@ -11,11 +11,17 @@
 int regular_open(const char *path)
 {
     struct stat st;
+    int fd;
 
     /* Looks before it opens: to open a pipe would wake who writes to it. */
     if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return -1;
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+        close(fd); /* it was replaced meanwhile */
+        fd = -1;
+    }
+    return fd;
 }
 
 char *regular_read(const char *path, size_t max, size_t *len)
