@@ -49,8 +49,9 @@ struct horovod_rdv {
     struct horovod_conn *oldest, *newest;
     int conn_count, conn_max;
     struct peer_uid peers;
-    uint64_t warned_ns; /* when a stranger was last reported */
-    int warnings;
+    uint64_t warned_ns;  /* when a stranger was last reported */
+    int warnings;        /* of strangers */
+    int warned_of_files; /* that no descriptor was free */
     struct horovod_value *values[HOROVOD_BUCKETS];
     int value_count;
     size_t kept_bytes;

@@ -245,7 +245,7 @@ static void serve(struct horovod_rdv *h, int fd, const struct sockaddr_in *peer)
 /* Stops accepting until the next tick: there are too many open files. */
 static void pause_listener(struct horovod_rdv *h)
 {
-    if (!h->warnings++)
+    if (!h->warned_of_files++)
         hb_log(h->config.log, HB_LOG_WARNING,
                "Horovod's rendezvous: the limit on open files is reached (see "
                "ulimit -n); its ranks must wait");

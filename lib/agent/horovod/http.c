@@ -50,8 +50,8 @@ static int copy_name(struct span s, char out[HTTP_NAME_BYTES])
     if (s.len == 0 || s.len >= HTTP_NAME_BYTES)
         return 0;
     for (size_t i = 0; i < s.len; i++)
-        if (s.p[i] <= ' ' || s.p[i] == '/') /* char may be signed: no bytes */
-            return 0;                       /* of other than ASCII either */
+        if (s.p[i] <= ' ' || s.p[i] > '~' || s.p[i] == '/')
+            return 0;
     memcpy(out, s.p, s.len);
     out[s.len] = '\0';
     return 1;

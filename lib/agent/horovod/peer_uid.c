@@ -94,12 +94,19 @@ static int read_answer(int netlink, const struct ends *e, uid_t *uid)
     return 1;
 }
 
+/* Returns whether an error may pass: it is no reason to give up netlink. */
+static int is_shortage(int e)
+{
+    return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM;
+}
+
 static int find_by_netlink(struct peer_uid *p, const struct ends *e, uid_t *uid)
 {
     int rc;
 
     if (p->no_netlink)
         return -1;
+    errno = 0;
     if (p->netlink < 0)
         p->netlink =
             socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
@@ -107,8 +114,8 @@ static int find_by_netlink(struct peer_uid *p, const struct ends *e, uid_t *uid)
              ? -1
              : read_answer(p->netlink, e, uid);
     if (rc < 0) {
+        p->no_netlink = !is_shortage(errno);
         peer_uid_fini(p);
-        p->no_netlink = 1;
     }
     return rc;
 }
