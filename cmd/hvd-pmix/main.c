@@ -4,7 +4,7 @@
  * find each other without mpirun.
  *
  * It is a process of its own because the agent is linked statically and cannot
- * load libpmix, and because a crash of libpmix must not be one of the agent.
+ * load libpmix, and so that a crash of libpmix does not end the agent.
  * The agent carries this program in itself and starts it with a socket as
  * stdin (lib/protocol/pmix_wire.h); nobody calls it by hand.  It ends when the
  * socket does, leaving its files to the agent.
@@ -23,7 +23,8 @@
 
 enum { READ_BYTES = 64 << 10, EXIT_TROUBLE = 125, EXIT_USAGE = 2 };
 
-/* Ignores signals to the whole job: the agent decides when this ends. */
+/* Ignores the signals that end ranks: the agent decides when this program
+ * ends. */
 static void set_signals(void)
 {
     static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};

@@ -72,7 +72,8 @@ static pmix_status_t on_finalized(const pmix_proc_t *proc, void *object,
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-/* Tells the agent first: the rank ends when this returns. */
+/* Tells the agent of an MPI_Abort.  PMIx lets the rank end when this returns.
+ */
 static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
                               const char text[], pmix_proc_t procs[],
                               size_t count, pmix_op_cbfunc_t done, void *arg)

@@ -3,9 +3,9 @@
  * The connections of Horovod's ranks; see horovod_rdv.h.
  *
  * Horovod makes a connection for each request, tens of thousands of them in one
- * hvd.init() of 64 ranks.  So a connection comes out of accept() only when its
- * request is there (TCP_DEFER_ACCEPT), is mostly answered at once, and costs
- * the loop a handle only if it must wait for the socket.
+ * hvd.init() of 64 ranks.  So accept() returns a connection only when its
+ * request has arrived (TCP_DEFER_ACCEPT).  Most requests are answered at once;
+ * a connection gets a handle of libuv only if it must wait for its socket.
  */
 #include "lib/agent/horovod/horovod_impl.h"
 

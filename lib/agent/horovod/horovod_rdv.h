@@ -6,8 +6,8 @@
  * A rank begins with PUT /scope/rank_N and a look at the other keys of that
  * kind.  It goes on with PUT /scope/N and reads the key N of each peer, where
  * 404 means "not yet: ask again".  When all have connected to each other, a
- * barrier follows, then DELETE /scope/N.  hvd.shutdown() and hvd.init() repeat
- * that with the same names, for each of six scopes or more.
+ * barrier follows, then DELETE /scope/N.  hvd.init() does this for six scopes
+ * or more.  After hvd.shutdown() the next hvd.init() uses the same names again.
  *
  * Rounds.  A quick rank may put the keys of the next round before a slow one
  * has sent the DELETE of this round.  The first DELETE whose key exists drops

@@ -118,8 +118,8 @@ static void fill_hosts(const struct control_launch *job, struct hb_strv *out)
         hb_must(hb_strv_add(out, job->host_names.items[i]));
 }
 
-/* Makes the job's name for PMIx, the same on all its hosts: whoever knows it
- * may speak with hvd-pmix, so it follows from the job's secret. */
+/* Makes the job's name for PMIx, the same on all its hosts.  Who knows the name
+ * can connect to hvd-pmix, so the name is a hash of the job's secret. */
 static void name_job(const struct control_launch *job,
                      char name[PMIX_WIRE_NAME_MAX])
 {
