@@ -51,6 +51,7 @@ PROTOCOL_SRC := \
 	lib/protocol/agent_hash.c \
 	lib/protocol/control/control.c \
 	lib/protocol/control/control_bytes.c \
+	lib/protocol/control/control_generation.c \
 	lib/protocol/control/control_json.c \
 	lib/protocol/control/control_json_write.c \
 	lib/protocol/control/control_route.c \

@@ -63,6 +63,8 @@ static int welcome_is_valid(const struct worker_welcome *m)
         return 0;
     if (m->host_count > m->size || m->host_index >= m->host_count)
         return 0;
+    if (m->generation > INT32_MAX || m->joined > m->size)
+        return 0;
     for (i = 0; i < m->local_count; i++) {
         if (m->local_ranks[i] >= m->size ||
             m->local_domains[i] >= m->local_size)
@@ -81,15 +83,16 @@ int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
 {
     size_t host_len = strnlen(m->host, sizeof(m->host));
     size_t job_len = strnlen(m->job_id, sizeof(m->job_id));
+    size_t why_len = strnlen(m->why, sizeof(m->why));
     size_t len;
     uint32_t i;
     int rc;
 
     if (host_len == sizeof(m->host) || job_len == sizeof(m->job_id) ||
-        !welcome_is_valid(m))
+        why_len == sizeof(m->why) || !welcome_is_valid(m))
         return -HVD_EINVAL;
     len = 6 * 4 + 2 + host_len + 2 + job_len + WORKER_SECRET_BYTES + 4 + 4 +
-          2 * 4 * (size_t)m->local_count + 2 * 4;
+          2 * 4 * (size_t)m->local_count + 4 * 4 + 2 + why_len;
     rc = frame_begin(out, WORKER_WELCOME, len);
     if (rc < 0)
         return rc;
@@ -110,6 +113,9 @@ int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
         hb_buf_put_u32(out, m->local_domains[i]);
     hb_buf_put_u32(out, m->host_index);
     hb_buf_put_u32(out, m->host_count);
+    hb_buf_put_u32(out, m->generation);
+    hb_buf_put_u32(out, m->joined);
+    put_string(out, m->why, why_len);
     return 0;
 }
 
@@ -149,6 +155,9 @@ int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
         got.local_domains[i] = hb_read_u32(&r);
     got.host_index = hb_read_u32(&r);
     got.host_count = hb_read_u32(&r);
+    got.generation = hb_read_u32(&r);
+    got.joined = hb_read_u32(&r);
+    hb_read_text(&r, hb_read_u16(&r), got.why, sizeof(got.why));
     if (finish(&r) < 0 || !welcome_is_valid(&got))
         goto refuse;
     *m = got;

@@ -10,7 +10,9 @@
  * worker left, and the worker that the agent is gone.
  *
  *     worker -> HELLO     u32 abi, u32 rank, u32 pid
- *     agent  -> WELCOME   or REFUSED with a line
+ *     agent  -> WELCOME   or REFUSED with a line; in an elastic job only when
+ *                         the rank is a member of a new generation
+ *                         (control_generation.h)
  *     worker -> JOIN      u32 epoch, u64 segment bytes wanted
  *     agent  -> SEGMENT   once every local rank has joined that epoch;
  *                         the memfd travels as SCM_RIGHTS with the
@@ -34,7 +36,8 @@
  *
  * Everything is binary, because libhvd parses no JSON.  Epochs count the
  * hvd_init calls of a rank from 1: ranks of one world join the same one. Pure:
- * encoders append to a buffer, decoders read a payload.
+ * encoders append to a buffer, decoders read a payload.  In an elastic job the
+ * epoch is the number of the generation, which the agent chooses.
  */
 #ifndef HVD_PROTOCOL_WORKER_H
 #define HVD_PROTOCOL_WORKER_H
@@ -64,7 +67,7 @@ enum worker_type {
 };
 
 enum {
-    WORKER_ABI = 7,
+    WORKER_ABI = 8,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
@@ -91,7 +94,12 @@ struct worker_welcome {
     /* Cache domain of each local rank: ranks with the same number, below
      * local_size, share a cache or a NUMA node.  All 0: unknown. */
     uint32_t local_domains[WORKER_LOCAL_MAX];
-    uint32_t host_index, host_count; /* in the plan */
+    /* In the plan; in an elastic job, among the hosts with a member. */
+    uint32_t host_index, host_count;
+    /* The generation's number (0: the job is not elastic), how many of its
+     * members are new, and why the one before ended ("": there was none). */
+    uint32_t generation, joined;
+    char why[WORKER_TEXT_MAX];
 };
 
 struct worker_join {

@@ -33,6 +33,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/strv.h"
+#include "lib/protocol/control/control_generation.h"
 #include "lib/protocol/control/control_route.h"
 #include "lib/protocol/control/control_stall.h"
 #include "lib/protocol/frame.h"
@@ -64,6 +65,7 @@ enum control_type {
     CONTROL_TRACE = 18, /* u32 rank, bytes of its timeline; none: its end */
     CONTROL_STATS = 19, /* u32 rank, worker_stats.h */
     CONTROL_LATE = 20,  /* control_stall.h */
+    CONTROL_READY = 21, /* u32 rank, u32 ready: control_generation.h */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
@@ -83,6 +85,10 @@ enum control_type {
     CONTROL_STALL_END = 44,   /* as ABORT: HVD_ETIMEOUT for every local rank */
     CONTROL_TRACE_TAKEN = 45, /* u32: 1 if all of it was written, else 0 */
     CONTROL_STALL_BLAME = 46, /* as ABORT: a report has named that rank */
+    CONTROL_GENERATION = 47,  /* control_generation.h */
+    /* u32 generation: its ranks meet again at their next commit, because others
+     * wait to be members */
+    CONTROL_CHANGE = 48,
 };
 
 enum {
@@ -156,7 +162,9 @@ enum control_wireup {
     X(enum control_wireup, wireup, CONTROL_WIREUP_AUTO, WORD, 0, \
       CONTROL_WIREUP_NONE) \
     /* From SIGTERM to SIGKILL. */ \
-    X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS)
+    X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS) \
+    /* The job goes on without ranks that fail: control_generation.h. */ \
+    X(int, elastic, 0, BOOL, 0, 1)
 
 #define CONTROL_SPEC_MEMBER(type, name, ...) type name;
 struct control_spec { CONTROL_SPEC(CONTROL_SPEC_MEMBER) };
