@@ -113,6 +113,8 @@ AGENT_SRC := \
 	lib/agent/agent_trace.c \
 	lib/agent/beat.c \
 	lib/agent/detach.c \
+	lib/agent/elastic/agent_generation.c \
+	lib/agent/elastic/members.c \
 	lib/agent/endpoint.c \
 	lib/agent/endpoint_rdv.c \
 	lib/agent/epoch.c \

@@ -406,6 +406,8 @@ static const struct order {
     [CONTROL_STALL_END] = {ANY_TIME, on_abort},
     [CONTROL_TRACE_TAKEN] = {ANY_TIME, on_trace_taken},
     [CONTROL_STALL_BLAME] = {ANY_TIME, on_abort},
+    [CONTROL_GENERATION] = {AFTER_LAUNCH, agent_on_generation},
+    [CONTROL_CHANGE] = {AFTER_LAUNCH, agent_on_change},
 };
 enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 

@@ -163,6 +163,15 @@ void agent_stall_flush(struct agent *a);
 void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m);
 void agent_on_late(void *arg, int slot, uint32_t ms);
 
+/* ---- elastic/agent_generation.c ---- */
+
+/* Tells hvdrun that a rank is ready for a generation, or no longer. */
+void agent_on_ready(void *arg, int slot, int ready);
+int agent_on_generation(struct agent *a, const struct frame *f,
+                        struct hb_error *err);
+int agent_on_change(struct agent *a, const struct frame *f,
+                    struct hb_error *err);
+
 /* ---- trace.c ---- */
 
 /* Creates the timelines' directory, before any rank starts.  0, or negative

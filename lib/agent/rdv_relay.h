@@ -15,6 +15,7 @@
 #ifndef HVD_AGENT_RENDEZVOUS_H
 #define HVD_AGENT_RENDEZVOUS_H
 
+#include "lib/agent/elastic/members.h"
 #include "lib/protocol/control/control.h"
 #include "lib/protocol/rendezvous.h"
 
@@ -38,6 +39,9 @@ typedef void (*relay_own_cb)(void *arg, const struct rdv_reply *m);
 
 struct relay_config {
     const struct control_launch *job; /* borrowed */
+    /* Who is meant by libhvd's numbers of ranks, in requests of workers and in
+     * replies to them; borrowed.  NULL: both numbers are the same. */
+    const struct members *members;
     /* sends a request to hvdrun; its id is the relay's */
     void (*ask)(void *arg, const struct rdv_request *m);
     /* sends a reply to the worker in `slot`; its id is the worker's */

@@ -95,6 +95,8 @@ static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
         hb_strv_add(own, timeline);
     hb_free(timeline);
     hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
+    if (job->spec.elastic)
+        hb_strv_add(own, "HVD_ELASTIC=1");
     wireup_environment(&l->agent->wireup, slot, own);
     horovod_variables(l, own);
     if (l->port)
@@ -300,6 +302,8 @@ static int open_parts(struct launch *l, struct hb_error *err)
         a->endpoint.on_stalled = agent_on_stalled;
         a->endpoint.on_late = agent_on_late;
         a->endpoint.stalled_arg = a;
+        a->endpoint.on_ready = agent_on_ready;
+        a->endpoint.ready_arg = a;
         a->endpoint.on_stats = agent_on_stats;
         a->endpoint.stats_arg = a;
         open_horovod(a);
