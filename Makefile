@@ -279,10 +279,12 @@ RUNTIME_SRC := \
 	runtime/core/api/call_shapes.c \
 	runtime/core/api/collective.c \
 	runtime/core/api/completion.c \
+	runtime/core/api/elastic.c \
 	runtime/core/api/feature.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
+	runtime/core/api/state.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
 	runtime/core/sched/controller_tables.c \
@@ -579,6 +581,7 @@ SYSTEM_PROGS := \
 	coll \
 	differ \
 	disagree \
+	elastic_steps \
 	evil_agent \
 	gather_alloc \
 	horovod_rank \

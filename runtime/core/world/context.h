@@ -30,6 +30,9 @@ struct hvd__page {
 struct hvd__context {
     struct hvd__page *_Atomic page; /* NULL before the first init */
     _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
+    /* The number of the generation in an elastic job, else 0. */
+    _Atomic uint32_t generation;
+    _Atomic int resized; /* the generation has ended, or is to end */
     struct hvd__topology topology;
     struct hvd__knobs knobs;
     struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */
