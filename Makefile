@@ -502,6 +502,7 @@ UNIT_TESTS := \
 	localname \
 	log \
 	map \
+	members \
 	mismatch \
 	mpi_command \
 	negotiate \

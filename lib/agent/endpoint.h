@@ -44,10 +44,10 @@ struct endpoint_slot {
     uint64_t bytes;             /* size of the segment that it asked for */
     /* joined, but the segment is not yet handed out */
     int waiting;
-    int lost;   /* the connection ended without LEAVE */
+    int lost;     /* the connection ended without LEAVE */
     int is_ready; /* has said HELLO and waits for a generation */
-    pid_t pid;  /* of the connected process, for messages */
-    char *gone; /* how the rank ended; NULL while it lives */
+    pid_t pid;    /* of the connected process, for messages */
+    char *gone;   /* how the rank ended; NULL while it lives */
     /* 1 + the rank it fails because of, or 0; see struct control_exited */
     int blames;
     int late; /* has sent LATE */

@@ -91,12 +91,12 @@ static void on_reply(void *arg, int slot, const struct rdv_reply *m)
 
 void rdv_init(struct endpoint *e)
 {
-    struct relay_config config = {
-        .job = e->job,
-        .members = e->job->spec.elastic ? &e->members : NULL,
-        .ask = on_ask,
-        .reply = on_reply,
-        .arg = e};
+    struct relay_config config = {.job = e->job,
+                                  .members =
+                                      e->job->spec.elastic ? &e->members : NULL,
+                                  .ask = on_ask,
+                                  .reply = on_reply,
+                                  .arg = e};
 
     relay_init(&e->relay, &config);
 }

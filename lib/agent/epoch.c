@@ -27,8 +27,8 @@ void epoch_again_text(char *text, size_t size, uint32_t rank, const char *how,
 /* Returns the number of a rank in libhvd, or SEGMENT_NO_RANK. */
 static uint32_t world_rank(const struct endpoint *e, uint32_t rank)
 {
-    int found = rank <= INT32_MAX ? members_world_rank(&e->members, (int)rank)
-                                  : -1;
+    int found =
+        rank <= INT32_MAX ? members_world_rank(&e->members, (int)rank) : -1;
 
     return found < 0 ? SEGMENT_NO_RANK : (uint32_t)found;
 }
@@ -43,7 +43,8 @@ static void send_abort(struct endpoint_conn *c, uint32_t rank,
     struct hb_buf out = HB_BUF_INIT;
     int rc, died = e->failed && e->failed_rank == rank;
 
-    if (!e->job->spec.elastic && starts > 1 && status == HVD_EPEER && rank != SEGMENT_NO_RANK)
+    if (!e->job->spec.elastic && starts > 1 && status == HVD_EPEER &&
+        rank != SEGMENT_NO_RANK)
         epoch_again_text(m.text, sizeof(m.text), rank, died ? "died" : "ended",
                          why);
     else

@@ -291,8 +291,8 @@ static int plan_members(const struct relay *r, struct rdv_request *m,
         count = (uint32_t)all->now.count;
     *members = hb_xmalloc(4 * (size_t)count + 1);
     for (uint32_t i = 0; i < count; i++) {
-        int rank = members_plan_rank(all, m->member_count ? rdv_member(m, i)
-                                                          : i);
+        int rank =
+            members_plan_rank(all, m->member_count ? rdv_member(m, i) : i);
 
         if (rank < 0)
             return -HVD_EINVAL;

@@ -11,8 +11,7 @@ void agent_on_ready(void *arg, int slot, int ready)
 
     if (a->gone)
         return;
-    hb_must(
-        control_encode_ready(&a->link.out, a->job.ranks[slot].rank, ready));
+    hb_must(control_encode_ready(&a->link.out, a->job.ranks[slot].rank, ready));
     link_flush(&a->link);
 }
 

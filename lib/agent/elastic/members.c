@@ -147,8 +147,8 @@ void members_welcome(const struct members *m, int slot,
 {
     w->local_count = (uint32_t)m->local_count;
     for (int i = 0; i < m->local_count; i++)
-        w->local_ranks[i] = (uint32_t)members_world_rank(
-            m, m->job->ranks[m->local[i]].rank);
+        w->local_ranks[i] =
+            (uint32_t)members_world_rank(m, m->job->ranks[m->local[i]].rank);
     if (!is_elastic(m)) {
         plan_welcome(m, slot, w);
         return;

@@ -17,8 +17,8 @@
 struct members {
     const struct control_launch *job; /* borrowed */
     struct control_generation now;    /* number 0: none; then all is empty */
-    int *hosts;    /* [now.count]: index in the plan of each member's host */
-    int *local;    /* slots of the members on this host, ascending */
+    int *hosts; /* [now.count]: index in the plan of each member's host */
+    int *local; /* slots of the members on this host, ascending */
     int local_count;
 };
 

@@ -55,13 +55,12 @@ static int check(const struct hvd_state *s, const char *name, const void *p,
                          "hvd_state_add: a pointer is NULL, bytes is 0, or "
                          "flags is none of HVD_STATE_");
     if (!name[0] || strnlen(name, HVD_STATE_NAME_MAX) == HVD_STATE_NAME_MAX)
-        return hvd__fail(HVD_EINVAL,
-                         "hvd_state_add: a name has 1 to %d bytes",
+        return hvd__fail(HVD_EINVAL, "hvd_state_add: a name has 1 to %d bytes",
                          HVD_STATE_NAME_MAX - 1);
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->blocks[i].name, name) == 0)
-            return hvd__fail(HVD_EINVAL,
-                             "hvd_state_add: '%s' was added before", name);
+            return hvd__fail(HVD_EINVAL, "hvd_state_add: '%s' was added before",
+                             name);
     return 0;
 }
 

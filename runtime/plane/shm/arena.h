@@ -31,8 +31,8 @@ struct hvd__arena_list {
 struct hvd__arena {
     unsigned char *base; /* NULL: none; blocks are mapped one by one */
     size_t bytes;
-    size_t page;                  /* of the system; a multiple of 4096 */
-    pthread_mutex_t lock;         /* protects what follows */
+    size_t page;                   /* of the system; a multiple of 4096 */
+    pthread_mutex_t lock;          /* protects what follows */
     struct hvd__arena_list inside; /* from base on, by address */
     struct hvd__arena_list apart;  /* mapped one by one */
 };
