@@ -566,6 +566,7 @@ UNIT_TESTS := \
 	tty_text \
 	tuner \
 	wait \
+	wire \
 	wireup \
 	worker \
 	worker_env \
