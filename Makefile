@@ -62,6 +62,7 @@ PROTOCOL_SRC := \
 	lib/protocol/segment.c \
 	lib/protocol/segment_fd.c \
 	lib/protocol/status.c \
+	lib/protocol/wire.c \
 	lib/protocol/worker.c \
 	lib/protocol/worker_rdv.c \
 	lib/protocol/worker_stats.c
