@@ -63,6 +63,7 @@ PROTOCOL_SRC := \
 	lib/protocol/segment.c \
 	lib/protocol/segment_fd.c \
 	lib/protocol/status.c \
+	lib/protocol/wire.c \
 	lib/protocol/worker.c \
 	lib/protocol/worker_rdv.c \
 	lib/protocol/worker_stats.c
@@ -572,6 +573,7 @@ UNIT_TESTS := \
 	tty_text \
 	tuner \
 	wait \
+	wire \
 	wireup \
 	worker \
 	worker_env \
