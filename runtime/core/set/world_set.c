@@ -346,7 +346,7 @@ static int meet_agent(const char *address, uint64_t deadline_ns,
     int64_t rank = -1;
     int rc = hvd__world_is_elastic(err);
 
-    if (rc > 0 && world.epoch > 0)
+    if (rc > 1 || (rc > 0 && world.epoch > 0))
         deadline_ns = UINT64_MAX;
     if (rc >= 0)
         rc = hb_knob_i64("RANK", 0, INT32_MAX, &rank, err);
@@ -511,9 +511,10 @@ struct hvd__agent *hvd__world_agent(void)
 
 int hvd__world_is_elastic(struct hb_error *err)
 {
-    int elastic = 0, rc = hb_knob_bool("ELASTIC", &elastic, err);
+    int64_t elastic = 0;
+    int rc = hb_knob_i64("ELASTIC", 0, 2, &elastic, err);
 
-    return rc < 0 ? rc : elastic;
+    return rc < 0 ? rc : (int)elastic;
 }
 
 const struct worker_welcome *hvd__world_welcome(void)
