@@ -178,6 +178,7 @@ AGENT_SRC := \
 	lib/agent/wireup/wireup_dir.c
 JOB_SRC := \
 	lib/job/agent_link.c \
+	lib/job/elastic/generations.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
 	lib/job/job_end.c \
@@ -471,6 +472,7 @@ UNIT_TESTS := \
 	findings \
 	frame \
 	gather_alloc \
+	generations \
 	gpu \
 	hier \
 	host_env \
