@@ -76,7 +76,7 @@ static uint64_t lane_key(const struct hvd__timeline_event *e)
 {
     if (e->what == HVD__TIMELINE_OPERATION)
         return hvd__mix(hvd__name_hash(lane_name(e)), 1);
-    return e->op->name && e->op->name[0] ? e->op->name_hash : 2;
+    return e->op->name && e->op->name[0] ? e->op->hashes.name : 2;
 }
 
 static void fill(struct timeline_record *r, const struct hvd__timeline_event *e)

@@ -104,7 +104,7 @@ static struct hvd__op make_op(const char *name)
         .dtype = HVD_FLOAT32,
         .op = HVD_SUM,
         .name = name,
-        .name_hash = hvd__name_hash(name),
+        .hashes.name = hvd__name_hash(name),
         .count = 10,
         .elem_bytes = 4,
         .trace.algorithm = "shm.oneshot",

@@ -91,7 +91,7 @@ make(enum hvd__kind kind, const char *name, uint64_t age_ms)
     memset(&req, 0, sizeof(req));
     req.op.kind = kind;
     req.op.name = name;
-    req.op.name_hash = name[0] ? 1000 + (uint64_t)name[0] : 0;
+    req.op.hashes.name = name[0] ? 1000 + (uint64_t)name[0] : 0;
     req.stall_ns = hour - age_ms * ms;
     return req;
 }

@@ -23,8 +23,8 @@ int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
         return hb_error_set(err, HVD_EINVAL,
                             "join: something is in flight on this rank; wait "
                             "for it first");
-    req->entry =
-        joins ? &plan->joining : hvd__plan_entry(plan, op->name, op->name_hash);
+    req->entry = joins ? &plan->joining
+                       : hvd__plan_entry(plan, op->name, op->hashes.name);
     if (!req->entry)
         return hb_error_set(err, HVD_ENOMEM, "no memory for one more name");
     if (req->entry->pending && req->entry != &plan->unnamed)

@@ -69,7 +69,7 @@ static void put_site(struct hb_buf *b, const struct hvd_request *req)
     char text[HVD__SITE_BYTES];
 
     hvd__site_text(req->caller, text);
-    hb_buf_put_u64(b, req->op.site);
+    hb_buf_put_u64(b, req->op.hashes.site);
     hb_buf_put_u32(b, (uint32_t)strlen(text));
     hb_buf_append(b, text, strlen(text));
 }
@@ -95,8 +95,9 @@ int hvd__table_write(struct hb_buf *out, struct hvd_request *queue,
         } else if (count == records_max) {
             flags |= TABLE_CUT;
         } else {
-            bytes += record_bytes(r) + (r->op.site ? HVD__SITE_BYTES : 0);
-            flags |= r->op.site ? TABLE_SITES : 0;
+            bytes +=
+                record_bytes(r) + (r->op.hashes.site ? HVD__SITE_BYTES : 0);
+            flags |= r->op.hashes.site ? TABLE_SITES : 0;
             count++;
         }
     }
