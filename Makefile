@@ -453,6 +453,7 @@ UNIT_TESTS := \
 	command \
 	config \
 	control \
+	control_generation \
 	control_launch \
 	control_route \
 	control_stall \
