@@ -511,6 +511,7 @@ UNIT_TESTS := \
 	offset \
 	openssh \
 	options \
+	options_elastic \
 	options_table \
 	order \
 	outdir \

@@ -72,11 +72,11 @@ void generations_init(struct generations *g, int size, int min_np,
                       int reset_limit);
 void generations_fini(struct generations *g);
 
-/* The events.  What is heard of a rank that has ended changes nothing. */
+/* Notes an event; what is heard of a rank that has ended changes nothing. */
 enum generations_action generations_ready(struct generations *g, int rank);
 enum generations_action generations_left(struct generations *g, int rank);
-/* The ranks have ended at once; `failed`: not with exit code 0, or their host
- * was lost. */
+/* Notes that ranks have ended at once; `failed`: not with exit code 0, or their
+ * host was lost. */
 enum generations_action generations_ended(struct generations *g,
                                           const int *ranks, int count,
                                           int failed);
