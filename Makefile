@@ -63,6 +63,7 @@ PROTOCOL_SRC := \
 	lib/protocol/segment.c \
 	lib/protocol/segment_fd.c \
 	lib/protocol/status.c \
+	lib/protocol/wire.c \
 	lib/protocol/worker.c \
 	lib/protocol/worker_rdv.c \
 	lib/protocol/worker_stats.c
@@ -113,6 +114,8 @@ AGENT_SRC := \
 	lib/agent/agent_trace.c \
 	lib/agent/beat.c \
 	lib/agent/detach.c \
+	lib/agent/elastic/agent_generation.c \
+	lib/agent/elastic/members.c \
 	lib/agent/endpoint.c \
 	lib/agent/endpoint_rdv.c \
 	lib/agent/epoch.c \
@@ -279,10 +282,12 @@ RUNTIME_SRC := \
 	runtime/core/api/call_shapes.c \
 	runtime/core/api/collective.c \
 	runtime/core/api/completion.c \
+	runtime/core/api/elastic.c \
 	runtime/core/api/feature.c \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
+	runtime/core/api/state.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
 	runtime/core/sched/controller_tables.c \
@@ -503,6 +508,7 @@ UNIT_TESTS := \
 	localname \
 	log \
 	map \
+	members \
 	mismatch \
 	mpi_command \
 	negotiate \
@@ -573,6 +579,7 @@ UNIT_TESTS := \
 	tty_text \
 	tuner \
 	wait \
+	wire \
 	wireup \
 	worker \
 	worker_env \
@@ -583,6 +590,7 @@ SYSTEM_PROGS := \
 	coll \
 	differ \
 	disagree \
+	elastic_steps \
 	evil_agent \
 	gather_alloc \
 	horovod_rank \

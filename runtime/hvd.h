@@ -42,7 +42,8 @@
  * they fail with HVD_EMISMATCH, and the message names both places.
  *
  * Failures that last: after one of these, every operation fails with the same
- * status until hvd_shutdown.
+ * status until hvd_shutdown; in an elastic job the first three are HVD_ERESIZED
+ * if another rank has caused them, and last until hvd_sync.
  *   HVD_EPEER      a peer has died; or a connection between hosts broke, and
  *                  for 2 s no agent told of a death
  *   HVD_ESHUTDOWN  a peer has left
@@ -742,6 +743,178 @@ HVD_API int hvd_test(hvd_request *req, int *done);
  * Source: Work.wait(timeout) of PyTorch's process groups.
  */
 HVD_API int hvd_wait_for(hvd_request *req, int timeout_ms, int *done);
+
+/* ---- Elastic jobs ---------------------------------------------------- */
+
+/*
+ * In an elastic job (hvdrun --min-np) the death of a rank ends neither the job
+ * nor the other ranks.  The world between two changes of its ranks is a
+ * generation.  When one ends, operations in flight and later ones return
+ * -HVD_ERESIZED on all remaining ranks until they call hvd_sync, which gives
+ * each of them its rank in the next generation and the newest state:
+ *
+ *     hvd_state *s;
+ *     hvd_init();
+ *     hvd_state_new(&s);
+ *     hvd_state_add(s, "weights", w, sizeof(w), 0);
+ *     hvd_state_add(s, "step", &step, sizeof(step), 0);
+ *     rc = hvd_sync(s);
+ *     while (rc == 0 && step < steps) {
+ *         compute(grad, w, step, hvd_rank(), hvd_size());
+ *         rc = hvd_allreduce(grad, grad, n, HVD_FLOAT32, HVD_AVERAGE, NULL);
+ *         if (rc == 0) {
+ *             update(w, grad);
+ *             step++;
+ *             rc = hvd_commit(s);
+ *         }
+ *         if (rc == -HVD_ERESIZED)
+ *             rc = hvd_sync(s);
+ *     }
+ *
+ * An operation that a rank died in may have succeeded on some of the remaining
+ * ranks and failed on others.  hvd_sync therefore gives all ranks the state of
+ * one that has got furthest: the highest version (hvd_commit), and among these
+ * the most operations of the world since.  That state is complete if the
+ * program changes it only after the last operation of a step, as above.  A
+ * program that changes its state between two operations of a step adds it with
+ * HVD_STATE_SNAPSHOT, and calls hvd_restore before hvd_sync.
+ *
+ * In the next generation the ranks are numbered from 0 again, in the same
+ * order.  Requests still have to be waited for.  Process sets are gone, and are
+ * made anew, for example by the function given to hvd_on_resize.  Memory from
+ * hvd_alloc stays valid, but is then ordinary memory: what is allocated anew is
+ * faster.
+ *
+ * All of this works in other jobs, too, where the world never changes.
+ */
+
+typedef struct hvd_state hvd_state;
+
+/* hvd_commit copies the memory, and hvd_restore copies it back. */
+enum { HVD_STATE_SNAPSHOT = 1 };
+
+enum { HVD_STATE_NAME_MAX = 64 }; /* bytes of a name, with its final 0 */
+
+/*
+ * Makes an empty state.  One may exist before hvd_init and after hvd_shutdown.
+ *
+ *   s  out: owned by the caller, released by hvd_state_free
+ *
+ * Returns 0, -HVD_EINVAL (s is NULL) or -HVD_ENOMEM.
+ * Order: none.  Threads: any; never blocks.
+ */
+HVD_API int hvd_state_new(hvd_state **s);
+HVD_API void hvd_state_free(hvd_state *s); /* NULL is allowed */
+
+/*
+ * Adds memory to a state.
+ *
+ *   name   in; 1 to 63 bytes, unique in the state; copied
+ *   p      borrowed until hvd_state_free; in host memory
+ *   bytes  at least 1
+ *   flags  0 or HVD_STATE_SNAPSHOT
+ *
+ * All ranks add the same names and sizes in the same order; hvd_sync checks it.
+ * Returns 0, -HVD_EINVAL (an argument; the name was added before) or
+ * -HVD_ENOMEM.
+ * Order: before the first hvd_sync, or between a successful hvd_commit and the
+ * next operation, on all ranks alike.  Threads: one at a time; never blocks.
+ */
+HVD_API int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
+                          unsigned flags);
+
+/*
+ * Joins the next generation if the present one has ended, and gives every rank
+ * the newest state.
+ *
+ *   s  the state; the first time, all ranks get rank 0's.  NULL: there is none
+ *
+ * Blocks until all remaining ranks have called it.  If a rank dies meanwhile,
+ * begins again by itself.  No other thread may be in the library, but for
+ * hvd_wait and hvd_test of requests that have ended.
+ * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
+ * -HVD_EMISMATCH (ranks have added different memory; the message names two),
+ * -HVD_ENOMEM, or as hvd_init.
+ * Order: an operation of the world without a name.
+ * Source: Elastic Horovod's State.sync; ULFM's MPIX_Comm_shrink.
+ */
+HVD_API int hvd_sync(hvd_state *s);
+
+/*
+ * Ends a step: the state is complete, and its version grows by 1.
+ *
+ *   s  the state, not NULL
+ *
+ * Returns 0, or the negative of HVD_EINVAL, HVD_ENOTINIT, or
+ *   HVD_ERESIZED  the generation has ended; or it is to end here, because
+ *                 ranks wait to join: then the step counts
+ * or as hvd_barrier.  Without a change it costs one small operation in an
+ * elastic job, and none in others.
+ * Order: an operation of the world without a name.  Threads: one at a time;
+ * blocks.
+ * Source: Elastic Horovod's State.commit.
+ */
+HVD_API int hvd_commit(hvd_state *s);
+
+/*
+ * Copies back what the last hvd_commit or hvd_sync has copied of memory with
+ * HVD_STATE_SNAPSHOT.
+ *
+ * Returns 0, or -HVD_EINVAL (s is NULL, or was never synchronised).
+ * Order: none.  Threads: one at a time; never blocks.
+ */
+HVD_API int hvd_restore(hvd_state *s);
+
+/* Returns the number of this rank's generation: from 1 in an elastic job, 0 in
+ * others; or -HVD_ENOTINIT.  Order: none.  Threads: any; never blocks. */
+HVD_API int hvd_generation(void);
+
+/* The last change of the world. */
+struct hvd_change {
+    int generation;
+    int old_rank, old_size; /* -1 and 0: this rank has just started */
+    int rank, size;
+    int lost, joined; /* numbers of ranks */
+    int source;       /* the rank whose state the last hvd_sync took; -1: all
+                         had the same */
+    char why[256];    /* why the generation before ended, one line; or "" */
+};
+
+/* Writes what the last hvd_init or hvd_sync has changed.  Returns 0,
+ * -HVD_EINVAL (c is NULL) or -HVD_ENOTINIT.
+ * Order: none.  Threads: any but beside hvd_sync; never blocks. */
+HVD_API int hvd_change(struct hvd_change *c);
+
+typedef int hvd_resize_fn(void *arg, const struct hvd_change *c);
+
+/*
+ * Sets a function that hvd_sync calls when the world has changed, before it
+ * gives out the state: to make process sets or memory for the new size.
+ *
+ *   fn   called in the thread of hvd_sync; it may use the library, except
+ *        hvd_sync, hvd_init and hvd_shutdown; its result is 0 or a negative
+ *        status, which hvd_sync returns, or, for HVD_ERESIZED, begins again.
+ *        NULL: none
+ *   arg  passed on
+ *
+ * Returns 0.  Order: none.  Threads: any but beside hvd_sync; never blocks.
+ */
+HVD_API int hvd_on_resize(hvd_resize_fn *fn, void *arg);
+
+/*
+ * Runs `step` until it says that the work is done: synchronises first, and
+ * after each -HVD_ERESIZED calls hvd_restore and hvd_sync.
+ *
+ *   s     the state
+ *   step  does one step and its hvd_commit; returns 0 to be called again, 1
+ *         when all is done, or a negative status
+ *   arg   passed on
+ *
+ * Returns 0, or negative: what step or hvd_sync returned.
+ * Order, threads: as hvd_sync.
+ * Source: Elastic Horovod's run.
+ */
+HVD_API int hvd_elastic_run(hvd_state *s, int (*step)(void *arg), void *arg);
 
 /* ---- Process sets --------------------------------------------------- */
 

@@ -226,7 +226,8 @@ static union {
                 .client_connected2 = on_connected2,
             }};
 
-/* Functions of PMIx without a callback return one of two statuses. */
+/* Returns whether a call of PMIx without a callback has failed: there are two
+ * statuses for success. */
 static int failed(pmix_status_t rc)
 {
     return rc != PMIX_SUCCESS && rc != PMIX_OPERATION_SUCCEEDED;

@@ -38,33 +38,31 @@ int endpoint_slot_of(const struct endpoint *e, uint32_t rank)
     return -1;
 }
 
-static void send_welcome(struct endpoint_conn *c)
+/* Stores the cache domains of the members on this host, whose numbers must be
+ * below the members' count: those of an incomplete host are left out. */
+static void put_domains(const struct endpoint *e, struct worker_welcome *m)
+{
+    const struct members *members = &e->members;
+
+    for (int i = 0; e->domains && i < members->local_count; i++)
+        if (e->domains[members->local[i]] >= m->local_size)
+            return;
+    for (int i = 0; e->domains && i < members->local_count; i++)
+        m->local_domains[i] = e->domains[members->local[i]];
+}
+
+void conn_welcome(struct endpoint_conn *c)
 {
     const struct endpoint *e = c->endpoint;
-    const struct control_rank *r = &e->job->ranks[c->slot];
     struct worker_welcome *m = hb_xcalloc(1, sizeof(*m));
     struct hb_buf out = HB_BUF_INIT;
 
-    m->rank = (uint32_t)r->rank;
-    m->size = (uint32_t)e->job->size;
-    m->local_rank = (uint32_t)r->local_rank;
-    m->local_size = (uint32_t)r->local_size;
-    m->cross_rank = (uint32_t)r->cross_rank;
-    m->cross_size = (uint32_t)r->cross_size;
+    members_welcome(&e->members, c->slot, m);
     snprintf(m->host, sizeof(m->host), "%s", e->job->host);
     snprintf(m->job_id, sizeof(m->job_id), "%s", e->job->job_id);
     memcpy(m->secret, e->job->secret, sizeof(m->secret));
     m->cpus = (uint32_t)e->cpus;
-    m->host_count = 1;
-    if (e->job->peers.count) {
-        m->host_index = (uint32_t)e->job->host_index;
-        m->host_count = (uint32_t)e->job->peers.count;
-    }
-    m->local_count = (uint32_t)e->job->rank_count;
-    for (int i = 0; i < e->job->rank_count; i++) {
-        m->local_ranks[i] = (uint32_t)e->job->ranks[i].rank;
-        m->local_domains[i] = e->domains ? e->domains[i] : 0;
-    }
+    put_domains(e, m);
     if (worker_encode_welcome(&out, m) == 0)
         conn_send(c, &out, -1);
     explicit_bzero(m->secret, sizeof(m->secret));
@@ -118,7 +116,10 @@ static int on_hello(struct endpoint_conn *c, const struct frame *f)
         c->slot = slot;
         e->slots[slot].conn = c;
         e->slots[slot].pid = c->pid;
-        send_welcome(c);
+        if (e->job->spec.elastic)
+            epoch_ready(c);
+        else
+            conn_welcome(c);
         return 0;
     }
     conn_refuse(c, text);
@@ -147,16 +148,19 @@ static int on_leave(struct endpoint_conn *c, const struct frame *f)
 
 static int on_routes(struct endpoint_conn *c, const struct frame *f)
 {
-    const struct hb_strv *peers = &c->endpoint->job->peers;
+    const struct endpoint *e = c->endpoint;
+    char **addresses = hb_xcalloc(e->job->peers.count + 1, sizeof(*addresses));
+    size_t count = members_addresses(&e->members, addresses);
     struct hb_buf out = HB_BUF_INIT;
 
-    if (f->len != 0)
-        return -HVD_EPROTO;
-    if (worker_encode_routes_are(&out, peers->items, peers->count) == 0)
+    if (f->len == 0 && worker_encode_routes_are(&out, addresses, count) == 0)
         conn_send(c, &out, -1);
-    else
+    else if (f->len == 0)
         conn_refuse(c, "the job's addresses are too long");
     hb_buf_free(&out);
+    hb_free(addresses);
+    if (f->len != 0)
+        return -HVD_EPROTO;
     return 0;
 }
 
@@ -174,13 +178,16 @@ static int on_stalled(struct endpoint_conn *c, const struct frame *f)
 static int on_blames(struct endpoint_conn *c, const struct frame *f)
 {
     const struct endpoint *e = c->endpoint;
-    uint32_t rank;
+    uint32_t world_rank;
+    int rank;
 
-    if (worker_decode_blames(f->payload, f->len, &rank) < 0 ||
-        rank >= (uint32_t)e->job->size)
+    if (worker_decode_blames(f->payload, f->len, &world_rank) < 0)
         return -HVD_EPROTO;
-    if (rank != (uint32_t)e->job->ranks[c->slot].rank)
-        e->slots[c->slot].blames = (int)rank + 1;
+    rank = members_plan_rank(&e->members, world_rank);
+    if (rank < 0)
+        return -HVD_EPROTO;
+    if (rank != e->job->ranks[c->slot].rank)
+        e->slots[c->slot].blames = rank + 1;
     return 0;
 }
 
@@ -555,6 +562,7 @@ int endpoint_init(struct endpoint *e, uv_loop_t *loop,
     uv_timer_init(loop, &e->pause);
     e->poll.data = e->lost_timer.data = e->pause.data = e;
     e->slots = hb_xcalloc((size_t)job->rank_count, sizeof(*e->slots));
+    members_init(&e->members, job);
     rdv_init(e);
     uv_poll_start(&e->poll, UV_READABLE, on_connection);
     return 0;
@@ -590,8 +598,10 @@ void endpoint_fini(struct endpoint *e)
     hb_free(e->failed);
     hb_free(e->domains);
     e->domains = NULL;
-    if (e->slots)
-        segment_fd_unmap(e->head, (uint32_t)e->job->rank_count);
+    if (e->slots) {
+        segment_fd_unmap(e->head, e->head_ranks);
+        members_fini(&e->members);
+    }
     e->slots = NULL;
     e->head = NULL;
 }

@@ -17,6 +17,7 @@
 #ifndef HVD_AGENT_ENDPOINT_H
 #define HVD_AGENT_ENDPOINT_H
 
+#include "lib/agent/elastic/members.h"
 #include "lib/agent/rdv_relay.h"
 #include "lib/base/error.h"
 #include "lib/base/log.h"
@@ -43,9 +44,10 @@ struct endpoint_slot {
     uint64_t bytes;             /* size of the segment that it asked for */
     /* joined, but the segment is not yet handed out */
     int waiting;
-    int lost;   /* the connection ended without LEAVE */
-    pid_t pid;  /* of the connected process, for messages */
-    char *gone; /* how the rank ended; NULL while it lives */
+    int lost;     /* the connection ended without LEAVE */
+    int is_ready; /* has said HELLO and waits for a generation */
+    pid_t pid;    /* of the connected process, for messages */
+    char *gone;   /* how the rank ended; NULL while it lives */
     /* 1 + the rank it fails because of, or 0; see struct control_exited */
     int blames;
     int late; /* has sent LATE */
@@ -79,10 +81,18 @@ struct endpoint {
     /* A rank's statistics; may be NULL. */
     void (*on_stats)(void *arg, int local_rank, const struct worker_stats *m);
     void *stats_arg;
+    struct members members;
+    /* In an elastic job: a rank has become ready for a generation, or is so no
+     * longer; may be NULL. */
+    void (*on_ready)(void *arg, int local_rank, int ready);
+    void *ready_arg;
     struct segment_head *head; /* of the epoch in use, or NULL */
+    uint32_t head_ranks;       /* number of ranks that share it */
     int aborted;               /* endpoint_abort was called */
     int first_gone; /* 1 + the local rank that ended first; 0: all live */
-    char *failed;   /* the job's first failure: no epoch can begin after it */
+    /* The first failure, of the generation in an elastic job, else of the job:
+     * no epoch can begin after it. */
+    char *failed;
     uint32_t failed_rank;
     enum hvd_status failed_status;
 };
@@ -113,6 +123,14 @@ void endpoint_answer(struct endpoint *e, const struct rdv_reply *m);
  * there is one. */
 void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
                          const char *why);
+/* Begins a generation: tells its members, which have all been ready.  Takes
+ * over what `m` holds.  Returns 0, or -HVD_EPROTO with err set. */
+int endpoint_generation(struct endpoint *e, struct control_generation *m,
+                        struct hb_error *err);
+/* Tells the ranks of that generation that others wait to be members. */
+void endpoint_change(struct endpoint *e, uint32_t generation);
+/* Notes that a rank whose process had ended is started again. */
+void endpoint_rank_restarted(struct endpoint *e, int local_rank);
 /* Ends the epoch because of `rank`: HVD_EPEER if it died on another host,
  * HVD_ETIMEOUT if it kept others waiting too long.  Later calls do nothing. */
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,

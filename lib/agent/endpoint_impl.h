@@ -36,6 +36,7 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes,
 /* Reads once and handles the frames; 0 if there was nothing to read. */
 int conn_read(struct endpoint_conn *c);
 void conn_refuse(struct endpoint_conn *c, const char *text);
+void conn_welcome(struct endpoint_conn *c);
 /* Queues bytes to be written when the socket has room; closes the connection
  * beyond ENDPOINT_QUEUE_MAX. */
 void conn_queue(struct endpoint_conn *c, const struct hb_buf *bytes);
@@ -49,6 +50,8 @@ int rdv_on_fence(struct endpoint_conn *c, const struct frame *f);
 /* ---- epoch.c ---- */
 void epoch_join(struct endpoint_conn *c, const struct worker_join *m);
 void epoch_leave(struct endpoint_conn *c, uint32_t epoch);
+/* Notes that a rank of an elastic job waits for a generation. */
+void epoch_ready(struct endpoint_conn *c);
 /* Handles what the rank in `slot` has sent so far. */
 void epoch_read_all(struct endpoint *e, int slot);
 /* Blames the rank in `slot` now if its connection was lost, without waiting to

@@ -56,7 +56,8 @@ static void fenced(struct endpoint_conn *c, const struct rdv_reply *m)
 
         snprintf(text, sizeof(text), "%.*s", (int)m->len,
                  (const char *)m->value);
-        if (c->endpoint->slots[c->slot].epoch > 1)
+        if (!c->endpoint->job->spec.elastic &&
+            c->endpoint->slots[c->slot].epoch > 1)
             epoch_again_text(gone.text, sizeof(gone.text), gone.rank, "ended",
                              text);
         else
@@ -90,8 +91,12 @@ static void on_reply(void *arg, int slot, const struct rdv_reply *m)
 
 void rdv_init(struct endpoint *e)
 {
-    struct relay_config config = {
-        .job = e->job, .ask = on_ask, .reply = on_reply, .arg = e};
+    struct relay_config config = {.job = e->job,
+                                  .members =
+                                      e->job->spec.elastic ? &e->members : NULL,
+                                  .ask = on_ask,
+                                  .reply = on_reply,
+                                  .arg = e};
 
     relay_init(&e->relay, &config);
 }

@@ -24,17 +24,27 @@ void epoch_again_text(char *text, size_t size, uint32_t rank, const char *how,
              rank, how, why);
 }
 
+/* Returns the number of a rank in libhvd, or SEGMENT_NO_RANK. */
+static uint32_t world_rank(const struct endpoint *e, uint32_t rank)
+{
+    int found =
+        rank <= INT32_MAX ? members_world_rank(&e->members, (int)rank) : -1;
+
+    return found < 0 ? SEGMENT_NO_RANK : (uint32_t)found;
+}
+
 /* Tells c why its epoch ends or cannot begin.  `starts`: the epoch that the
  * rank is about to begin, or 0. */
 static void send_abort(struct endpoint_conn *c, uint32_t rank,
                        enum hvd_status status, const char *why, uint32_t starts)
 {
     const struct endpoint *e = c->endpoint;
-    struct worker_abort m = {.rank = rank};
+    struct worker_abort m = {.rank = world_rank(e, rank)};
     struct hb_buf out = HB_BUF_INIT;
     int rc, died = e->failed && e->failed_rank == rank;
 
-    if (starts > 1 && status == HVD_EPEER && rank != SEGMENT_NO_RANK)
+    if (!e->job->spec.elastic && starts > 1 && status == HVD_EPEER &&
+        rank != SEGMENT_NO_RANK)
         epoch_again_text(m.text, sizeof(m.text), rank, died ? "died" : "ended",
                          why);
     else
@@ -52,7 +62,7 @@ static void end_epoch(struct endpoint *e, uint32_t rank, enum hvd_status status,
                       const char *why)
 {
     if (e->head)
-        segment_abort(e->head, (uint32_t)e->job->rank_count, rank, (int)status,
+        segment_abort(e->head, e->head_ranks, world_rank(e, rank), (int)status,
                       why);
     for (int i = 0; i < e->job->rank_count; i++) {
         struct endpoint_slot *s = &e->slots[i];
@@ -81,6 +91,17 @@ static int anybody_waits(const struct endpoint *e)
     for (int i = 0; i < e->job->rank_count; i++)
         waiting |= e->slots[i].waiting;
     return waiting;
+}
+
+static int is_member(const struct endpoint *e, int slot)
+{
+    return members_place(&e->members, slot) >= 0;
+}
+
+static void tell_ready(struct endpoint *e, int slot, int ready)
+{
+    if (e->on_ready)
+        e->on_ready(e->ready_arg, slot, ready);
 }
 
 /* Keeps the job's first failure that this host hears of, or a better text for
@@ -141,12 +162,14 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
     if (!s->gone)
         s->gone = hb_xasprintf("%s%s", why,
                                owed && !failed ? " without hvd_shutdown" : "");
-    if (e->first_gone == 0)
+    if (e->first_gone == 0 && is_member(e, local_rank))
         e->first_gone = local_rank + 1;
-    if (failed)
+    if (failed && is_member(e, local_rank))
         remember_rank(e, local_rank, why);
     /* Before relay_rank_gone, so that ranks waiting in a fence learn whose
      * death was first. */
+    if (!is_member(e, local_rank))
+        return; /* no rank waits for it; its relay absence is for ever */
     if ((owed || anybody_waits(e)) && e->failed)
         end_epoch(e, e->failed_rank, e->failed_status, e->failed);
     else if (owed || anybody_waits(e))
@@ -157,7 +180,8 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
                     const char *why)
 {
-    if (e->aborted)
+    if (e->aborted || (e->job->spec.elastic && rank != SEGMENT_NO_RANK &&
+                       world_rank(e, rank) == SEGMENT_NO_RANK))
         return;
     e->aborted = 1;
     remember(e, rank, status, why);
@@ -167,7 +191,8 @@ void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why)
 {
     if (e->head)
-        segment_blame(e->head, rank, why, *why ? hb_now_ns() : 0);
+        segment_blame(e->head, world_rank(e, rank), why,
+                      *why ? hb_now_ns() : 0);
 }
 
 /* Finds a rank that can never join, so that waiting is pointless: 1 with *rank
@@ -217,12 +242,12 @@ static void send_segment(struct endpoint *e, const struct worker_segment *m,
 
     if (worker_encode_segment(&out, m) < 0)
         return;
-    for (int i = 0; i < e->job->rank_count; i++)
-        e->slots[i].waiting = 0;
+    for (int i = 0; i < e->members.local_count; i++)
+        e->slots[e->members.local[i]].waiting = 0;
     /* A peer that cannot take it is dropped, and then blamed. */
-    for (int i = 0; i < e->job->rank_count; i++)
-        if (e->slots[i].conn)
-            conn_send(e->slots[i].conn, &out, fd);
+    for (int i = 0; i < e->members.local_count; i++)
+        if (e->slots[e->members.local[i]].conn)
+            conn_send(e->slots[e->members.local[i]].conn, &out, fd);
     hb_buf_free(&out);
 }
 
@@ -231,14 +256,15 @@ static void assemble(struct endpoint *e, int slot)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct worker_segment m = {e->slots[slot].epoch, e->slots[slot].bytes};
-    uint32_t n = (uint32_t)e->job->rank_count;
+    uint32_t n = (uint32_t)e->members.local_count;
     int fd;
 
     for (uint32_t i = 0; i < n; i++)
-        if (!e->slots[i].waiting)
+        if (!e->slots[e->members.local[i]].waiting)
             return;
-    segment_fd_unmap(e->head, n);
+    segment_fd_unmap(e->head, e->head_ranks);
     e->head = NULL;
+    e->head_ranks = n;
     if (segment_fd_make(m.epoch, n, m.segment_bytes, &fd, &e->head, &err) < 0) {
         abort_epoch(e, (uint32_t)e->job->ranks[slot].rank, err.text);
         return;
@@ -255,7 +281,8 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
     const char *why;
     uint32_t rank;
 
-    if (s->epoch != 0 || m->epoch == 0) {
+    if (s->epoch != 0 || m->epoch == 0 || s->is_ready ||
+        (e->job->spec.elastic && m->epoch != e->members.now.number)) {
         conn_refuse(c, "JOIN out of order");
         return;
     }
@@ -285,6 +312,98 @@ void epoch_leave(struct endpoint_conn *c, uint32_t epoch)
         s->epoch = 0;
         s->waiting = 0;
     }
+    if (c->endpoint->job->spec.elastic)
+        tell_ready(c->endpoint, c->slot, 0);
+}
+
+/* ---- Generations --------------------------------------------------------- */
+
+/* Ends the generation before for ranks that still wait for this one to join it
+ * or to come to a fence: it will not. */
+static void give_up_generation(struct endpoint *e, int slot)
+{
+    uint32_t rank = (uint32_t)e->job->ranks[slot].rank;
+    char text[WORKER_TEXT_MAX];
+
+    if (!is_member(e, slot) || e->members.now.number == 0)
+        return;
+    snprintf(text, sizeof(text),
+             "rank %u (pid %d) on host %.100s: is ready for the next "
+             "generation",
+             rank, (int)e->slots[slot].pid, e->job->host);
+    if (anybody_waits(e))
+        abort_epoch(e, rank, text);
+    relay_rank_gone(&e->relay, slot, e->members.now.number, text);
+}
+
+void epoch_ready(struct endpoint_conn *c)
+{
+    struct endpoint *e = c->endpoint;
+
+    e->slots[c->slot].is_ready = 1;
+    give_up_generation(e, c->slot);
+    tell_ready(e, c->slot, 1);
+}
+
+/* Welcomes the member in `slot`.  If it has gone meanwhile, the generation
+ * cannot begin. */
+static void welcome(struct endpoint *e, int slot)
+{
+    struct endpoint_slot *s = &e->slots[slot];
+    uint32_t rank = (uint32_t)e->job->ranks[slot].rank;
+    char text[WORKER_TEXT_MAX];
+
+    if (s->conn && s->is_ready) {
+        s->is_ready = 0;
+        conn_welcome(s->conn);
+        return;
+    }
+    if (s->gone)
+        snprintf(text, sizeof(text), "%s", s->gone);
+    else
+        snprintf(text, sizeof(text),
+                 "rank %u (pid %d) on host %.100s: closed its connection to "
+                 "the agent",
+                 rank, (int)s->pid, e->job->host);
+    if (e->first_gone == 0)
+        e->first_gone = slot + 1;
+    remember(e, rank, HVD_EPEER, text);
+    if (!s->gone)
+        relay_rank_gone(&e->relay, slot, e->members.now.number, text);
+}
+
+int endpoint_generation(struct endpoint *e, struct control_generation *m,
+                        struct hb_error *err)
+{
+    int rc = members_set(&e->members, m, err);
+
+    if (rc < 0)
+        return rc;
+    hb_free(e->failed);
+    e->failed = NULL;
+    e->aborted = e->first_gone = 0;
+    for (int i = 0; i < e->members.local_count; i++)
+        welcome(e, e->members.local[i]);
+    return 0;
+}
+
+void endpoint_rank_restarted(struct endpoint *e, int local_rank)
+{
+    struct endpoint_slot *s = &e->slots[local_rank];
+
+    hb_free(s->gone);
+    s->gone = NULL;
+    s->blames = s->late = 0;
+    /* If the generation ended by that death, e->failed says so. */
+    if (e->first_gone == local_rank + 1)
+        e->first_gone = 0;
+    relay_rank_restarted(&e->relay, local_rank);
+}
+
+void endpoint_change(struct endpoint *e, uint32_t generation)
+{
+    if (e->head && generation == e->members.now.number)
+        segment_change(e->head);
 }
 
 void epoch_settle_lost(struct endpoint *e, int slot)
@@ -331,6 +450,9 @@ void epoch_conn_ended(struct endpoint *e, int slot)
 
     s->conn = NULL;
     s->waiting = 0;
+    if (s->is_ready)
+        tell_ready(e, slot, 0);
+    s->is_ready = 0;
     if (s->epoch == 0 || s->gone)
         return;
     s->lost = 1;

@@ -171,17 +171,53 @@ static struct relay_fence *fence_new(struct relay *r,
     return f;
 }
 
+/* Gives the ranks in a fence's records libhvd's numbers.  Records of ranks that
+ * are no members any more are left out: their fence fails anyway. */
+static void number_records(const struct relay *r, struct rdv_reply *m,
+                           struct hb_buf *records)
+{
+    struct rdv_record record;
+    struct hb_reader reader;
+
+    hb_reader_init(&reader, m->value, m->len);
+    while (rdv_next_record(&reader, &record) > 0) {
+        int rank = members_world_rank(r->config.members, (int)record.rank);
+
+        if (rank >= 0)
+            hb_must(rdv_put_record(records, (uint32_t)rank, record.value,
+                                   record.len));
+    }
+    m->value = hb_buf_data(records);
+    m->len = hb_buf_len(records);
+}
+
+/* Gives the absent rank libhvd's number; UINT32_MAX: it is no member. */
+static void number_absent(const struct relay *r, struct rdv_reply *m)
+{
+    int rank = m->version < INT32_MAX
+                   ? members_world_rank(r->config.members, (int)m->version)
+                   : -1;
+
+    m->version = rank < 0 ? UINT32_MAX : (uint64_t)rank;
+}
+
 static void fence_answer(struct relay *r, struct relay_fence *f,
                          const struct rdv_reply *m)
 {
+    struct hb_buf records = HB_BUF_INIT;
     struct rdv_reply down = *m;
 
+    if (r->config.members && m->status == 0)
+        number_records(r, &down, &records);
+    else if (r->config.members && m->status == HVD_EPEER)
+        number_absent(r, &down);
     for (int i = 0; i < r->config.job->rank_count; i++)
         if (f->slots[i].waits) {
             f->slots[i].waits = 0;
             down.id = f->slots[i].worker_id;
             r->config.reply(r->config.arg, i, &down);
         }
+    hb_buf_free(&records);
     fence_free(r, f);
 }
 
@@ -242,6 +278,33 @@ static void fail_if_doomed(struct relay *r, struct relay_fence *f)
     fence_answer(r, f, &m);
 }
 
+/* Replaces libhvd's numbers of a fence's members by ranks of the plan: heap in
+ * *members; of all members of the generation if the request names none.
+ * Returns 0, or -HVD_EINVAL for a number that no member has. */
+static int plan_members(const struct relay *r, struct rdv_request *m,
+                        unsigned char **members)
+{
+    const struct members *all = r->config.members;
+    uint32_t count = m->member_count;
+
+    if (count == 0)
+        count = (uint32_t)all->now.count;
+    *members = hb_xmalloc(4 * (size_t)count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        int rank =
+            members_plan_rank(all, m->member_count ? rdv_member(m, i) : i);
+
+        if (rank < 0)
+            return -HVD_EINVAL;
+        for (int k = 0; k < 4; k++)
+            (*members)[4 * (size_t)i + (size_t)k] =
+                (unsigned char)((uint32_t)rank >> (24 - 8 * k));
+    }
+    m->members = *members;
+    m->member_count = count;
+    return 0;
+}
+
 static void fence_request(struct relay *r, int slot,
                           const struct rdv_request *m)
 {
@@ -280,6 +343,21 @@ static void fence_request(struct relay *r, int slot,
         fail_if_doomed(r, f);
 }
 
+/* Handles a fence of a worker whose numbers of ranks are libhvd's. */
+static void fence_request_numbered(struct relay *r, int slot,
+                                   const struct rdv_request *m)
+{
+    struct rdv_request plan = *m;
+    unsigned char *members = NULL;
+
+    if (plan_members(r, &plan, &members) < 0)
+        refuse(r, slot, m->id, HVD_EINVAL,
+               "a member of the fence is no rank of this world");
+    else
+        fence_request(r, slot, &plan);
+    hb_free(members);
+}
+
 /* ---- Requests and answers ---- */
 
 int relay_request(struct relay *r, int slot, const struct rdv_request *m)
@@ -289,7 +367,9 @@ int relay_request(struct relay *r, int slot, const struct rdv_request *m)
     if (r->counts[slot] >= RELAY_PENDING_MAX ||
         r->bytes[slot] + m->len > RELAY_PENDING_BYTES)
         return -HVD_EPROTO;
-    if (m->op == RDV_FENCE)
+    if (m->op == RDV_FENCE && r->config.members)
+        fence_request_numbered(r, slot, m);
+    else if (m->op == RDV_FENCE)
         fence_request(r, slot, m);
     else
         ask(r, slot, m->id, NULL, m);
@@ -442,6 +522,14 @@ void relay_rank_gone(struct relay *r, int slot, uint64_t epoch, const char *why)
         if (f->arrived < f->expected)
             fail_if_doomed(r, f);
     }
+}
+
+void relay_rank_restarted(struct relay *r, int slot)
+{
+    struct relay_absence *a = &r->absences[slot];
+
+    hb_free(a->why);
+    *a = (struct relay_absence){0, 0, NULL};
 }
 
 void relay_rank_back(struct relay *r, int slot)

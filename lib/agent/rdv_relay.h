@@ -15,6 +15,7 @@
 #ifndef HVD_AGENT_RENDEZVOUS_H
 #define HVD_AGENT_RENDEZVOUS_H
 
+#include "lib/agent/elastic/members.h"
 #include "lib/protocol/control/control.h"
 #include "lib/protocol/rendezvous.h"
 
@@ -38,6 +39,9 @@ typedef void (*relay_own_cb)(void *arg, const struct rdv_reply *m);
 
 struct relay_config {
     const struct control_launch *job; /* borrowed */
+    /* Who is meant by libhvd's numbers of ranks, in requests of workers and in
+     * replies to them; borrowed.  NULL: both numbers are the same. */
+    const struct members *members;
     /* sends a request to hvdrun; its id is the relay's */
     void (*ask)(void *arg, const struct rdv_request *m);
     /* sends a reply to the worker in `slot`; its id is the worker's */
@@ -91,5 +95,8 @@ void relay_rank_gone(struct relay *r, int slot, uint64_t epoch,
                      const char *why);
 /* Undoes relay_rank_gone when the rank joins again, and tells hvdrun. */
 void relay_rank_back(struct relay *r, int slot);
+/* Undoes relay_rank_gone of a process that has ended; hvdrun, which starts the
+ * rank again, knows that. */
+void relay_rank_restarted(struct relay *r, int slot);
 
 #endif

@@ -30,6 +30,7 @@ enum hvd_status {
     HVD_EPERM = 15,      /* permission, ownership or identity check failed */
     HVD_ECLOSED = 16,    /* the other end of a connection went away */
     HVD_EEXIST = 17,     /* there is a process set with the same members */
+    HVD_ERESIZED = 18,   /* the world has changed: call hvd_sync */
     HVD_STATUS_COUNT
 };
 

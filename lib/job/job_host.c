@@ -89,7 +89,8 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     job_check_gone(job);
 }
 
-void job_host_lost(struct job_host *host, const char *why)
+/* Loses the host, because the connection broke or cannot be trusted. */
+static void job_host_lost(struct job_host *host, const char *why)
 {
     if (job_host_finished(host))
         return;

@@ -298,8 +298,6 @@ void job_host_free(struct job_host *host); /* frees its contents */
 void job_host_cancel(struct job_host *host);
 int job_host_finished(const struct job_host *host);
 void job_host_finish(struct job_host *host, enum host_state state);
-/* Loses the host, because the connection broke or cannot be trusted. */
-void job_host_lost(struct job_host *host, const char *why);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);

@@ -2,7 +2,21 @@
 /* The codec of rendezvous.h. */
 #include "lib/protocol/rendezvous.h"
 
+#include "lib/protocol/wire.h"
+
 #include <string.h>
+
+/* The members and the value of a request follow. */
+static const struct wire_field request_fields[] = {
+    WIRE_U32(rdv_request, id),
+    WIRE_NUMBER(rdv_request, op, 1, RDV_PUT, RDV_END_ROUND),
+    WIRE_NUMBER(rdv_request, wait, 1, 0, 1),
+    WIRE_U64(rdv_request, after),
+    WIRE_TEXT(rdv_request, scope, 4),
+    WIRE_TEXT(rdv_request, key, 4),
+    WIRE_NUMBER(rdv_request, member_count, 4, 0, RDV_MEMBERS_MAX),
+    WIRE_END,
+};
 
 static int name_ok(const char *s, size_t size)
 {
@@ -47,27 +61,18 @@ static void put_bytes(struct hb_buf *out, const void *p, size_t len)
 int rdv_encode_request(struct hb_buf *out, uint8_t type,
                        const struct rdv_request *m)
 {
-    size_t scope, key, len;
     int rc;
 
     if (!name_ok(m->scope, sizeof(m->scope)) ||
         !name_ok(m->key, sizeof(m->key)) || !request_ok(m) ||
         m->len > FRAME_PAYLOAD_MAX)
         return -HVD_EINVAL;
-    scope = strlen(m->scope);
-    key = strlen(m->key);
-    len = 4 + 1 + 1 + 8 + 4 + scope + 4 + key + 4 +
-          4 * (size_t)m->member_count + 4 + m->len;
-    rc = frame_begin(out, type, len);
+    rc = frame_begin(out, type,
+                     wire_bytes(request_fields, m) +
+                         4 * (size_t)m->member_count + 4 + m->len);
     if (rc < 0)
         return rc;
-    hb_buf_put_u32(out, m->id);
-    hb_buf_put_u8(out, (uint8_t)m->op);
-    hb_buf_put_u8(out, m->wait ? 1 : 0);
-    hb_buf_put_u64(out, m->after);
-    put_bytes(out, m->scope, scope);
-    put_bytes(out, m->key, key);
-    hb_buf_put_u32(out, m->member_count);
+    wire_put(out, request_fields, m);
     if (m->member_count)
         hb_buf_append(out, m->members, 4 * (size_t)m->member_count);
     put_bytes(out, m->value, m->len);
@@ -88,22 +93,14 @@ int rdv_decode_request(const void *p, size_t len, size_t value_max,
                        struct rdv_request *m)
 {
     struct hb_reader r;
-    uint8_t wait;
 
     hb_reader_init(&r, p, len);
-    m->id = hb_read_u32(&r);
-    m->op = (enum rdv_op)hb_read_u8(&r);
-    wait = hb_read_u8(&r);
-    m->wait = wait;
-    m->after = hb_read_u64(&r);
-    hb_read_text(&r, hb_read_u32(&r), m->scope, RDV_NAME_BYTES);
-    hb_read_text(&r, hb_read_u32(&r), m->key, RDV_NAME_BYTES);
-    m->member_count = hb_read_u32(&r);
-    if (m->member_count > RDV_MEMBERS_MAX)
+    wire_take(&r, request_fields, m);
+    if (r.bad)
         return -HVD_EPROTO;
     m->members = hb_read_bytes(&r, 4 * (size_t)m->member_count);
     m->value = read_value(&r, value_max, &m->len);
-    if (r.bad || r.left || wait > 1 || !request_ok(m))
+    if (r.bad || r.left || !request_ok(m))
         return -HVD_EPROTO;
     return 0;
 }

@@ -27,7 +27,7 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 6,
+    SEGMENT_LAYOUT = 7,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     /* two cache lines, which the adjacent-line prefetcher pairs */
     SEGMENT_LINE_BYTES = 128,
@@ -68,6 +68,9 @@ struct segment_head {
     _Atomic uint64_t blame_ns;   /* CLOCK_MONOTONIC */
     _Atomic uint64_t blame_rank; /* may be SEGMENT_NO_RANK */
     _Atomic uint64_t blame_text[SEGMENT_TEXT_MAX / 8];
+    /* Written by the agent: 1 if the ranks are to meet again at their next
+     * commit (control_generation.h). */
+    _Atomic uint32_t change;
     struct segment_wake wake[]; /* [local_size] */
 };
 
@@ -126,6 +129,13 @@ void segment_blame(struct segment_head *h, uint32_t rank, const char *text,
  * then rank and text are not valid. */
 uint64_t segment_blamed(const struct segment_head *h, int *rank,
                         char text[SEGMENT_TEXT_MAX]);
+/* Tells the ranks that they are to meet again; wakes nobody, as they read it
+ * when they commit.  Called by the agent. */
+static inline void segment_change(struct segment_head *h)
+{
+    atomic_store_explicit(&h->change, 1, memory_order_relaxed);
+}
+
 /* Increments a rank's futex, and wakes the rank if it sleeps. */
 void segment_wake(struct segment_head *h, uint32_t local_rank);
 

@@ -3,49 +3,94 @@
  * Messages between a worker and its agent; see worker.h.  Linked into libhvd:
  * libc only.
  *
- * Decoders fill a local copy and hand it over when every check has passed.
  * After frame_begin has reserved a frame, appending cannot fail, so the
  * encoders ignore those results.
  */
 #include "lib/protocol/worker.h"
 
+#include "lib/protocol/wire.h"
+
+#include <assert.h>
 #include <string.h>
 
 _Static_assert(sizeof(((struct worker_welcome *)0)->host) == 256 &&
                    sizeof(((struct worker_welcome *)0)->job_id) == 64,
                "string sizes are part of the wire's limits");
 
+static const struct wire_field hello_fields[] = {
+    WIRE_U32(worker_hello, abi),
+    WIRE_NUMBER(worker_hello, rank, 4, 0, INT32_MAX),
+    WIRE_U32(worker_hello, pid),
+    WIRE_END,
+};
+
+/* WELCOME: the head, the secret, the numbers of local ranks, their arrays, the
+ * tail; welcome_is_valid checks the values. */
+static const struct wire_field welcome_head[] = {
+    WIRE_U32(worker_welcome, rank),
+    WIRE_U32(worker_welcome, size),
+    WIRE_U32(worker_welcome, local_rank),
+    WIRE_U32(worker_welcome, local_size),
+    WIRE_U32(worker_welcome, cross_rank),
+    WIRE_U32(worker_welcome, cross_size),
+    WIRE_TEXT(worker_welcome, host, 2),
+    WIRE_TEXT(worker_welcome, job_id, 2),
+    WIRE_END,
+};
+
+static const struct wire_field welcome_local[] = {
+    WIRE_U32(worker_welcome, cpus),
+    WIRE_NUMBER(worker_welcome, local_count, 4, 0, WORKER_LOCAL_MAX),
+    WIRE_END,
+};
+
+static const struct wire_field welcome_tail[] = {
+    WIRE_U32(worker_welcome, host_index),
+    WIRE_U32(worker_welcome, host_count),
+    WIRE_NUMBER(worker_welcome, generation, 4, 0, INT32_MAX),
+    WIRE_U32(worker_welcome, joined),
+    WIRE_TEXT(worker_welcome, why, 2),
+    WIRE_END,
+};
+
+static const struct wire_field join_fields[] = {
+    WIRE_NUMBER(worker_join, epoch, 4, 1, UINT32_MAX),
+    WIRE_U64(worker_join, segment_bytes),
+    WIRE_END,
+};
+
+static const struct wire_field segment_fields[] = {
+    WIRE_NUMBER(worker_segment, epoch, 4, 1, UINT32_MAX),
+    WIRE_U64(worker_segment, segment_bytes),
+    WIRE_END,
+};
+
+static const struct wire_field stalled_fields[] = {
+    WIRE_U32(worker_stalled, waited_ms),
+    WIRE_U32(worker_stalled, warning_ms),
+    WIRE_U32(worker_stalled, shutdown_ms),
+    WIRE_END,
+};
+
+static const struct wire_field leave_fields[] = {
+    WIRE_VALUE("epoch", 1, UINT32_MAX),
+    WIRE_END,
+};
+
+/* BLAMES: a rank; LATE: milliseconds. */
+static const struct wire_field u31_fields[] = {
+    WIRE_VALUE("value", 0, INT32_MAX),
+    WIRE_END,
+};
+
 int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m)
 {
-    int rc = frame_begin(out, WORKER_HELLO, 12);
-
-    if (rc < 0)
-        return rc;
-    hb_buf_put_u32(out, m->abi);
-    hb_buf_put_u32(out, m->rank);
-    hb_buf_put_u32(out, m->pid);
-    return 0;
-}
-
-/* Checks that the payload was read exactly to its end. */
-static int finish(const struct hb_reader *r)
-{
-    return r->bad || r->left ? -HVD_EPROTO : 0;
+    return wire_encode(out, WORKER_HELLO, hello_fields, m);
 }
 
 int worker_decode_hello(const void *p, size_t len, struct worker_hello *m)
 {
-    struct worker_hello got;
-    struct hb_reader r;
-
-    hb_reader_init(&r, p, len);
-    got.abi = hb_read_u32(&r);
-    got.rank = hb_read_u32(&r);
-    got.pid = hb_read_u32(&r);
-    if (finish(&r) < 0 || got.rank > INT32_MAX)
-        return -HVD_EPROTO;
-    *m = got;
-    return 0;
+    return wire_decode("hello", p, len, hello_fields, m, NULL);
 }
 
 static int welcome_is_valid(const struct worker_welcome *m)
@@ -73,98 +118,52 @@ static int welcome_is_valid(const struct worker_welcome *m)
     return m->local_ranks[m->local_rank] == m->rank;
 }
 
-static void put_string(struct hb_buf *out, const char *s, size_t len)
-{
-    hb_buf_put_u16(out, (uint16_t)len);
-    hb_buf_append(out, s, len);
-}
-
 int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m)
 {
-    size_t host_len = strnlen(m->host, sizeof(m->host));
-    size_t job_len = strnlen(m->job_id, sizeof(m->job_id));
-    size_t why_len = strnlen(m->why, sizeof(m->why));
-    size_t len;
-    uint32_t i;
     int rc;
 
-    if (host_len == sizeof(m->host) || job_len == sizeof(m->job_id) ||
-        why_len == sizeof(m->why) || !welcome_is_valid(m))
+    if (!memchr(m->host, '\0', sizeof(m->host)) ||
+        !memchr(m->job_id, '\0', sizeof(m->job_id)) ||
+        !memchr(m->why, '\0', sizeof(m->why)) || !welcome_is_valid(m))
         return -HVD_EINVAL;
-    len = 6 * 4 + 2 + host_len + 2 + job_len + WORKER_SECRET_BYTES + 4 + 4 +
-          2 * 4 * (size_t)m->local_count + 4 * 4 + 2 + why_len;
-    rc = frame_begin(out, WORKER_WELCOME, len);
+    rc = frame_begin(out, WORKER_WELCOME,
+                     wire_bytes(welcome_head, m) + WORKER_SECRET_BYTES +
+                         wire_bytes(welcome_local, m) +
+                         2 * 4 * (size_t)m->local_count +
+                         wire_bytes(welcome_tail, m));
     if (rc < 0)
         return rc;
-    hb_buf_put_u32(out, m->rank);
-    hb_buf_put_u32(out, m->size);
-    hb_buf_put_u32(out, m->local_rank);
-    hb_buf_put_u32(out, m->local_size);
-    hb_buf_put_u32(out, m->cross_rank);
-    hb_buf_put_u32(out, m->cross_size);
-    put_string(out, m->host, host_len);
-    put_string(out, m->job_id, job_len);
+    wire_put(out, welcome_head, m);
     hb_buf_append(out, m->secret, sizeof(m->secret));
-    hb_buf_put_u32(out, m->cpus);
-    hb_buf_put_u32(out, m->local_count);
-    for (i = 0; i < m->local_count; i++)
+    wire_put(out, welcome_local, m);
+    for (uint32_t i = 0; i < m->local_count; i++)
         hb_buf_put_u32(out, m->local_ranks[i]);
-    for (i = 0; i < m->local_count; i++)
+    for (uint32_t i = 0; i < m->local_count; i++)
         hb_buf_put_u32(out, m->local_domains[i]);
-    hb_buf_put_u32(out, m->host_index);
-    hb_buf_put_u32(out, m->host_count);
-    hb_buf_put_u32(out, m->generation);
-    hb_buf_put_u32(out, m->joined);
-    put_string(out, m->why, why_len);
+    wire_put(out, welcome_tail, m);
     return 0;
-}
-
-static void read_secret(struct hb_reader *r, unsigned char *out)
-{
-    const void *p = hb_read_bytes(r, WORKER_SECRET_BYTES);
-
-    if (p)
-        memcpy(out, p, WORKER_SECRET_BYTES);
 }
 
 int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m)
 {
-    struct worker_welcome got;
+    struct worker_welcome got = {0};
     struct hb_reader r;
-    int rc = -HVD_EPROTO;
-    uint32_t i;
+    const void *secret;
 
-    memset(&got, 0, sizeof(got));
     hb_reader_init(&r, p, len);
-    got.rank = hb_read_u32(&r);
-    got.size = hb_read_u32(&r);
-    got.local_rank = hb_read_u32(&r);
-    got.local_size = hb_read_u32(&r);
-    got.cross_rank = hb_read_u32(&r);
-    got.cross_size = hb_read_u32(&r);
-    hb_read_text(&r, hb_read_u16(&r), got.host, sizeof(got.host));
-    hb_read_text(&r, hb_read_u16(&r), got.job_id, sizeof(got.job_id));
-    read_secret(&r, got.secret);
-    got.cpus = hb_read_u32(&r);
-    got.local_count = hb_read_u32(&r);
-    if (got.local_count > WORKER_LOCAL_MAX)
-        goto refuse;
-    for (i = 0; i < got.local_count; i++)
+    wire_take(&r, welcome_head, &got);
+    secret = hb_read_bytes(&r, sizeof(got.secret));
+    wire_take(&r, welcome_local, &got);
+    for (uint32_t i = 0; i < got.local_count; i++)
         got.local_ranks[i] = hb_read_u32(&r);
-    for (i = 0; i < got.local_count; i++)
+    for (uint32_t i = 0; i < got.local_count; i++)
         got.local_domains[i] = hb_read_u32(&r);
-    got.host_index = hb_read_u32(&r);
-    got.host_count = hb_read_u32(&r);
-    got.generation = hb_read_u32(&r);
-    got.joined = hb_read_u32(&r);
-    hb_read_text(&r, hb_read_u16(&r), got.why, sizeof(got.why));
-    if (finish(&r) < 0 || !welcome_is_valid(&got))
-        goto refuse;
+    wire_take(&r, welcome_tail, &got);
+    if (!secret || r.bad || r.left || !welcome_is_valid(&got))
+        return -HVD_EPROTO;
     *m = got;
-    rc = 0;
-refuse:
-    explicit_bzero(got.secret, sizeof(got.secret));
-    return rc;
+    memcpy(m->secret, secret, sizeof(m->secret));
+    return 0;
 }
 
 int worker_encode_refused(struct hb_buf *out, const char *text)
@@ -189,119 +188,65 @@ int worker_decode_refused(const void *p, size_t len, char *text,
 
 int worker_encode_join(struct hb_buf *out, const struct worker_join *m)
 {
-    int rc = frame_begin(out, WORKER_JOIN, 12);
-
-    if (rc < 0)
-        return rc;
-    hb_buf_put_u32(out, m->epoch);
-    hb_buf_put_u64(out, m->segment_bytes);
-    return 0;
-}
-
-/* Decodes JOIN or SEGMENT, which have the same payload. */
-static int decode_epoch_and_bytes(const void *p, size_t len, uint32_t *epoch,
-                                  uint64_t *bytes)
-{
-    struct hb_reader r;
-    uint32_t e;
-    uint64_t b;
-
-    hb_reader_init(&r, p, len);
-    e = hb_read_u32(&r);
-    b = hb_read_u64(&r);
-    if (finish(&r) < 0 || e == 0)
-        return -HVD_EPROTO;
-    *epoch = e;
-    *bytes = b;
-    return 0;
+    return wire_encode(out, WORKER_JOIN, join_fields, m);
 }
 
 int worker_decode_join(const void *p, size_t len, struct worker_join *m)
 {
-    return decode_epoch_and_bytes(p, len, &m->epoch, &m->segment_bytes);
+    return wire_decode("join", p, len, join_fields, m, NULL);
 }
 
 int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m)
 {
-    int rc = frame_begin(out, WORKER_SEGMENT, 12);
-
-    if (rc < 0)
-        return rc;
-    hb_buf_put_u32(out, m->epoch);
-    hb_buf_put_u64(out, m->segment_bytes);
-    return 0;
+    return wire_encode(out, WORKER_SEGMENT, segment_fields, m);
 }
 
 int worker_decode_segment(const void *p, size_t len, struct worker_segment *m)
 {
-    return decode_epoch_and_bytes(p, len, &m->epoch, &m->segment_bytes);
+    return wire_decode("segment", p, len, segment_fields, m, NULL);
 }
 
-static void write_u32(unsigned char *p, uint32_t v)
+/* Writes a whole frame of `bytes` bytes to out. */
+static void write_frame(unsigned char *out, size_t bytes, uint8_t type,
+                        const struct wire_field *fields, const void *m)
 {
-    p[0] = (unsigned char)(v >> 24);
-    p[1] = (unsigned char)(v >> 16);
-    p[2] = (unsigned char)(v >> 8);
-    p[3] = (unsigned char)v;
+    char memory[WORKER_STALLED_BYTES + 1]; /* hb_buf's final 0 */
+    struct hb_buf b = {memory, 0, 0, sizeof(memory)};
+
+    wire_encode(&b, type, fields, m);
+    assert(b.data == memory && b.len == bytes);
+    memcpy(out, memory, bytes);
 }
 
 void worker_write_stalled(unsigned char out[WORKER_STALLED_BYTES],
                           const struct worker_stalled *m)
 {
-    frame_header(out, WORKER_STALLED, 12);
-    write_u32(out + FRAME_HEADER_BYTES, m->waited_ms);
-    write_u32(out + FRAME_HEADER_BYTES + 4, m->warning_ms);
-    write_u32(out + FRAME_HEADER_BYTES + 8, m->shutdown_ms);
+    write_frame(out, WORKER_STALLED_BYTES, WORKER_STALLED, stalled_fields, m);
 }
 
 void worker_write_blames(unsigned char out[WORKER_BLAMES_BYTES], uint32_t rank)
 {
-    frame_header(out, WORKER_BLAMES, 4);
-    write_u32(out + FRAME_HEADER_BYTES, rank);
+    write_frame(out, WORKER_BLAMES_BYTES, WORKER_BLAMES, u31_fields, &rank);
 }
 
 void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms)
 {
-    frame_header(out, WORKER_LATE, 4);
-    write_u32(out + FRAME_HEADER_BYTES, ms);
-}
-
-static int decode_u31(const void *p, size_t len, uint32_t *value)
-{
-    struct hb_reader r;
-    uint32_t got;
-
-    hb_reader_init(&r, p, len);
-    got = hb_read_u32(&r);
-    if (finish(&r) < 0 || got > INT32_MAX)
-        return -HVD_EPROTO;
-    *value = got;
-    return 0;
+    write_frame(out, WORKER_LATE_BYTES, WORKER_LATE, u31_fields, &ms);
 }
 
 int worker_decode_blames(const void *p, size_t len, uint32_t *rank)
 {
-    return decode_u31(p, len, rank);
+    return wire_decode("blames", p, len, u31_fields, rank, NULL);
 }
 
 int worker_decode_late(const void *p, size_t len, uint32_t *ms)
 {
-    return decode_u31(p, len, ms);
+    return wire_decode("late", p, len, u31_fields, ms, NULL);
 }
 
 int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m)
 {
-    struct worker_stalled got;
-    struct hb_reader r;
-
-    hb_reader_init(&r, p, len);
-    got.waited_ms = hb_read_u32(&r);
-    got.warning_ms = hb_read_u32(&r);
-    got.shutdown_ms = hb_read_u32(&r);
-    if (finish(&r) < 0)
-        return -HVD_EPROTO;
-    *m = got;
-    return 0;
+    return wire_decode("stalled", p, len, stalled_fields, m, NULL);
 }
 
 static int encode_abort(struct hb_buf *out, enum worker_type type,
@@ -345,22 +290,10 @@ int worker_decode_abort(const void *p, size_t len, struct worker_abort *m)
 
 int worker_encode_leave(struct hb_buf *out, uint32_t epoch)
 {
-    int rc = frame_begin(out, WORKER_LEAVE, 4);
-
-    if (rc < 0)
-        return rc;
-    return hb_buf_put_u32(out, epoch);
+    return wire_encode(out, WORKER_LEAVE, leave_fields, &epoch);
 }
 
 int worker_decode_leave(const void *p, size_t len, uint32_t *epoch)
 {
-    struct hb_reader r;
-    uint32_t e;
-
-    hb_reader_init(&r, p, len);
-    e = hb_read_u32(&r);
-    if (finish(&r) < 0 || e == 0)
-        return -HVD_EPROTO;
-    *epoch = e;
-    return 0;
+    return wire_decode("leave", p, len, leave_fields, epoch, NULL);
 }

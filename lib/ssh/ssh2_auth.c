@@ -125,7 +125,8 @@ static void note_unable(struct auth *a, const char *type, const char *where)
                  where);
 }
 
-/* Notes a certificate beside a key: ssh would use it. */
+/* Notes in a->unable, for the error line, that a certificate lies beside the
+ * key at `path`: ssh would use it, this client cannot. */
 static void look_for_certificate(struct auth *a, const char *path)
 {
     char *name = hb_xasprintf("%s-cert.pub", path);

@@ -288,8 +288,9 @@ static int put_common(const char *list, const char *able, struct hb_buf *out)
     return rc;
 }
 
-/* Passes only what libssh2 supports: 1.10 removes the rest by a memcpy with
- * overlapping ranges. */
+/* Gives libssh2 only those methods of `list` that it supports.  It would leave
+ * out the others itself, but libssh2 1.10 does so by a memcpy with overlapping
+ * ranges. */
 int ssh2_session_prefer(struct ssh2_session *s, int method, const char *list)
 {
     static const char extension[] = "ext-info-c";

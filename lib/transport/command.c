@@ -281,7 +281,8 @@ static void command_close(struct transport *t)
     child_close(c->child, c->exit_wait_ms);
 }
 
-void command_cancel(struct transport *t)
+/* Closes as transport_close, but kills the child at once. */
+static void command_cancel(struct transport *t)
 {
     struct command *c = command_of(t);
 

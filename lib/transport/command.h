@@ -21,7 +21,4 @@ int command_open(const struct transport_config *config,
  * on_end comes. */
 int command_status(const struct transport *t);
 
-/* Closes as transport_close, but kills the child at once. */
-void command_cancel(struct transport *t);
-
 #endif

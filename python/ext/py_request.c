@@ -40,8 +40,9 @@ static void request_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Shows the garbage collector the result of what is done.  What is under way
- * is shown as used from elsewhere, as it is. */
+/* Shows the garbage collector the result of finished work.  It does not see
+ * what unfinished work refers to, so it takes that as used from elsewhere: the
+ * operations do use it. */
 static int request_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));

@@ -283,8 +283,9 @@ static void wait_in_library(struct work *const *works, size_t n, int64_t until)
     }
 }
 
-/* Waits without the GIL for those that no other thread waits for; or, if one
- * waits for the first, a moment, for it to end that one. */
+/* Waits, without the GIL, for the works that no other thread waits for.  If
+ * another thread waits for the first one, waits only a moment, in which that
+ * thread may end it. */
 static void wait_without_gil(struct work *const *works, size_t n, int64_t until)
 {
     static const struct timespec moment = {0, 200000};

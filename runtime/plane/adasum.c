@@ -257,7 +257,7 @@ static void new_sub(struct hvd__adasum *a, enum hvd__kind kind)
     sub->args = (struct hvd__reduce_args){1.0, 1.0, 1, 0};
     sub->row_elems = 1;
     sub->name = op->name;
-    sub->name_hash = op->name_hash;
+    sub->hashes.name = op->hashes.name;
     sub->signature = op->signature;
     sub->first_signature = op->first_signature;
     sub->entries = op->entries;

@@ -40,7 +40,7 @@ static uint64_t parts_hash(const struct hvd__op *op)
     if (!(op->flags & HVD__OP_GROUP))
         return 0;
     if (!op->parts)
-        return hvd__mix(h, op->members_hash);
+        return hvd__mix(h, op->hashes.members);
     for (size_t i = 0; i < op->nparts; i++)
         h = hvd__mix(h, op->parts[i].count);
     return h;
@@ -58,7 +58,7 @@ uint64_t hvd__op_signature(const struct hvd__op *op)
     h = hvd__mix(h, double_bits(op->postscale));
     h = hvd__mix(h, op->row_elems ^ (uint64_t)op->flags << 56);
     h = hvd__mix(h, parts_hash(op));
-    return hvd__mix(h, op->name_hash ^ op->site ^ op->shapes_hash);
+    return hvd__mix(h, op->hashes.name ^ op->hashes.site ^ op->hashes.shapes);
 }
 
 void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
@@ -76,8 +76,8 @@ void hvd__op_describe(const struct hvd__op *op, struct hvd__descriptor *d)
     d->parts_hash = parts_hash(op);
     d->prescale = op->prescale;
     d->postscale = op->postscale;
-    d->name_hash = op->name_hash;
-    d->site = op->site;
+    d->name_hash = op->hashes.name;
+    d->site = op->hashes.site;
     snprintf(d->name, sizeof(d->name), "%s", op->name);
 }
 

@@ -99,28 +99,31 @@ struct hvd__op_trace {
     int late_rank;
 };
 
+/* What only the core looks at, to compare operations and to find their plans.
+ * Their mix is a part of the signature. */
+struct hvd__op_hashes {
+    uint64_t name;
+    uint64_t site;    /* of the call site, if call sites are compared
+                         (plane/site.h); else 0 */
+    uint64_t shapes;  /* of the shapes of the caller's tensors, if given
+                         (core/sched/shapes.h); else 0 */
+    uint64_t members; /* of what the members of a group without parts must
+                         agree on */
+};
+
+/* What every operation needs comes first, in three lines of the cache. */
 struct hvd__op {
+    /* ---- What is done ---- */
     enum hvd__kind kind;
     enum hvd_dtype dtype; /* of the elements on the wire */
     enum hvd_op op;       /* of reductions, else 0 */
     int root;             /* broadcast only, else 0 */
     int lanes;            /* lane scatter only: local ranks that get a part */
+    uint32_t flags;       /* enum hvd__op_flag */
     double prescale, postscale; /* as the caller gave them */
     const char *name;           /* "" when the caller gave none */
-    uint64_t name_hash;
-    uint64_t site;        /* hash of the call site, if call sites are compared
-                             (plane/site.h); else 0 */
-    uint64_t shapes_hash; /* of the shapes of the caller's tensors, if given
-                             (core/sched/shapes.h); else 0 */
 
-    /* The descriptor's hash as planes compare it.  If the ranks' signatures
-     * differ but first_signature, that of the first request, is equal, they
-     * have fused different numbers of requests: progress then returns HVD__CUT
-     * and sets agreed_entries to the fewest of any rank. */
-    uint64_t signature, first_signature;
-    uint32_t entries; /* requests fused into it; 0 means 1 */
-    uint32_t agreed_entries;
-
+    /* ---- The data ---- */
     const void *sendbuf;
     void *recvbuf;
     size_t count; /* elements that this rank sends, over all parts */
@@ -128,11 +131,19 @@ struct hvd__op {
     const struct hvd__part *parts; /* NULL: direct */
     size_t nparts;                 /* entries of parts; without parts,
                                       members of the group */
-    uint64_t members_hash;         /* group without parts: hash of what its
-                                      members must agree on */
-    enum hvd_dtype part_dtype;     /* dtype of the caller's memory */
-    uint32_t flags;                /* enum hvd__op_flag */
+    /* ---- What planes compare: the descriptor's hash ----
+     * If the ranks' signatures differ but first_signature, that of the first
+     * request, is equal, they have fused different numbers of requests:
+     * progress then returns HVD__CUT and sets agreed_entries to the fewest of
+     * any rank. */
+    uint64_t signature, first_signature;
+    uint32_t entries; /* requests fused into it; 0 means 1 */
+    uint32_t agreed_entries;
 
+    /* ---- How it is done ---- */
+    enum hvd_dtype part_dtype; /* dtype of the caller's memory */
+    struct hvd__reduce_args args;
+    hvd__reduce_fn *reduce;   /* kernel for dtype and op */
     size_t row_elems;         /* reducescatter: elements of a row, which is
                                  never split; >= 1 */
     const size_t *sendcounts; /* alltoall: elements to each rank; their sum
@@ -141,13 +152,12 @@ struct hvd__op {
                            also a broadcast whose count only the root knows */
     size_t *recvcounts; /* out: allgather, alltoall: elements from each
                            rank; may be NULL, but not with alloc */
+
+    /* ---- What few operations need ---- */
+    struct hb_error *err;       /* set when it fails */
     struct hvd__op_alloc alloc; /* hvd__op_room then sets recvbuf and
                                    recvcap */
-    hvd__reduce_fn *reduce;     /* kernel for dtype and op */
-    struct hvd__reduce_args args;
-
-    struct hb_error *err; /* set when it fails */
-
+    struct hvd__op_hashes hashes;
     struct hvd__op_device device;
     struct hvd__op_trace trace;
 };

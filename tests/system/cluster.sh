@@ -173,3 +173,21 @@ listening() {
             [ "$port" = 0016 ] || echo "$((16#$port))"
         done
 }
+
+# Kills a rank of MPI_PROGRAM on n2 in each phase: those on n1 end too, wherever
+# they wait for it.
+kill_mpi_ranks_on_n2() { # WIREUP
+    local where
+    for where in init middle finalize; do
+        rm -f pid.*
+        start_on login job "$HVDRUN" -H n1:2,n2:2 --wireup "$1" \
+            "$MPI_PROGRAM" pause $where
+        wait_for '[ -e pid.0 ] && [ -e pid.1 ] && [ -e pid.2 ] && [ -e pid.3 ]'
+        on n2 kill -KILL "$(cat pid.3)"
+        finish job 137
+        tells 'rank 3 .*SIGKILL' job.err
+    done
+    expect_exit 7 login "$HVDRUN" -H n1:2,n2:2 --wireup "$1" \
+        "$MPI_PROGRAM" abort 7
+    tells 'rank 1 .*MPI_Abort'
+}

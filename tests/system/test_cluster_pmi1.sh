@@ -40,22 +40,9 @@ rank 2 of 3, 2 here" -H n2:1,n1:2
     cluster_down
 }
 
-# A rank that dies ends those on the other host, wherever they wait for it.
 test_pmi1_hosts_death() {
-    local where
     up 2
-    for where in init middle finalize; do
-        rm -f pid.*
-        start_on login job "$HVDRUN" -H n1:2,n2:2 --wireup pmi1 \
-            "$MPI_PROGRAM" pause $where
-        wait_for '[ -e pid.0 ] && [ -e pid.1 ] && [ -e pid.2 ] && [ -e pid.3 ]'
-        on n2 kill -KILL "$(cat pid.3)"
-        finish job 137
-        tells 'rank 3 .*SIGKILL' job.err
-    done
-    expect_exit 7 login "$HVDRUN" -H n1:2,n2:2 --wireup pmi1 \
-        "$MPI_PROGRAM" abort 7
-    tells 'rank 1 .*MPI_Abort'
+    kill_mpi_ranks_on_n2 pmi1
     # One that never calls MPI_Init, and exits with 0.
     # shellcheck disable=SC2016
     expect_exit 1 login "$HVDRUN" -H n1:2,n2:2 --wireup pmi1 sh -c \

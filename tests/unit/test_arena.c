@@ -143,7 +143,7 @@ START_TEST(test_pages)
         memset(p[i], i, PAGE);
     }
     for (int i = 0; i < 8; i++) {
-        ck_assert_uint_eq(arena.blocks[0].bytes % LARGER, 0);
+        ck_assert_uint_eq(arena.inside.blocks[0].bytes % LARGER, 0);
         ck_assert(is_all(p[i], PAGE, i));
         ck_assert_int_eq(hvd__arena_free(&arena, p[i]), 0);
     }

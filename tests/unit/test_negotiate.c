@@ -43,7 +43,7 @@ static struct hvd_request *add(int rank, const char *name, size_t count)
     req->op.dtype = req->op.part_dtype = HVD_FLOAT32;
     req->op.op = HVD_SUM;
     req->op.name = name;
-    req->op.name_hash = name[0] ? hvd__name_hash(name) : 0;
+    req->op.hashes.name = name[0] ? hvd__name_hash(name) : 0;
     req->op.count = count;
     req->op.prescale = req->op.postscale = 1.0;
     req->signature = hvd__op_signature(&req->op);
@@ -157,7 +157,7 @@ END_TEST
 static void call_from(struct hvd_request *req, const char *place)
 {
     req->caller = place;
-    req->op.site = hvd__site_hash(place);
+    req->op.hashes.site = hvd__site_hash(place);
     req->signature = hvd__op_signature(&req->op);
 }
 

@@ -20,11 +20,9 @@ struct control_launch job;
 static struct control_rank ranks[RANKS];
 static char job_id[] = "0123456789abcdef0123456789abcdef", host[] = "here";
 
-/* World ranks 10, 11, 12 of 20. */
-void clients_setup(void)
+/* Fills in `job`: world ranks 10, 11, 12 of 20. */
+static void make_job(void)
 {
-    struct hb_error err = HB_ERROR_INIT;
-
     signal(SIGPIPE, SIG_IGN);
     memset(&job, 0, sizeof(job));
     job.job_id = job_id;
@@ -39,9 +37,37 @@ void clients_setup(void)
                                          .local_size = RANKS,
                                          .cross_rank = 1,
                                          .cross_size = 2};
+}
+
+static void open_endpoint(void)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_msg(endpoint_init(&endpoint, &loop, &job, 4, NULL, &err) == 0,
                   "%s", err.text);
+}
+
+void clients_setup(void)
+{
+    make_job();
+    open_endpoint();
+}
+
+void clients_setup_elastic(void)
+{
+    static char *names[] = {"before", host, "after"};
+    static char *addresses[] = {"127.0.0.1", "", "127.0.0.3"};
+    static struct control_run runs[] = {{0, 10}, {1, 3}, {2, 7}};
+
+    make_job();
+    job.spec.elastic = 1;
+    job.host_index = 1;
+    job.host_names = (struct hb_strv){.items = names, .count = 3};
+    job.peers = (struct hb_strv){.items = addresses, .count = 3};
+    job.runs = runs;
+    job.run_count = 3;
+    open_endpoint();
 }
 
 void clients_teardown(void)
@@ -137,7 +163,7 @@ ssize_t client_receive(struct client *c)
 
 /* Runs the loop until a whole frame has come.  Returns its type, or 0 at the
  * end. */
-static int client_next(struct client *c, struct frame *f)
+int client_next(struct client *c, struct frame *f)
 {
     for (int i = 0; i < TURNS_MAX; i++) {
         int rc = frame_decode(&c->in, WORKER_PAYLOAD_MAX, f, NULL);
@@ -203,7 +229,8 @@ void greet(struct client *c, uint32_t rank)
     expect_welcome(c, &m);
 }
 
-struct segment_head *expect_segment(struct client *c, uint32_t epoch)
+struct segment_head *expect_segment_of(struct client *c, uint32_t epoch,
+                                       uint32_t local_size)
 {
     struct worker_segment m;
     struct frame f;
@@ -218,8 +245,14 @@ struct segment_head *expect_segment(struct client *c, uint32_t epoch)
     head = mmap(NULL, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                 c->passed_fd, 0);
     ck_assert_ptr_ne(head, MAP_FAILED);
-    ck_assert_int_eq(segment_head_check(head, epoch, RANKS, SEGMENT_BYTES), 0);
+    ck_assert_int_eq(segment_head_check(head, epoch, local_size, SEGMENT_BYTES),
+                     0);
     return head;
+}
+
+struct segment_head *expect_segment(struct client *c, uint32_t epoch)
+{
+    return expect_segment_of(c, epoch, RANKS);
 }
 
 /* All ranks join epoch 1; heads may be NULL. */

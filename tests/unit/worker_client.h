@@ -20,6 +20,9 @@ extern struct control_launch job;
 
 /* For a checked fixture. */
 void clients_setup(void);
+/* The same in an elastic job on three hosts: ranks 0 to 9 are on the host
+ * before this one, 13 to 19 on the one after it. */
+void clients_setup_elastic(void);
 void clients_teardown(void);
 
 void client_open(struct client *c);
@@ -34,10 +37,13 @@ ssize_t client_receive(struct client *c);
 void run_turns(int turns);
 
 /* Run the loop until the next message comes, which must be as expected. */
+int client_next(struct client *c, struct frame *f); /* 0: the end */
 void expect_text(struct client *c, int type, const char *text);
 void expect_end(struct client *c);
 void expect_welcome(struct client *c, struct worker_welcome *m);
 struct segment_head *expect_segment(struct client *c, uint32_t epoch);
+struct segment_head *expect_segment_of(struct client *c, uint32_t epoch,
+                                       uint32_t local_size);
 
 /* Connects and sends HELLO. */
 void greet(struct client *c, uint32_t rank);

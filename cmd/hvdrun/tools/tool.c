@@ -196,7 +196,9 @@ void tool_ask_all(struct tool *t, const json_t *question, int64_t timeout_ms)
 
 /* ---- What went wrong ---- */
 
-char *tool_host_error(const struct tool *t, size_t host)
+/* Returns "host NAME: text" for a host that was lost or whose answer is an
+ * error, a heap string; NULL if it answered. */
+static char *host_error(const struct tool *t, size_t host)
 {
     const struct survey_host *h = &t->survey->hosts[host];
     const char *text = h->error.text;
@@ -213,7 +215,7 @@ size_t tool_log_errors(const struct tool *t)
     size_t count = 0;
 
     for (size_t i = 0; i < t->hosts.count; i++) {
-        char *text = tool_host_error(t, i);
+        char *text = host_error(t, i);
 
         if (text)
             hb_log(t->log, HB_LOG_ERROR, "%s", text);
@@ -228,7 +230,7 @@ json_t *tool_errors_json(const struct tool *t)
     json_t *list = json_array();
 
     for (size_t i = 0; i < t->hosts.count; i++) {
-        char *text = tool_host_error(t, i);
+        char *text = host_error(t, i);
 
         if (text)
             json_array_append_new(

@@ -46,9 +46,6 @@ void tool_fini(struct tool *t);
 /* Sends `question` to every connected host. */
 void tool_ask_all(struct tool *t, const json_t *question, int64_t timeout_ms);
 
-/* Returns "host NAME: text" for a host that was lost or whose answer is an
- * error, a heap string; NULL if it answered. */
-char *tool_host_error(const struct tool *t, size_t host);
 /* Logs the hosts' errors; returns how many there were. */
 size_t tool_log_errors(const struct tool *t);
 /* Returns a new array of {"host", "error"}. */

@@ -72,7 +72,7 @@ void horovod_hang_up(struct horovod_conn *c);
 void horovod_serve(struct horovod_conn *c);
 /* Forgets what the connection waits for. */
 void horovod_forget(struct horovod_conn *c);
-/* Answers a GET that was held for long: not yet. */
+/* Answers a GET that was held for long by 404: the value is not there yet. */
 void horovod_hold_over(struct horovod_conn *c);
 /* Frees all values; no connection waits for one. */
 void horovod_drop_values(struct horovod_rdv *h);

@@ -188,7 +188,8 @@ static void on_value(void *arg, const struct rdv_reply *m)
 
 /* ---- Requests ---- */
 
-/* Returns whether ranks wait for the key: it is a number. */
+/* Returns whether ranks read the key before it is there: those are numbers of
+ * ranks. */
 static int is_awaited(const char *key)
 {
     return strspn(key, "0123456789") == strlen(key);

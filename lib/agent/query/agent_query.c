@@ -28,7 +28,8 @@ static json_t *failure(const char *text)
     return json_pack("{s:o}", "error", query_text(text));
 }
 
-json_t *query_answer(const json_t *question)
+/* Computes the answer, in the child: a new object.  Blocks. */
+static json_t *answer_to(const json_t *question)
 {
     const char *what = query_string(question, "what");
 
@@ -74,7 +75,7 @@ static void child_main(pid_t agent, int out, const json_t *question)
     sigemptyset(&none);
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    answer = query_answer(question);
+    answer = answer_to(question);
     if (query_encode(&frame, CONTROL_ANSWER, answer) < 0) {
         json_decref(answer);
         answer = failure("the answer is longer than 16 MiB");

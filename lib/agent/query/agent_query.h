@@ -45,9 +45,6 @@ int query_ask(struct query *q, uv_loop_t *loop, const void *payload, size_t len,
 void query_close(struct query *q);
 void query_fini(struct query *q);
 
-/* Computes the answer, in the child: a new object.  Blocks. */
-json_t *query_answer(const json_t *question);
-
 /* ---- query_jobs.c and query_doctor.c ---- */
 json_t *query_ps(void);
 json_t *query_kill(const json_t *question);

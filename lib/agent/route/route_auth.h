@@ -26,7 +26,8 @@ struct route_call {
     int from, to; /* hosts */
 };
 
-/* Makes a call.  0, or -HVD_ESYSTEM if there is no randomness. */
+/* Writes `call`, a new random number and a MAC of both made with the token.  0,
+ * or -HVD_ESYSTEM if there is no randomness. */
 int route_auth_call(const unsigned char token[CONTROL_TOKEN_BYTES],
                     const struct route_call *call,
                     unsigned char out[ROUTE_CALL_BYTES]);

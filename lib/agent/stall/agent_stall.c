@@ -109,11 +109,14 @@ static uint64_t cpu_used_ns(pid_t pid)
 static struct segment_status *status_of(struct agent *a, int slot)
 {
     struct segment_head *head = a->endpoint_open ? a->endpoint.head : NULL;
+    int place = head ? members_place(&a->endpoint.members, slot) : -1;
 
     /* A rank that has not joined this segment's epoch has no status in it. */
-    if (!head || a->endpoint.slots[slot].epoch == 0)
+    if (place < 0 || a->endpoint.slots[slot].epoch == 0 ||
+        a->endpoint.slots[slot].waiting ||
+        (uint32_t)place >= a->endpoint.head_ranks)
         return NULL;
-    return segment_status(head, (uint32_t)a->job.rank_count, (uint32_t)slot);
+    return segment_status(head, a->endpoint.head_ranks, (uint32_t)place);
 }
 
 static void fill_op(struct control_stall_op *out,
@@ -212,7 +215,8 @@ static void ask_ranks(struct agent *a, int id)
         if (!status)
             continue;
         atomic_fetch_add(&status->asked, 1);
-        segment_wake(a->endpoint.head, (uint32_t)i);
+        segment_wake(a->endpoint.head,
+                     (uint32_t)members_place(&a->endpoint.members, i));
     }
     uv_timer_start(&s->timer, on_settled, SETTLE_MS, 0);
 }

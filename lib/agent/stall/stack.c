@@ -7,6 +7,7 @@
 #include "lib/agent/rank/tree.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/buf.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
@@ -73,7 +74,9 @@ static const char *next_line(const char *p, const char *end,
     return p + len + (newline != NULL);
 }
 
-int stack_pick(const char *text, size_t len, struct hb_buf *out)
+/* Appends the stack lines of a program's output to out: 1; or 0, and out holds
+ * the output's last line instead. */
+static int pick_lines(const char *text, size_t len, struct hb_buf *out)
 {
     char line[STACK_LINE_BYTES], thread[STACK_LINE_BYTES] = "";
     char last[STACK_LINE_BYTES] = "it printed nothing";
@@ -224,7 +227,7 @@ static void on_handle_closed(uv_handle_t *handle)
 static void tell(struct stack *s)
 {
     struct hb_buf text = HB_BUF_INIT;
-    int found = stack_pick(hb_buf_data(&s->out), hb_buf_len(&s->out), &text);
+    int found = pick_lines(hb_buf_data(&s->out), hb_buf_len(&s->out), &text);
 
     if (!found && s->failure) {
         hb_buf_clear(&text);

@@ -14,8 +14,6 @@
 #ifndef HVD_AGENT_STACK_H
 #define HVD_AGENT_STACK_H
 
-#include "lib/base/buf.h"
-
 #include <sys/types.h>
 #include <uv.h>
 
@@ -45,9 +43,5 @@ struct stack *stack_open(const struct stack_config *config, const char **why);
 /* Kills the program if it still runs; may be called before or after on_done.
  * The memory is freed once the loop has run.  `s` may be NULL. */
 void stack_close(struct stack *s);
-
-/* Appends the stack lines of a program's output to out: 1; or 0, and out holds
- * the output's last line instead.  Pure. */
-int stack_pick(const char *text, size_t len, struct hb_buf *out);
 
 #endif

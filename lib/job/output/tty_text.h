@@ -22,7 +22,7 @@ struct tty_text {
     char sgr[TTY_TEXT_SGR_MAX]; /* an incomplete sequence */
 };
 
-/* Appends to out those of the len bytes that may pass. */
+/* Appends `bytes` to out, but for what must not reach a terminal. */
 void tty_text_filter(struct tty_text *t, const char *bytes, size_t len,
                      struct hb_buf *out);
 

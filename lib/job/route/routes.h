@@ -100,8 +100,4 @@ struct routes_pair {
 void routes_pair(const struct routes *r, int from, int to,
                  struct routes_pair *out);
 
-/* Returns that host's interfaces as reported; borrowed. */
-const struct control_interfaces *routes_interfaces(const struct routes *r,
-                                                   int host);
-
 #endif

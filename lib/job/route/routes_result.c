@@ -247,9 +247,3 @@ void routes_pair(const struct routes *r, int from, int to,
         out->name = i->name;
     }
 }
-
-const struct control_interfaces *routes_interfaces(const struct routes *r,
-                                                   int host)
-{
-    return &r->hosts[host].interfaces;
-}

@@ -250,7 +250,8 @@ static const char *missing_text(const struct stall_tensor *t, int rank)
     return t->op.where ? ", it has not launched " : ", it has not issued ";
 }
 
-/* Names the longest wait, on a device if there is one: no rank is to blame. */
+/* Appends the line of a stall that no rank is to blame for: the operation with
+ * the longest wait, of those on a device if there are any, and who waits. */
 static void put_unknown(struct hb_buf *out, const struct stall_view *v)
 {
     const struct stall_tensor *t = NULL;

@@ -103,7 +103,7 @@ int control_decode_generation(const void *p, size_t len,
     if (rc == 0)
         return 0;
     control_generation_fini(m);
-    return hb_error_set(err, (enum hvd_status)-rc, "generation: %s",
+    return hb_error_set(err, (enum hvd_status) - rc, "generation: %s",
                         rc == -HVD_ENOMEM ? "no memory" : "malformed");
 }
 

@@ -7,6 +7,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/protocol/control/control.h"
+#include "lib/protocol/wire.h"
 
 #include <limits.h>
 #include <string.h>
@@ -24,71 +25,89 @@ enum {
     FLAG_ALL = FLAG_KNOWN | FLAG_FRESH | FLAG_INSIDE | FLAG_IN_INIT,
 };
 
+/* ---- Tables ---- */
+
+static const struct wire_field late_fields[] = {
+    WIRE_NUMBER(control_late, rank, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_NUMBER(control_late, waited_ms, 4, 0, CONTROL_STALL_MAX_MS),
+    WIRE_END,
+};
+
+static const struct wire_field stalled_fields[] = {
+    WIRE_NUMBER(control_stalled, rank, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_U32(control_stalled, waited_ms),
+    WIRE_U32(control_stalled, warning_ms),
+    WIRE_U32(control_stalled, shutdown_ms),
+    WIRE_END,
+};
+
+/* STALL_RANKS; the ranks follow. */
+static const struct wire_field ranks_fields[] = {
+    WIRE_NUMBER(control_stall_ranks, id, 4, 0, INT_MAX),
+    WIRE_NUMBER(control_stall_ranks, count, 4, 1, CONTROL_LOCAL_MAX),
+    WIRE_END,
+};
+
+/* STALL_STACK; the text follows, up to its end. */
+static const struct wire_field stack_fields[] = {
+    WIRE_NUMBER(control_stall_stack, id, 4, 0, INT_MAX),
+    WIRE_NUMBER(control_stall_stack, rank, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_NUMBER(control_stall_stack, found, 1, 0, 1),
+    WIRE_END,
+};
+
+static const struct wire_field op_fields[] = {
+    WIRE_NUMBER(control_stall_op, age_ms, 8, 0, CONTROL_STALL_MAX_MS),
+    WIRE_U64(control_stall_op, key),
+    WIRE_NUMBER(control_stall_op, kind, 1, 0, STATUS_KINDS - 1),
+    WIRE_NUMBER(control_stall_op, set, 1, 0, STATUS_SETS_MAX - 1),
+    WIRE_NUMBER(control_stall_op, where, 1, 0, STATUS_WHERES - 1),
+    WIRE_TEXT(control_stall_op, name, 1),
+    WIRE_END,
+};
+
+/* A rank.  Between both are its flags, its use of a core, its calls, its last
+ * operation and its sets; after them its waits and its numbers of each set. */
+static const struct wire_field rank_head[] = {
+    WIRE_NUMBER(control_stall_rank, rank, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_NUMBER(control_stall_rank, pid, 4, 0, INT_MAX),
+    WIRE_NUMBER(control_stall_rank, state, 1, 0, 'z'),
+    WIRE_END,
+};
+
+static const struct wire_field rank_tail[] = {
+    WIRE_NUMBER(control_stall_rank, total, 4, 0, INT_MAX),
+    WIRE_NUMBER(control_stall_rank, count, 1, 0, STATUS_WAITS_MAX),
+    WIRE_END,
+};
+
 static int refuse(struct hb_error *err, const char *what, const char *why)
 {
     return hb_error_set(err, HVD_EPROTO, "%s: %s", what, why);
 }
 
-/* ---- STALLED ---- */
+/* ---- STALLED, LATE ---- */
 
 int control_encode_late(struct hb_buf *out, const struct control_late *m)
 {
-    int rc = frame_begin(out, CONTROL_LATE, 8);
-
-    if (rc < 0)
-        return rc;
-    hb_buf_put_u32(out, (uint32_t)m->rank);
-    return hb_buf_put_u32(out, m->waited_ms);
+    return wire_encode(out, CONTROL_LATE, late_fields, m);
 }
 
 int control_decode_late(const void *p, size_t len, struct control_late *m,
                         struct hb_error *err)
 {
-    struct hb_reader r;
-    uint32_t rank, ms;
-
-    hb_reader_init(&r, p, len);
-    rank = hb_read_u32(&r);
-    ms = hb_read_u32(&r);
-    if (r.bad || r.left)
-        return refuse(err, "late", "wrong length");
-    if (rank >= CONTROL_RANKS_MAX || ms > CONTROL_STALL_MAX_MS)
-        return refuse(err, "late", "a number is out of range");
-    *m = (struct control_late){(int)rank, ms};
-    return 0;
+    return wire_decode("late", p, len, late_fields, m, err);
 }
 
 int control_encode_stalled(struct hb_buf *out, const struct control_stalled *m)
 {
-    int rc = frame_begin(out, CONTROL_STALLED, 16);
-
-    if (rc < 0)
-        return rc;
-    hb_buf_put_u32(out, (uint32_t)m->rank);
-    hb_buf_put_u32(out, m->waited_ms);
-    hb_buf_put_u32(out, m->warning_ms);
-    return hb_buf_put_u32(out, m->shutdown_ms);
+    return wire_encode(out, CONTROL_STALLED, stalled_fields, m);
 }
 
 int control_decode_stalled(const void *p, size_t len, struct control_stalled *m,
                            struct hb_error *err)
 {
-    struct control_stalled got;
-    struct hb_reader r;
-    uint32_t rank;
-
-    hb_reader_init(&r, p, len);
-    rank = hb_read_u32(&r);
-    got.waited_ms = hb_read_u32(&r);
-    got.warning_ms = hb_read_u32(&r);
-    got.shutdown_ms = hb_read_u32(&r);
-    if (r.bad || r.left)
-        return refuse(err, "stalled", "wrong length");
-    if (rank >= CONTROL_RANKS_MAX)
-        return refuse(err, "stalled", "field 'rank' is out of range");
-    got.rank = (int)rank;
-    *m = got;
-    return 0;
+    return wire_decode("stalled", p, len, stalled_fields, m, err);
 }
 
 /* ---- STALL_ASK ---- */
@@ -133,33 +152,15 @@ int control_decode_stall_ask(const void *p, size_t len,
 
 /* ---- STALL_RANKS ---- */
 
-static size_t op_bytes(const struct control_stall_op *op)
-{
-    return OP_BYTES + strnlen(op->name, STATUS_NAME_BYTES - 1);
-}
-
 static size_t rank_bytes(const struct control_stall_rank *r)
 {
-    size_t bytes = RANK_BYTES - OP_BYTES + op_bytes(&r->last);
+    size_t bytes = RANK_BYTES - OP_BYTES + wire_bytes(op_fields, &r->last);
 
     for (int i = 0; i < r->count; i++)
-        bytes += op_bytes(&r->waits[i]);
+        bytes += wire_bytes(op_fields, &r->waits[i]);
     for (int i = 0; i < STATUS_SETS_MAX; i++)
         bytes += (r->launched[i] ? 8u : 0) + (r->carried_out[i] ? 8u : 0);
     return bytes;
-}
-
-static void put_op(struct hb_buf *out, const struct control_stall_op *op)
-{
-    size_t len = strnlen(op->name, STATUS_NAME_BYTES - 1);
-
-    hb_buf_put_u64(out, (uint64_t)op->age_ms);
-    hb_buf_put_u64(out, op->key);
-    hb_buf_put_u8(out, (uint8_t)op->kind);
-    hb_buf_put_u8(out, (uint8_t)op->set);
-    hb_buf_put_u8(out, (uint8_t)op->where);
-    hb_buf_put_u8(out, (uint8_t)len);
-    hb_buf_append(out, op->name, len);
 }
 
 /* Writes a bit per process set. */
@@ -193,18 +194,15 @@ static void put_rank(struct hb_buf *out, const struct control_stall_rank *r)
 
     if (cpu < 0 || cpu >= CPU_UNKNOWN)
         cpu = CPU_UNKNOWN;
-    hb_buf_put_u32(out, (uint32_t)r->rank);
-    hb_buf_put_u32(out, (uint32_t)r->pid);
-    hb_buf_put_u8(out, (uint8_t)r->state);
+    wire_put(out, rank_head, r);
     hb_buf_put_u8(out, (uint8_t)flags);
     hb_buf_put_u16(out, (uint16_t)cpu);
     hb_buf_put_u64(out, (uint64_t)r->calls);
-    put_op(out, &r->last);
+    wire_put(out, op_fields, &r->last);
     put_words(out, r->sets);
-    hb_buf_put_u32(out, (uint32_t)r->total);
-    hb_buf_put_u8(out, (uint8_t)r->count);
+    wire_put(out, rank_tail, r);
     for (int i = 0; i < r->count; i++)
-        put_op(out, &r->waits[i]);
+        wire_put(out, op_fields, &r->waits[i]);
     put_of_sets(out, r->launched);
     put_of_sets(out, r->carried_out);
 }
@@ -212,7 +210,7 @@ static void put_rank(struct hb_buf *out, const struct control_stall_rank *r)
 int control_encode_stall_ranks(struct hb_buf *out,
                                const struct control_stall_ranks *m)
 {
-    size_t bytes = 8;
+    size_t bytes = wire_bytes(ranks_fields, m);
     int rc;
 
     for (int i = 0; i < m->count; i++)
@@ -220,8 +218,7 @@ int control_encode_stall_ranks(struct hb_buf *out,
     rc = frame_begin(out, CONTROL_STALL_RANKS, bytes);
     if (rc < 0)
         return rc;
-    hb_buf_put_u32(out, (uint32_t)m->id);
-    hb_buf_put_u32(out, (uint32_t)m->count);
+    wire_put(out, ranks_fields, m);
     for (int i = 0; i < m->count; i++)
         put_rank(out, &m->ranks[i]);
     return 0;
@@ -233,60 +230,25 @@ static void read_words(struct hb_reader *r, uint64_t words[STATUS_SETS_WORDS])
         words[w] = hb_read_u64(r);
 }
 
-/* Any u8 is the number of a set. */
-_Static_assert(STATUS_SETS_MAX == UINT8_MAX + 1, "a set's number is a u8");
-
-static void read_op(struct hb_reader *r, struct control_stall_op *op)
+/* Reads what put_rank writes before the waits. */
+static void read_head(struct hb_reader *r, struct control_stall_rank *m)
 {
-    uint64_t age = hb_read_u64(r);
-    unsigned kind, set, where;
+    unsigned flags, cpu;
 
-    op->key = hb_read_u64(r);
-    kind = hb_read_u8(r);
-    set = hb_read_u8(r);
-    where = hb_read_u8(r);
-    hb_read_text(r, hb_read_u8(r), op->name, sizeof(op->name));
-    if (age > CONTROL_STALL_MAX_MS || kind >= STATUS_KINDS ||
-        where >= STATUS_WHERES) {
-        r->bad = 1;
-        return;
-    }
-    op->age_ms = (int64_t)age;
-    op->kind = (enum status_kind)kind;
-    op->set = (int)set;
-    op->where = (enum status_where)where;
-}
-
-static void read_numbers(struct hb_reader *r, struct control_stall_rank *m)
-{
-    uint32_t rank = hb_read_u32(r), pid = hb_read_u32(r), cpu, total;
-    uint8_t flags;
-    uint64_t calls;
-
-    m->state = hb_read_u8(r);
+    wire_take(r, rank_head, m);
     flags = hb_read_u8(r);
     cpu = hb_read_u16(r);
-    calls = hb_read_u64(r);
-    read_op(r, &m->last);
+    m->calls = (int64_t)hb_read_u64(r);
+    wire_take(r, op_fields, &m->last);
     read_words(r, m->sets);
-    total = hb_read_u32(r);
-    m->count = hb_read_u8(r);
-    if (rank >= CONTROL_RANKS_MAX || pid > INT_MAX || flags & ~FLAG_ALL ||
-        calls > INT64_MAX || total > INT_MAX || m->count > STATUS_WAITS_MAX ||
-        m->count > (int)total || m->state > 'z') {
+    wire_take(r, rank_tail, m);
+    if (flags > FLAG_ALL || m->calls < 0 || m->count > m->total)
         r->bad = 1;
-        m->count = 0;
-        return;
-    }
-    m->rank = (int)rank;
-    m->pid = (pid_t)pid;
     m->known = (flags & FLAG_KNOWN) != 0;
     m->fresh = (flags & FLAG_FRESH) != 0;
     m->inside = (flags & FLAG_INSIDE) != 0;
     m->in_init = (flags & FLAG_IN_INIT) != 0;
     m->cpu_percent = cpu == CPU_UNKNOWN ? -1 : (int)cpu;
-    m->calls = (int64_t)calls;
-    m->total = (int)total;
 }
 
 /* Reads a number of each set; only those that are not 0 are sent. */
@@ -308,15 +270,15 @@ static int read_rank(struct hb_reader *r, struct control_stall_rank *m)
 {
     int count;
 
-    read_numbers(r, m);
-    count = m->count;
+    read_head(r, m);
+    count = r->bad ? 0 : m->count;
     m->count = 0;
     if (count)
         m->waits = hb_calloc((size_t)count, sizeof(*m->waits));
     if (count && !m->waits)
         return -HVD_ENOMEM;
     for (; m->count < count; m->count++)
-        read_op(r, &m->waits[m->count]);
+        wire_take(r, op_fields, &m->waits[m->count]);
     read_of_sets(r, m->launched);
     read_of_sets(r, m->carried_out);
     return 0;
@@ -332,9 +294,9 @@ void control_stall_ranks_fini(struct control_stall_ranks *m)
 
 /* Reads `count` ranks, for which m->ranks has room. */
 static int read_ranks(struct hb_reader *r, struct control_stall_ranks *m,
-                      uint32_t count)
+                      int count)
 {
-    for (uint32_t i = 0; i < count && !r->bad; i++) {
+    for (int i = 0; i < count && !r->bad; i++) {
         struct control_stall_rank *rank = &m->ranks[m->count++];
 
         if (read_rank(r, rank) < 0)
@@ -350,18 +312,16 @@ int control_decode_stall_ranks(const void *p, size_t len,
                                struct hb_error *err)
 {
     struct hb_reader r;
-    uint32_t id, count;
-    int rc;
+    int count, rc;
 
     memset(m, 0, sizeof(*m));
     hb_reader_init(&r, p, len);
-    id = hb_read_u32(&r);
-    count = hb_read_u32(&r);
-    if (r.bad || id > INT_MAX || count < 1 || count > CONTROL_LOCAL_MAX ||
-        r.left / RANK_BYTES < count)
+    wire_take(&r, ranks_fields, m);
+    count = m->count;
+    m->count = 0;
+    if (r.bad || r.left / RANK_BYTES < (size_t)count)
         return refuse(err, "stall_ranks", "wrong length or number");
-    m->id = (int)id;
-    m->ranks = hb_calloc(count, sizeof(*m->ranks));
+    m->ranks = hb_calloc((size_t)count, sizeof(*m->ranks));
     rc = m->ranks ? read_ranks(&r, m, count) : -HVD_ENOMEM;
     if (rc == 0)
         return 0;
@@ -377,13 +337,12 @@ int control_encode_stall_stack(struct hb_buf *out,
                                const struct control_stall_stack *m)
 {
     size_t len = strnlen(m->text, CONTROL_STACK_BYTES);
-    int rc = frame_begin(out, CONTROL_STALL_STACK, 9 + len);
+    int rc = frame_begin(out, CONTROL_STALL_STACK,
+                         wire_bytes(stack_fields, m) + len);
 
     if (rc < 0)
         return rc;
-    hb_buf_put_u32(out, (uint32_t)m->id);
-    hb_buf_put_u32(out, (uint32_t)m->rank);
-    hb_buf_put_u8(out, m->found != 0);
+    wire_put(out, stack_fields, m);
     return hb_buf_append(out, m->text, len);
 }
 
@@ -392,25 +351,17 @@ int control_decode_stall_stack(const void *p, size_t len,
                                struct hb_error *err)
 {
     struct hb_reader r;
-    uint32_t id, rank;
-    uint8_t found;
 
     memset(m, 0, sizeof(*m));
     hb_reader_init(&r, p, len);
-    id = hb_read_u32(&r);
-    rank = hb_read_u32(&r);
-    found = hb_read_u8(&r);
-    if (r.bad || r.left > CONTROL_STACK_BYTES ||
-        (r.left && memchr(r.p, '\0', r.left)))
-        return refuse(err, "stall_stack", "wrong length, or not a text");
-    if (id > INT_MAX || rank >= CONTROL_RANKS_MAX || found > 1)
+    wire_take(&r, stack_fields, m);
+    if (r.bad)
         return refuse(err, "stall_stack", "a field is out of range");
+    if (r.left > CONTROL_STACK_BYTES || (r.left && memchr(r.p, '\0', r.left)))
+        return refuse(err, "stall_stack", "wrong length, or not a text");
     m->text = hb_strndup((const char *)r.p, r.left);
     if (!m->text)
         return hb_error_set(err, HVD_ENOMEM, "stall_stack: out of memory");
-    m->id = (int)id;
-    m->rank = (int)rank;
-    m->found = found;
     return 0;
 }
 

@@ -131,9 +131,9 @@ int hvd__call_begin_at(struct hvd__call *c, enum hvd__kind kind,
     if (rc == 0)
         rc = check_kind(kind, &c->o, err);
     op->name = name;
-    op->name_hash = name[0] ? hvd__name_hash(name) : 0;
+    op->hashes.name = name[0] ? hvd__name_hash(name) : 0;
     if (hvd__context.knobs.compares_sites && !name[0] && kind != HVD__JOIN) {
-        op->site = hvd__site_hash(caller);
+        op->hashes.site = hvd__site_hash(caller);
         c->req.caller = caller;
     }
     op->prescale = c->o.prescale;
@@ -205,15 +205,13 @@ int hvd__call_run(struct hvd__call *c, int rc)
     } else {
         /* The cache does not know options and call sites: a later call that
          * differs in these would be taken for this one. */
-        if (!hvd__call_is_plain(&c->o) || req->op.site)
+        if (!hvd__call_is_plain(&c->o) || req->op.hashes.site)
             req->given = NULL;
         req->signature = hvd__op_signature(&req->op);
         rc = hvd__engine_run(&c->set->engine, req);
         if (rc == 0 && req->op.device.launch)
             hvd__engine_wait_on_stream(&c->set->engine, req, c->o.stream);
-        rc = req->err.status;
-        if (rc < 0)
-            hvd__tell(&req->err);
+        rc = hvd__tell(&req->err);
     }
     end(c);
     return rc < 0 ? rc : 0;

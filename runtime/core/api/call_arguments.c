@@ -369,7 +369,7 @@ static void sum_up_members(struct hvd__call *c)
         h = hvd__mix(h, op->kind == HVD__ALLGATHER
                             ? 0
                             : hvd__op_signature(&c->members[i]));
-    op->members_hash = h;
+    op->hashes.members = h;
 }
 
 int hvd__call_group_allgather(struct hvd__call *c, const struct hvd__group *g,

@@ -97,6 +97,6 @@ int hvd__call_shapes(struct hvd__call *c)
     }
     c->req.shapes = shapes;
     op->flags |= HVD__OP_SHAPED;
-    op->shapes_hash = hvd__shapes_hash(op->kind, shapes, n);
+    op->hashes.shapes = hvd__shapes_hash(op->kind, shapes, n);
     return 0;
 }

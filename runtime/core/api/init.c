@@ -2,6 +2,7 @@
 /*
  * hvd_init and hvd_shutdown.
  */
+#include "runtime/core/api/life.h"
 #include "runtime/core/api/trace.h"
 #include "runtime/core/set/provider.h"
 #include "runtime/core/set/world_set.h"
@@ -20,30 +21,42 @@ static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static int is_up;    /* hvd_init succeeded, no hvd_shutdown yet */
 static pid_t opener; /* the process that called hvd_init */
 static struct hvd__tuner tuner;
+/* The last bring_up_once failed because a rank died or left. */
+static int generation_ended;
 
 /* ---- Down ---------------------------------------------------------------- */
 
-static void take_down(void)
+/* Frees all that the world holds.  With `keep`, memory from hvd_alloc stays
+ * valid.  Returns 0, or -HVD_ENOMEM: then some of that memory is lost. */
+static int take_down(int keep)
 {
+    int rc = 0;
+
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
-        hvd__set_free(&hvd__sets[i]);
+        hvd__set_free(&hvd__context.sets[i]);
     hvd__providers_close();
     hvd__stats_close();
     hvd__stats_init(&hvd__context.removed, NULL, 0);
+    atomic_store(&hvd__context.status, NULL);
     hvd__stall_close();
     hvd__tuner_close(&tuner);
-    hvd__arena_fini(&hvd__context.memory);
+    if (keep)
+        rc = hvd__arena_detach(&hvd__context.memory);
+    if (!keep || rc < 0)
+        hvd__arena_fini(&hvd__context.memory);
     hvd__world_close();
     is_up = 0;
     atomic_store(&hvd__context.up, 0);
+    atomic_store(&hvd__context.generation, 0);
+    return rc;
 }
 
 /* Tells peers and agent that this rank leaves the first `sets` process sets. */
 static void say_goodbye(int sets)
 {
     for (int i = sets - 1; i >= 0; i--)
-        if (hvd__sets[i].plane)
-            hvd__sets[i].plane->ops->leave(hvd__sets[i].plane);
+        if (hvd__context.sets[i].plane)
+            hvd__context.sets[i].plane->ops->leave(hvd__context.sets[i].plane);
     hvd__providers_leave();
     hvd__trace_close(hvd__world_agent(), &hvd__context.knobs.log);
     hvd__world_leave();
@@ -72,7 +85,7 @@ static void leave(void)
 static int open_tuner(struct hb_error *err)
 {
     const struct hvd__context *ctx = &hvd__context;
-    const struct hvd__set *world = &hvd__sets[HVD_WORLD];
+    const struct hvd__set *world = &hvd__context.sets[HVD_WORLD];
     const struct hvd__tuner_config config = {
         .n = ctx->topology.size,
         .me = ctx->topology.rank,
@@ -92,16 +105,19 @@ static int open_trace(struct hb_error *err)
         .rank = hvd__context.topology.rank,
         .size = hvd__context.topology.size,
         .host = hvd__world_host(),
+        .is_on = &hvd__context.timeline_on,
     };
 
     return hvd__trace_open(&owner, err);
 }
 
-static int bring_up(struct hb_error *err)
+/* Joins the world and opens everything; on failure, closes it. */
+static int bring_up_once(struct hb_error *err)
 {
     const struct hvd__world_ops *launched;
     int rc = hvd__context_map(err);
 
+    hvd__sets_init();
     if (rc == 0)
         rc = hvd__world_join(leave, err);
     launched = rc == 0 ? hvd__providers_world() : NULL;
@@ -124,11 +140,13 @@ static int bring_up(struct hb_error *err)
         /* Ranks that have come this far must not wait for this one. */
         if (hvd__world_has_peers())
             say_goodbye(HVD_PROCESS_SETS_MAX);
-        take_down();
+        generation_ended = hvd__generation_ended(err);
+        take_down(1);
         return hb_error_context(err, "hvd_init");
     }
     if (hvd__context.topology.rank == 0)
         hvd__knobs_tell_idle(&hvd__context.knobs);
+    atomic_store(&hvd__context.resized, 0);
     opener = getpid();
     is_up = 1;
     atomic_store(&hvd__context.page->here, 1);
@@ -136,6 +154,32 @@ static int bring_up(struct hb_error *err)
     /* Release: pairs with hvd__alive. */
     atomic_store_explicit(&hvd__context.page->alive, 1, memory_order_release);
     return 0;
+}
+
+/* As bring_up_once, but in an elastic job begins again with the next generation
+ * if a rank dies or leaves meanwhile. */
+static int bring_up(struct hb_error *err)
+{
+    int rc;
+
+    do {
+        generation_ended = 0;
+        hb_error_clear(err);
+        rc = bring_up_once(err);
+    } while (rc < 0 && generation_ended);
+    return rc;
+}
+
+/* Ends all operations with `why` and leaves the other ranks. */
+static void go_down(const struct hb_error *why)
+{
+    atomic_store(&hvd__context.page->alive, 0);
+    hvd__set_stop(&hvd__context.sets[HVD_WORLD], why);
+    hvd__world_interrupt();
+    hvd__sets_await_change();
+    for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
+        hvd__set_stop(&hvd__context.sets[i], why);
+    say_goodbye(HVD_PROCESS_SETS_MAX);
 }
 
 int hvd_init(void)
@@ -164,17 +208,33 @@ int hvd_shutdown(void)
 
         hb_error_set(&why, HVD_ESHUTDOWN,
                      "hvd_shutdown was called before it completed");
-        atomic_store(&hvd__context.page->alive, 0);
-        hvd__set_stop(&hvd__sets[HVD_WORLD], &why);
-        hvd__world_interrupt();
-        hvd__sets_await_change();
-        for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
-            hvd__set_stop(&hvd__sets[i], &why);
-        say_goodbye(HVD_PROCESS_SETS_MAX);
-        take_down();
+        go_down(&why);
+        take_down(0);
     }
     pthread_mutex_unlock(&life);
     return 0;
+}
+
+int hvd__renew(struct hb_error *err)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    int rc = 0;
+
+    pthread_mutex_lock(&life);
+    if (!is_up)
+        rc = hb_error_set(err, HVD_ENOTINIT, "hvd_init has not been called");
+    if (rc == 0) {
+        hb_error_set(&why, HVD_ERESIZED,
+                     "hvd_sync was called before it completed");
+        go_down(&why);
+        if (take_down(1) < 0)
+            rc = hb_error_set(err, HVD_ENOMEM,
+                              "no memory to keep what hvd_alloc has given");
+    }
+    if (rc == 0)
+        rc = bring_up(err);
+    pthread_mutex_unlock(&life);
+    return rc;
 }
 
 static __attribute__((destructor)) void leave_at_exit(void)

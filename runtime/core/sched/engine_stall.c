@@ -12,7 +12,7 @@ static void add(struct hvd__stall_waits *w, const struct hvd_request *req,
 
     w->waits[w->count++] = (struct hvd__stall_wait){
         .since_ns = req->stall_ns,
-        .key = op->name[0] ? op->name_hash : hvd__mix(1, index),
+        .key = op->name[0] ? op->hashes.name : hvd__mix(1, index),
         .kind = op->kind,
         .name = op->name,
     };

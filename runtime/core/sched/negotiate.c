@@ -4,6 +4,7 @@
 #include "runtime/core/sched/negotiate.h"
 
 #include "lib/base/alloc.h"
+#include "lib/protocol/wire.h"
 #include "runtime/core/sched/shapes.h"
 #include "runtime/plane/site.h"
 
@@ -20,21 +21,22 @@ enum {
     SITE_BYTES = 8 + 4, /* u64 hash, u32 length of the text */
 };
 
-static uint64_t double_bits(double v)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &v, sizeof(bits));
-    return bits;
-}
-
-static double double_from(uint64_t bits)
-{
-    double v;
-
-    memcpy(&v, &bits, sizeof(v));
-    return v;
-}
+/* The begin of a record; known_values checks the values. */
+static const struct wire_field descriptor_fields[] = {
+    WIRE_U32(hvd__descriptor, kind),
+    WIRE_U32(hvd__descriptor, dtype),
+    WIRE_U32(hvd__descriptor, op),
+    WIRE_U32(hvd__descriptor, wire),
+    WIRE_U32(hvd__descriptor, flags),
+    WIRE_U32(hvd__descriptor, root),
+    WIRE_U64(hvd__descriptor, count),
+    WIRE_U64(hvd__descriptor, row_elems),
+    WIRE_U64(hvd__descriptor, parts),
+    WIRE_U64(hvd__descriptor, parts_hash),
+    WIRE_U64(hvd__descriptor, prescale),
+    WIRE_U64(hvd__descriptor, postscale),
+    WIRE_END,
+};
 
 /* ---- Writing ---------------------------------------------------------- */
 
@@ -46,18 +48,7 @@ static void put_record(struct hb_buf *b, const struct hvd_request *req,
     struct hvd__descriptor d;
 
     hvd__op_describe(op, &d);
-    hb_buf_put_u32(b, d.kind);
-    hb_buf_put_u32(b, d.dtype);
-    hb_buf_put_u32(b, d.op);
-    hb_buf_put_u32(b, d.wire);
-    hb_buf_put_u32(b, d.flags);
-    hb_buf_put_u32(b, (uint32_t)d.root);
-    hb_buf_put_u64(b, d.count);
-    hb_buf_put_u64(b, d.row_elems);
-    hb_buf_put_u64(b, d.parts);
-    hb_buf_put_u64(b, d.parts_hash);
-    hb_buf_put_u64(b, double_bits(d.prescale));
-    hb_buf_put_u64(b, double_bits(d.postscale));
+    wire_put(b, descriptor_fields, &d);
     hb_buf_put_u64(b, index);
     hb_buf_put_u64(b, req->signature);
     /* Requests without a name keep their order. */
@@ -78,7 +69,7 @@ static void put_site(struct hb_buf *b, const struct hvd_request *req)
     char text[HVD__SITE_BYTES];
 
     hvd__site_text(req->caller, text);
-    hb_buf_put_u64(b, req->op.site);
+    hb_buf_put_u64(b, req->op.hashes.site);
     hb_buf_put_u32(b, (uint32_t)strlen(text));
     hb_buf_append(b, text, strlen(text));
 }
@@ -104,8 +95,9 @@ int hvd__table_write(struct hb_buf *out, struct hvd_request *queue,
         } else if (count == records_max) {
             flags |= TABLE_CUT;
         } else {
-            bytes += record_bytes(r) + (r->op.site ? HVD__SITE_BYTES : 0);
-            flags |= r->op.site ? TABLE_SITES : 0;
+            bytes +=
+                record_bytes(r) + (r->op.hashes.site ? HVD__SITE_BYTES : 0);
+            flags |= r->op.hashes.site ? TABLE_SITES : 0;
             count++;
         }
     }
@@ -144,18 +136,7 @@ static int read_record(struct hb_reader *r, struct hvd__record *rec)
     size_t len;
 
     memset(rec, 0, sizeof(*rec));
-    d->kind = hb_read_u32(r);
-    d->dtype = hb_read_u32(r);
-    d->op = hb_read_u32(r);
-    d->wire = hb_read_u32(r);
-    d->flags = hb_read_u32(r);
-    d->root = (int32_t)hb_read_u32(r);
-    d->count = hb_read_u64(r);
-    d->row_elems = hb_read_u64(r);
-    d->parts = hb_read_u64(r);
-    d->parts_hash = hb_read_u64(r);
-    d->prescale = double_from(hb_read_u64(r));
-    d->postscale = double_from(hb_read_u64(r));
+    wire_take(r, descriptor_fields, d);
     rec->index = hb_read_u64(r);
     rec->signature = hb_read_u64(r);
     rec->priority = (int32_t)hb_read_u32(r);

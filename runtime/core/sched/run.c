@@ -7,19 +7,19 @@
 
 /* ---- What is carried out ------------------------------------------------ */
 
-size_t hvd__run_bytes(const struct hvd_request *req)
+static size_t run_bytes(const struct hvd_request *req)
 {
     return req->op.count * req->op.elem_bytes;
 }
 
-int hvd__run_can_fuse(const struct hvd__controller *c,
-                      const struct hvd_request *req)
+static int run_can_fuse(const struct hvd__controller *c,
+                        const struct hvd_request *req)
 {
     const struct hvd__op *op = &req->op;
 
     return op->kind == HVD__ALLREDUCE && op->op != HVD_ADASUM &&
-           !(op->flags & HVD__OP_GROUP) && hvd__run_bytes(req) > 0 &&
-           hvd__run_bytes(req) <= c->fusion_part_bytes;
+           !(op->flags & HVD__OP_GROUP) && run_bytes(req) > 0 &&
+           run_bytes(req) <= c->fusion_part_bytes;
 }
 
 static int fit_together(const struct hvd_request *a,
@@ -32,9 +32,9 @@ static int fit_together(const struct hvd_request *a,
            p->postscale == q->postscale && p->flags == q->flags;
 }
 
-/* Returns 0 when there is no memory; run_cap is never 0, so the first one
- * fits. */
-int hvd__run_add(struct hvd__controller *c, struct hvd_request *req)
+/* Appends req to the run.  Returns 0 when there is no memory; run_cap is never
+ * 0, so the first one fits. */
+static int run_add(struct hvd__controller *c, struct hvd_request *req)
 {
     if (c->run_count == c->run_cap) {
         size_t cap = 2 * c->run_cap;
@@ -50,16 +50,17 @@ int hvd__run_add(struct hvd__controller *c, struct hvd_request *req)
     return 1;
 }
 
-/* Adds req to the run if it can be fused; not beyond the fusion limit, nor when
- * there is no memory. */
-int hvd__run_join(struct hvd__controller *c, struct hvd_request *req,
-                  size_t *bytes)
+/* Appends req if it can be fused with the run, whose size *bytes it then
+ * updates; not beyond the fusion limit, nor when there is no memory.  Returns
+ * whether it did; req may be NULL. */
+static int run_join(struct hvd__controller *c, struct hvd_request *req,
+                    size_t *bytes)
 {
-    if (!req || !hvd__run_can_fuse(c, req) || !fit_together(c->run[0], req) ||
-        hvd__run_bytes(req) > c->fusion_bytes ||
-        *bytes > c->fusion_bytes - hvd__run_bytes(req) || !hvd__run_add(c, req))
+    if (!req || !run_can_fuse(c, req) || !fit_together(c->run[0], req) ||
+        run_bytes(req) > c->fusion_bytes ||
+        *bytes > c->fusion_bytes - run_bytes(req) || !run_add(c, req))
         return 0;
-    *bytes += hvd__run_bytes(req);
+    *bytes += run_bytes(req);
     return 1;
 }
 
@@ -68,22 +69,22 @@ int hvd__run_join(struct hvd__controller *c, struct hvd_request *req,
 int hvd__run_collect(struct hvd__controller *c, struct hvd_request *req)
 {
     struct hvd__entry *e = req->entry;
-    size_t bytes = hvd__run_bytes(req);
+    size_t bytes = run_bytes(req);
 
     c->run_count = 0;
     c->run_was_agreed = 0;
-    if (!hvd__run_add(c, req))
+    if (!run_add(c, req))
         return 0;
-    if (!hvd__run_can_fuse(c, req))
+    if (!run_can_fuse(c, req))
         return 1;
     if (e == &c->plan.unnamed) {
-        while (req->same && hvd__run_join(c, req->same, &bytes))
+        while (req->same && run_join(c, req->same, &bytes))
             req = req->same;
         return 1;
     }
     for (e = e->next; e && e != req->entry && e != &c->plan.unnamed;
          e = e->next)
-        if (!hvd__run_join(c, e->pending, &bytes))
+        if (!run_join(c, e->pending, &bytes))
             break;
     return 1;
 }
@@ -113,13 +114,13 @@ void hvd__run_collect_agreed(struct hvd__controller *c)
 
     c->run_count = 0;
     c->run_was_agreed = 1;
-    if (!req || !hvd__run_add(c, req) || rec->err.status || c->agreed.joined ||
-        !hvd__run_can_fuse(c, req))
+    if (!req || !run_add(c, req) || rec->err.status || c->agreed.joined ||
+        !run_can_fuse(c, req))
         return;
-    bytes = hvd__run_bytes(req);
+    bytes = run_bytes(req);
     while (c->agreed_at < c->agreed.count) {
         rec = &c->agreed.records[c->agreed_at];
-        if (rec->err.status || !hvd__run_join(c, own_of(c, rec), &bytes))
+        if (rec->err.status || !run_join(c, own_of(c, rec), &bytes))
             break;
         c->agreed_at++;
     }

@@ -1,25 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The run: the requests that a controller carries out as one operation.  Called
- * by the controller; add, join and collect under the engine's lock, as they
- * look at the queue.
+ * by the controller; the functions that collect under the engine's lock, as
+ * they look at the queue.
  */
 #ifndef HVD_CORE_RUN_H
 #define HVD_CORE_RUN_H
 
 #include "runtime/core/sched/controller.h"
 
-size_t hvd__run_bytes(const struct hvd_request *req);
-int hvd__run_can_fuse(const struct hvd__controller *c,
-                      const struct hvd_request *req);
-
-/* Appends req to the run.  Returns 0 when there is no memory; the first one
- * always fits. */
-int hvd__run_add(struct hvd__controller *c, struct hvd_request *req);
-/* Appends req if it can be fused with the run, whose size *bytes it then
- * updates.  Returns whether it did; req may be NULL. */
-int hvd__run_join(struct hvd__controller *c, struct hvd_request *req,
-                  size_t *bytes);
 /* Makes a run of req and the queued requests predicted to follow it that can be
  * fused.  Returns 0 when there is no memory. */
 int hvd__run_collect(struct hvd__controller *c, struct hvd_request *req);

@@ -154,7 +154,8 @@ static void tell(const struct hvd__party *const who[2], const char *text[2],
                  who[1]->host ? who[1]->host : "", text[1]);
 }
 
-/* Names the first shape of a rank, while the other rank has given none. */
+/* Sets err for two ranks of which only one has given shapes; its first shape is
+ * named. */
 static void tell_none(const struct hvd__shapes_party *const p[2],
                       struct hb_error *err)
 {

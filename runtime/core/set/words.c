@@ -31,7 +31,7 @@ static int run(struct hvd_request *req, const void *caller,
     struct hb_error *why = &req->err;
 
     if (world && hvd__context.knobs.compares_sites) {
-        req->op.site = hvd__site_hash(caller);
+        req->op.hashes.site = hvd__site_hash(caller);
         req->caller = caller;
     }
     req->signature = hvd__op_signature(&req->op);

@@ -43,7 +43,7 @@ static struct {
 
 static struct hvd__set *world_set(void)
 {
-    return &hvd__sets[HVD_WORLD];
+    return &hvd__context.sets[HVD_WORLD];
 }
 
 /* ---- What hvdrun says ---------------------------------------------------- */
@@ -65,6 +65,8 @@ static int check_variable(const char *name, uint32_t told, struct hb_error *err)
     return 0;
 }
 
+/* Checks what the agent says against the environment; in an elastic job ranks
+ * are numbered anew. */
 static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
 {
     const struct {
@@ -79,7 +81,8 @@ static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
         {"CROSS_SIZE", w->cross_size},
     };
 
-    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+    for (size_t i = 0;
+         i < sizeof(variables) / sizeof(variables[0]) && !w->generation; i++) {
         int rc = check_variable(variables[i].name, variables[i].told, err);
         if (rc < 0)
             return rc;
@@ -158,13 +161,17 @@ static void say(void *agent, const void *frame, size_t len)
 static int watch_stalls(const struct worker_welcome *w, struct hb_error *err)
 {
     const struct hvd__stall_config config = {
-        .status = segment_status(world.segment, w->local_size, w->local_rank),
         .head = world.segment,
         .say = say,
         .say_arg = &world.agent,
     };
+    int rc = hvd__stall_open(&config, err);
 
-    return hvd__stall_open(&config, err);
+    if (rc == 0)
+        atomic_store(
+            &hvd__context.status,
+            segment_status(world.segment, w->local_size, w->local_rank));
+    return rc;
 }
 
 /* Returns the array 0 .. n - 1: heap, or NULL with err set. */
@@ -266,7 +273,7 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                               .exchange = exchange};
     int rc = hvd__world_deadline(&sub.deadline_ns, err);
 
-    s->id = (int)(s - hvd__sets);
+    s->id = (int)(s - hvd__context.sets);
     s->slot = s->id;
     s->engine.stall.set = s->id;
     world.groups++; /* on all ranks alike */
@@ -284,7 +291,7 @@ int hvd__set_connect_members(struct hvd__set *s, const struct hvd__founding *f,
                               .exchange = f->exchange,
                               .arg = f->arg};
 
-    s->id = (int)(s - hvd__sets);
+    s->id = (int)(s - hvd__context.sets);
     s->slot = f->slot;
     s->founded = f->founded;
     s->engine.stall.set = HVD__STALL_UNWATCHED;
@@ -334,15 +341,18 @@ void hvd__set_unclaim(struct hvd__set *s)
 
 /* ---- Joining ------------------------------------------------------------- */
 
-static int join_agent(const char *address, struct hb_error *err)
+/* Connects to the agent.  In an elastic job its answer comes with the next
+ * generation; hvdrun limits the wait for all but the first one. */
+static int meet_agent(const char *address, uint64_t deadline_ns,
+                      struct hb_error *err)
 {
     struct worker_welcome *w = &world.welcome;
-    uint64_t deadline_ns = 0, bytes;
     int64_t rank = -1;
-    int fd = -1;
-    int rc = hvd__world_deadline(&deadline_ns, err);
+    int rc = hvd__world_is_elastic(err);
 
-    if (rc == 0)
+    if (rc > 1 || (rc > 0 && world.epoch > 0))
+        deadline_ns = UINT64_MAX;
+    if (rc >= 0)
         rc = hb_knob_i64("RANK", 0, INT32_MAX, &rank, err);
     if (rc == 0 && rank < 0)
         rc = hb_error_set(err, HVD_EINVAL,
@@ -351,20 +361,36 @@ static int join_agent(const char *address, struct hb_error *err)
     if (rc == 0)
         rc = hvd__agent_open(&world.agent, address, (uint32_t)rank, deadline_ns,
                              w, err);
+    return rc < 0 ? rc : check_welcome(w, err);
+}
+
+static int join_agent(const char *address, struct hb_error *err)
+{
+    struct worker_welcome *w = &world.welcome;
+    uint64_t deadline_ns = 0, bytes;
+    uint32_t epoch;
+    int fd = -1;
+    int rc = hvd__world_deadline(&deadline_ns, err);
+
     if (rc == 0)
-        rc = check_welcome(w, err);
+        rc = meet_agent(address, deadline_ns, err);
+    if (rc == 0)
+        atomic_store(&hvd__context.generation, w->generation);
+    /* What follows waits for ranks that are all there. */
+    if (rc == 0 && w->generation)
+        rc = hvd__world_deadline(&deadline_ns, err);
     if (rc < 0)
         return rc;
+    epoch = w->generation ? w->generation : world.epoch + 1;
     hvd__blame_open(&world.agent);
     rc = hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
     if (rc < 0)
         return rc;
     bytes = hvd__shm_segment_bytes((int)w->local_size) +
             w->local_size * world.arena_bytes;
-    rc = hvd__agent_join(&world.agent, world.epoch + 1, bytes, deadline_ns, &fd,
-                         err);
+    rc = hvd__agent_join(&world.agent, epoch, bytes, deadline_ns, &fd, err);
     if (rc == 0) {
-        world.epoch++;
+        world.epoch = epoch;
         rc = hvd__segment_map(fd, world.epoch, w->local_size, bytes,
                               &world.segment, err);
         world.segment_bytes = bytes;
@@ -487,6 +513,25 @@ struct hvd__agent *hvd__world_agent(void)
     return &world.agent;
 }
 
+int hvd__world_is_elastic(struct hb_error *err)
+{
+    int64_t elastic = 0;
+    int rc = hb_knob_i64("ELASTIC", 0, 2, &elastic, err);
+
+    return rc < 0 ? rc : (int)elastic;
+}
+
+const struct worker_welcome *hvd__world_welcome(void)
+{
+    return &world.welcome;
+}
+
+int hvd__world_changes(void)
+{
+    return world.segment && world.welcome.generation &&
+           atomic_load_explicit(&world.segment->change, memory_order_relaxed);
+}
+
 const char *hvd__world_host(void)
 {
     return world.welcome.host;
@@ -534,6 +579,28 @@ int hvd__world_open(struct hvd__tuner *tuner, struct hb_error *err)
 
 /* ---- Leaving ------------------------------------------------------------- */
 
+/* Unmaps from begin to end, except for detached blocks of hvd_alloc. */
+static void unmap_around_blocks(char *begin, char *end)
+{
+    const struct hvd__arena_list *kept = &hvd__context.memory.apart;
+
+    while (begin < end) {
+        char *stop = end, *next = end;
+
+        for (size_t i = 0; i < kept->count; i++) {
+            char *at = (char *)kept->blocks[i].at;
+
+            if (at >= begin && at < stop) {
+                stop = at;
+                next = at + kept->blocks[i].bytes;
+            }
+        }
+        if (stop > begin)
+            munmap(begin, (size_t)(stop - begin));
+        begin = next;
+    }
+}
+
 /* Unmaps the segment but replaces the page of this rank's status by an empty
  * one until the next time: a thread whose operation hvd_shutdown has ended may
  * still note there that it returns (trace/stall.h). */
@@ -551,12 +618,11 @@ static void unmap_segment(void)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (world.late == MAP_FAILED) {
         world.late = NULL;
-        munmap(begin, world.segment_bytes);
+        unmap_around_blocks(begin, end);
         return;
     }
-    munmap(begin, (size_t)(page - begin));
-    if (end > page + PAGE_BYTES)
-        munmap(page + PAGE_BYTES, (size_t)(end - page) - PAGE_BYTES);
+    unmap_around_blocks(begin, page);
+    unmap_around_blocks(page + PAGE_BYTES, end);
 }
 
 void hvd__world_leave(void)

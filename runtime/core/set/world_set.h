@@ -77,7 +77,16 @@ void hvd__world_interrupt(void);
 /* Tells the agent that this rank leaves. */
 void hvd__world_leave(void);
 
-/* Unmaps the segment and closes the connection to the agent; idempotent. */
+/* Unmaps the segment, except for blocks of hvd_alloc that were detached from it,
+ * and closes the connection to the agent; idempotent. */
 void hvd__world_close(void);
+/* Reads HVD_ELASTIC: 1 in an elastic job, 2 if the other ranks of that job run
+ * already, else 0; or -HVD_EINVAL with err set. */
+int hvd__world_is_elastic(struct hb_error *err);
+/* Returns what the agent has said of this rank's world; valid until hvd_init,
+ * hvd_sync or hvd_shutdown. */
+const struct worker_welcome *hvd__world_welcome(void);
+/* Returns whether other ranks wait to be members of the world. */
+int hvd__world_changes(void);
 
 #endif

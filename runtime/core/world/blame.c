@@ -35,6 +35,12 @@ static int is_departure(const struct hb_error *err)
             err->status == -HVD_ECLOSED);
 }
 
+int hvd__generation_ended(const struct hb_error *err)
+{
+    return atomic_load(&hvd__context.generation) &&
+           (err->status == -HVD_EPEER || is_departure(err));
+}
+
 void hvd__blame(const struct hb_error *err)
 {
     unsigned char frame[WORKER_BLAMES_BYTES];

@@ -22,4 +22,8 @@ void hvd__blame_close(void);
  * Any thread, without blocking. */
 void hvd__blame(const struct hb_error *err);
 
+/* Returns whether err says that the generation of an elastic job has ended:
+ * that a rank has died or left, or that the connection to it broke. */
+int hvd__generation_ended(const struct hb_error *err);
+
 #endif

@@ -5,6 +5,7 @@
 #include "runtime/core/world/message.h"
 
 #include "runtime/core/world/blame.h"
+#include "runtime/core/world/context.h"
 #include "runtime/hvd.h"
 
 #include <stdarg.h>
@@ -15,13 +16,26 @@
  * fail at once each read their own line. */
 static _Thread_local char message[HB_ERROR_TEXT_MAX];
 
+/* In an elastic job it is the end of the generation, whatever this rank noticed
+ * of it first. */
+int hvd__public_status(const struct hb_error *err)
+{
+    return hvd__generation_ended(err) ? -HVD_ERESIZED : err->status;
+}
+
 int hvd__tell(const struct hb_error *err)
 {
     if (err->status) {
-        memcpy(message, err->text, sizeof(message));
+        if (hvd__generation_ended(err)) {
+            atomic_store(&hvd__context.resized, 1);
+            snprintf(message, sizeof(message),
+                     "generation %u has ended: %.400s; call hvd_sync",
+                     atomic_load(&hvd__context.generation), err->text);
+        } else
+            memcpy(message, err->text, sizeof(message));
         hvd__blame(err);
     }
-    return err->status;
+    return hvd__public_status(err);
 }
 
 int hvd__fail(enum hvd_status status, const char *fmt, ...)

@@ -22,9 +22,9 @@ uint64_t mp_room_announced(const struct hvd__op *op)
     return op->recvbuf ? op->recvcap : 0;
 }
 
-/* Releases the lock, for which another thread may wait that the caller's alloc
- * waits for.  Meanwhile run.asks keeps a thread that leaves (stay() in leave.c)
- * from going on with the operation. */
+/* Calls op->alloc without the lock: the program's function may wait for another
+ * of its threads, which may wait for the lock.  Meanwhile run.asks keeps a
+ * thread that leaves (stay() in leave.c) from going on with the operation. */
 int mp_room(struct mp_plane *p, struct hvd__op *op, size_t elems)
 {
     int has_room;

@@ -32,7 +32,7 @@ int nc_base_op_start(struct nc_plane *p)
     struct hvd__op *op = run->op, *base_op = &run->base_op;
 
     base_op->name = op->name;
-    base_op->name_hash = op->name_hash;
+    base_op->hashes.name = op->hashes.name;
     base_op->signature = hvd__mix(op->signature, BASE_OP_MARK);
     base_op->first_signature = hvd__mix(op->first_signature, BASE_OP_MARK);
     base_op->entries = op->entries;

@@ -58,8 +58,9 @@ int nc_failure(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* Aborts and then sets `failed`.  Aborted kernels end and their events fire:
- * is_ending, set before, keeps that from counting as success. */
+/* Aborts the communicators, then sets p->failed to err and wakes those that
+ * wait.  The events of aborted kernels fire as if these had succeeded; the
+ * caller has set is_ending, so that nobody believes them. */
 static void end_plane(struct nc_plane *p, const struct hb_error *err)
 {
     int is_late;

@@ -73,13 +73,9 @@ struct nc_world {
 extern struct nc_world nc_world;
 
 /* Implements an entry of the plug-in's table (runtime/plugins/gpu.h). */
-int nc_open(struct hb_error *err);
-void nc_close(void);
 enum hvd__place nc_place(const void *p);
 /* Returns whether p is memory of the process's device. */
 int nc_is_own(const void *p);
-int nc_issue(void *stream, const void *buf, void **ready, struct hb_error *err);
-void nc_done(void *ready);
 
 /* Chooses this process's device if no call has yet. */
 int nc_device_any(struct hb_error *err);

@@ -273,7 +273,7 @@ static struct nc_ready *take_event(CUcontext ctx, struct hb_error *err)
     return NULL;
 }
 
-void nc_done(void *ready)
+static void nc_done(void *ready)
 {
     struct nc_ready *r = ready;
 
@@ -327,7 +327,8 @@ int nc_enter_stream(CUstream stream, CUcontext *ctx, struct hb_error *err)
     return rc;
 }
 
-int nc_issue(void *stream, const void *buf, void **ready, struct hb_error *err)
+static int nc_issue(void *stream, const void *buf, void **ready,
+                    struct hb_error *err)
 {
     struct nc_world *w = &nc_world;
     int device = buf ? device_of(buf) : -1, rc;
@@ -352,7 +353,7 @@ int nc_issue(void *stream, const void *buf, void **ready, struct hb_error *err)
 /* ---- Life ------------------------------------------------------------------
  */
 
-int nc_open(struct hb_error *err)
+static int nc_open(struct hb_error *err)
 {
     int rc = read_settings(&nc_world, err);
 
@@ -379,7 +380,7 @@ static void free_spare(struct nc_world *w)
     }
 }
 
-void nc_close(void)
+static void nc_close(void)
 {
     struct nc_world *w = &nc_world;
 

@@ -16,7 +16,8 @@
 
 #define CLOCK_NS UINT64_C(1000000000) /* most age of the clock */
 
-/* Sets the clock, on a new stream, which has no work before it. */
+/* Records the event p->clock and notes in p->clock_ns when the device reached
+ * it.  Uses a new stream, on which nothing delays the event. */
 static int set_clock(struct nc_plane *p, struct hb_error *err)
 {
     CUstream stream = NULL;

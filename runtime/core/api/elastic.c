@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hvd_sync, hvd_commit and what belongs to them.
+ *
+ * An operation in which a rank dies may succeed on some of the other ranks
+ * only: those that had all they needed.  Nobody asks which.  Instead hvd_sync
+ * compares how far the states have got, by the commits and then by the world's
+ * operations since, which all ranks carry out in the same order, and copies one
+ * that has got furthest to the ranks that are behind.
+ */
+#include "lib/base/alloc.h"
+#include "runtime/core/api/life.h"
+#include "runtime/core/api/state.h"
+#include "runtime/core/set/words.h"
+#include "runtime/core/set/world_set.h"
+#include "runtime/core/world/blame.h"
+#include "runtime/core/world/context.h"
+#include "runtime/core/world/message.h"
+
+#include <stdio.h>
+
+/* Used by hvd_sync, and by calls that do not run beside it. */
+static struct {
+    struct hvd_change change; /* `generation` 0: not filled in yet */
+    uint32_t epoch;           /* of the world that `change` is about */
+    hvd_resize_fn *on_resize;
+    void *arg;
+} elastic;
+
+static uint64_t world_done(void)
+{
+    return hvd__context.sets[HVD_WORLD].engine.controller.plan.done;
+}
+
+static int not_initialised(const char *call)
+{
+    return hvd__fail(HVD_ENOTINIT, "%s: hvd_init has not been called", call);
+}
+
+/* ---- What has changed ---------------------------------------------------- */
+
+/* Brings `change` up to date with the world that this rank has joined. */
+static void note_change(void)
+{
+    const struct worker_welcome *w = hvd__world_welcome();
+    const struct hvd__topology *t = &hvd__context.topology;
+    struct hvd_change *c = &elastic.change;
+    int began = elastic.epoch != 0;
+
+    if (elastic.epoch == hvd__world_epoch() && began)
+        return;
+    elastic.epoch = hvd__world_epoch();
+    *c = (struct hvd_change){
+        .generation = (int)atomic_load(&hvd__context.generation),
+        .old_rank = began ? c->rank : -1,
+        .old_size = began ? c->size : 0,
+        .rank = t->rank,
+        .size = t->size,
+        .joined = (int)w->joined,
+        .source = -1,
+    };
+    if (began)
+        c->lost = c->old_size + c->joined - c->size;
+    if (c->generation)
+        snprintf(c->why, sizeof(c->why), "%s", w->why);
+}
+
+int hvd_generation(void)
+{
+    return hvd__alive() ? (int)atomic_load(&hvd__context.generation)
+                        : not_initialised("hvd_generation");
+}
+
+int hvd_change(struct hvd_change *c)
+{
+    if (!c)
+        return hvd__fail(HVD_EINVAL, "hvd_change: c is NULL");
+    if (!hvd__alive())
+        return not_initialised("hvd_change");
+    note_change();
+    *c = elastic.change;
+    return 0;
+}
+
+int hvd_on_resize(hvd_resize_fn *fn, void *arg)
+{
+    elastic.on_resize = fn;
+    elastic.arg = arg;
+    return 0;
+}
+
+/* ---- hvd_sync ------------------------------------------------------------ */
+
+/* Finds the first rank whose state has got furthest, and whether any is
+ * behind; both are 0 before.  Returns 0, or -HVD_EMISMATCH. */
+static int compare_ages(const struct hvd__state_age *ages, int n, int *source,
+                        int *behind)
+{
+    for (int i = 1; i < n; i++) {
+        int order = hvd__state_compare(&ages[i], &ages[*source]);
+
+        if (ages[i].layout != ages[0].layout)
+            return hvd__fail(HVD_EMISMATCH,
+                             "hvd_sync: ranks 0 and %d have added different "
+                             "memory to their states; names, sizes and order "
+                             "must be the same on all ranks",
+                             i);
+        if (order > 0)
+            *source = i;
+        *behind |= order != 0;
+    }
+    return 0;
+}
+
+static int give_out(struct hvd_state *s, int source)
+{
+    int rc = 0;
+
+    /* Until it is complete, nobody must take it from this rank. */
+    if (hvd__context.topology.rank != source)
+        s->is_synced = 0;
+    for (size_t i = 0; i < s->count && rc == 0; i++)
+        rc = hvd_broadcast(s->blocks[i].p, s->blocks[i].p, s->blocks[i].bytes,
+                           HVD_UINT8, source, NULL);
+    return rc;
+}
+
+/* Makes the state the same on all ranks.  `mine` is its age when hvd_sync was
+ * called. */
+static int share(struct hvd_state *s, const struct hvd__state_age *mine)
+{
+    int n = hvd__context.topology.size, source = 0, behind = 0, rc;
+    struct hvd__state_age *ages = hb_calloc((size_t)n, sizeof(*ages));
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (!ages)
+        return hvd__fail(HVD_ENOMEM, "hvd_sync: no memory for %d ranks", n);
+    rc = hvd__words_allgather(mine, sizeof(*mine), ages,
+                              (size_t)n * sizeof(*ages), &err);
+    rc = rc < 0 ? hvd__tell(&err) : compare_ages(ages, n, &source, &behind);
+    /* The first time all have the same age. */
+    if (rc == 0 && s && (behind || !ages[source].is_synced)) {
+        rc = give_out(s, source);
+        elastic.change.source = source;
+    }
+    if (rc == 0 && s)
+        hvd__state_settle(s, ages[source].version, hvd__world_epoch(),
+                          world_done());
+    hb_free(ages);
+    return rc;
+}
+
+static int call_on_resize(void)
+{
+    int is_new = elastic.epoch != hvd__world_epoch();
+
+    note_change();
+    if (!is_new || !elastic.on_resize || elastic.change.old_rank < 0)
+        return 0;
+    return elastic.on_resize(elastic.arg, &elastic.change);
+}
+
+int hvd_sync(hvd_state *s)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hvd__state_age mine;
+    int rc = -HVD_ERESIZED;
+
+    if (!hvd__alive())
+        return not_initialised("hvd_sync");
+    note_change();
+    elastic.change.source = -1;
+    mine = hvd__state_age(s, hvd__world_epoch(), world_done());
+    if (!atomic_load(&hvd__context.resized))
+        rc = share(s, &mine);
+    while (rc == -HVD_ERESIZED) {
+        if (hvd__renew(&err) < 0)
+            return hvd__tell(&err);
+        rc = call_on_resize();
+        /* A rank that was given a part of the state only is behind now. */
+        if (s && !s->is_synced)
+            mine.is_synced = mine.version = mine.progress = 0;
+        if (rc == 0)
+            rc = share(s, &mine);
+    }
+    return rc;
+}
+
+/* ---- hvd_commit ---------------------------------------------------------- */
+
+/* Asks all ranks whether others wait to join the world: 1, 0, or negative. */
+static int ask_changes(void)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    uint32_t changes = (uint32_t)hvd__world_changes();
+
+    if (!atomic_load(&hvd__context.generation))
+        return 0;
+    if (hvd__words_allreduce(&changes, &changes, 1, HVD_INT32, HVD_MAX, &err) <
+        0)
+        return hvd__tell(&err);
+    return (int)changes;
+}
+
+int hvd_commit(hvd_state *s)
+{
+    int changes;
+
+    if (!s)
+        return hvd__fail(HVD_EINVAL, "hvd_commit: the state is NULL");
+    if (!hvd__alive())
+        return not_initialised("hvd_commit");
+    changes = ask_changes();
+    if (changes < 0)
+        return changes;
+    hvd__state_settle(s, s->version + 1, hvd__world_epoch(), world_done());
+    if (changes == 0)
+        return 0;
+    atomic_store(&hvd__context.resized, 1);
+    return hvd__fail(HVD_ERESIZED,
+                     "hvd_commit: ranks wait to join generation %d; call "
+                     "hvd_sync",
+                     hvd_generation());
+}
+
+int hvd_elastic_run(hvd_state *s, int (*step)(void *arg), void *arg)
+{
+    int rc;
+
+    if (!s || !step)
+        return hvd__fail(HVD_EINVAL, "hvd_elastic_run: a pointer is NULL");
+    rc = hvd_sync(s);
+    while (rc == 0) {
+        rc = step(arg);
+        if (rc != -HVD_ERESIZED)
+            continue;
+        rc = hvd_restore(s);
+        if (rc == 0)
+            rc = hvd_sync(s);
+    }
+    return rc < 0 ? rc : 0;
+}

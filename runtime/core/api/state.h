@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A state: the memory that makes up where a training stands, for hvd_sync
+ * (elastic.c).  This module does not communicate.
+ */
+#ifndef HVD_CORE_STATE_H
+#define HVD_CORE_STATE_H
+
+#include "runtime/hvd.h"
+
+struct hvd__state_block {
+    char name[HVD_STATE_NAME_MAX];
+    unsigned char *p;
+    size_t bytes;
+    unsigned flags;
+    unsigned char *copy; /* [bytes], with HVD_STATE_SNAPSHOT; else NULL */
+};
+
+struct hvd_state {
+    struct hvd__state_block *blocks;
+    size_t count, cap;
+    int is_synced;    /* its contents are those of the job */
+    int is_restored;  /* they are those of `version` again */
+    uint64_t version; /* commits so far */
+    /* The world in which it was last the same on all ranks, and how many
+     * operations that had carried out by then. */
+    uint32_t epoch;
+    uint64_t done;
+};
+
+/* What ranks compare: how far a state has got.  A later one is greater, by the
+ * members in this order. */
+struct hvd__state_age {
+    uint64_t layout; /* equal for equal names, sizes and flags; not ordered */
+    uint64_t is_synced, version;
+    uint64_t progress; /* operations since the version */
+};
+
+/* Computes the age of a state; s NULL: that of a rank without one.  `epoch` and
+ * `done` are those of the world now. */
+struct hvd__state_age hvd__state_age(const struct hvd_state *s, uint32_t epoch,
+                                     uint64_t done);
+/* Compares two ages: negative, 0 or positive. */
+int hvd__state_compare(const struct hvd__state_age *a,
+                       const struct hvd__state_age *b);
+/* Notes that the state is the same on all ranks, and takes the copies of
+ * HVD_STATE_SNAPSHOT. */
+void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,
+                       uint64_t done);
+
+#endif

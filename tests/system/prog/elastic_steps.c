@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A training of integers, every sum of which is checked.
+ *
+ *     elastic_steps STEPS COUNT [FLAGS]
+ *
+ * In step k each rank gives (k + 1) * (its rank + 1) to each of COUNT elements
+ * of a sum, which is then added to the weights.  So after each step all weights
+ * are known from the sizes of the world so far, which are part of the state.
+ * Prints "done RANK SIZE STEPS" at the end, or what was wrong.  FLAGS, letters:
+ *
+ *     a   buffers from hvd_alloc
+ *     f   prints "working" in rank 0 after the first step
+ *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
+ *         hvd_shutdown, the other by its exit alone
+ *     p   sleeps 1 ms in each step
+ *     s   takes snapshots, and changes the weights before the last operation
+ *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
+ *         with the milliseconds from the failed operation to the next good one
+ */
+#include "lib/base/sys/clock.h"
+#include "runtime/hvd.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    int64_t step;
+    int64_t weight; /* of each element */
+} state;
+
+static int64_t *weights, *grad;
+static size_t count;
+static int uses_alloc, pauses, snapshots, tells, tells_first, leaves;
+static uint64_t failed_ns;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "elastic_steps: %s: %s\n", what, hvd_error_message());
+    return 1;
+}
+
+/* Returns the sum of a step over all ranks. */
+static int64_t sum_of(int64_t step, int size)
+{
+    return (step + 1) * size * (size + 1) / 2;
+}
+
+static int compare(const int64_t *values, int64_t want, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        if (values[i] != want) {
+            fprintf(stderr,
+                    "elastic_steps: rank %d of %d, step %" PRId64
+                    ": %s [%zu] is %" PRId64 ", not %" PRId64 "\n",
+                    hvd_rank(), hvd_size(), state.step, what, i, values[i],
+                    want);
+            return -1;
+        }
+    return 0;
+}
+
+static void tell_change(void)
+{
+    struct hvd_change c;
+
+    if (!failed_ns || hvd_change(&c) < 0)
+        return;
+    if (c.rank == 0 && tells) {
+        printf("change %d %d %d %.2f\n", c.generation, c.old_size, c.size,
+               (double)(hb_now_ns() - failed_ns) / 1e6);
+        fflush(stdout);
+    }
+    failed_ns = 0;
+}
+
+/* Does a step.  Returns a status of libhvd, or 1 if a sum is wrong. */
+static int step_once(hvd_state *s)
+{
+    int64_t own = (state.step + 1) * (hvd_rank() + 1), want;
+    int rc;
+
+    for (size_t i = 0; i < count; i++)
+        grad[i] = own;
+    if (snapshots)
+        weights[0] += 1000; /* hvd_restore has to undo it */
+    rc = hvd_allreduce(grad, grad, count, HVD_INT64, HVD_SUM, NULL);
+    if (rc < 0)
+        return rc;
+    if (snapshots)
+        weights[0] -= 1000;
+    want = sum_of(state.step, hvd_size());
+    if (compare(grad, want, "sum") < 0)
+        return 1;
+    tell_change();
+    if (tells_first && state.step == 0 && hvd_rank() == 0) {
+        printf("working\n");
+        fflush(stdout);
+    }
+    for (size_t i = 0; i < count; i++)
+        weights[i] += grad[i];
+    state.weight += want;
+    state.step++;
+    if (pauses)
+        usleep(1000);
+    return hvd_commit(s);
+}
+
+static int get_memory(int64_t **p)
+{
+    if (uses_alloc)
+        return hvd_alloc(count * sizeof(**p), (void **)p);
+    *p = calloc(count, sizeof(**p));
+    return *p ? 0 : -1;
+}
+
+/* Leaves the job, if this rank is to: then does not return. */
+static void leave(void)
+{
+    int rank = hvd_rank();
+
+    if (!leaves || state.step != 100 || hvd_generation() != 1 ||
+        (rank != 1 && rank != 2))
+        return;
+    printf("left %d\n", rank);
+    if (rank == 1)
+        hvd_shutdown();
+    exit(0);
+}
+
+static int run(hvd_state *s, int64_t steps)
+{
+    int rc = hvd_sync(s);
+
+    while (rc == 0 && state.step < steps) {
+        leave();
+        rc = step_once(s);
+        if (rc == 1)
+            return 1;
+        if (rc != -HVD_ERESIZED)
+            continue;
+        if (!failed_ns)
+            failed_ns = hb_now_ns();
+        if (snapshots && hvd_restore(s) < 0)
+            return fail("restore");
+        rc = hvd_sync(s);
+        if (rc == 0 && compare(weights, state.weight, "weight") < 0)
+            return 1;
+    }
+    if (rc < 0)
+        return fail("run");
+    if (compare(weights, state.weight, "weight") < 0)
+        return 1;
+    printf("done %d %d %" PRId64 "\n", hvd_rank(), hvd_size(), state.step);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *flags = argc > 3 ? argv[3] : "";
+    hvd_state *s = NULL;
+    unsigned how;
+    int rc;
+
+    if (argc < 3 || (count = strtoul(argv[2], NULL, 10)) == 0)
+        return 2;
+    uses_alloc = strchr(flags, 'a') != NULL;
+    pauses = strchr(flags, 'p') != NULL;
+    snapshots = strchr(flags, 's') != NULL;
+    tells = strchr(flags, 't') != NULL;
+    tells_first = strchr(flags, 'f') != NULL;
+    leaves = strchr(flags, 'l') != NULL;
+    how = snapshots ? HVD_STATE_SNAPSHOT : 0;
+    if (hvd_init() < 0)
+        return fail("init");
+    if (get_memory(&weights) < 0 || get_memory(&grad) < 0 ||
+        hvd_state_new(&s) < 0 ||
+        hvd_state_add(s, "state", &state, sizeof(state), how) < 0 ||
+        hvd_state_add(s, "weights", weights, count * sizeof(*weights), how) < 0)
+        return fail("state");
+    rc = run(s, strtoll(argv[1], NULL, 10));
+    hvd_state_free(s);
+    hvd_shutdown();
+    return rc;
+}
