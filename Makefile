@@ -460,6 +460,7 @@ UNIT_TESTS := \
 	command \
 	config \
 	control \
+	control_generation \
 	control_launch \
 	control_route \
 	control_stall \
@@ -518,6 +519,7 @@ UNIT_TESTS := \
 	offset \
 	openssh \
 	options \
+	options_elastic \
 	options_table \
 	order \
 	outdir \

@@ -207,6 +207,30 @@ static void fuzz_numbers(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
+static void fuzz_generation(const char *p, size_t len)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf b = HB_BUF_INIT;
+    struct control_generation m;
+    int rank, ready, rc = control_decode_generation(p, len, &m, &err);
+
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(control_encode_generation(&b, &m) == 0);
+        check_same_payload(&b, p, len);
+    }
+    control_generation_fini(&m);
+    hb_buf_clear(&b);
+    err = (struct hb_error)HB_ERROR_INIT;
+    rc = control_decode_ready(p, len, &rank, &ready, &err);
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(control_encode_ready(&b, rank, ready) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
 /* Defines a function that decodes, encodes and decodes a JSON message. */
 #define FUZZ_JSON(name)                                                     \
     static void fuzz_##name(const char *p, size_t len)                      \
@@ -354,7 +378,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {'n', fuzz_numbers}, {'h', fuzz_hello},      {'l', fuzz_launch},
         {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
         {'r', fuzz_route},   {'v', fuzz_worker_rdv}, {'t', fuzz_stall},
-        {'u', fuzz_status},  {'a', fuzz_stats},
+        {'u', fuzz_status},  {'a', fuzz_stats},      {'g', fuzz_generation},
     };
     char *p;
     size_t i;

@@ -29,7 +29,7 @@ test_too_few_are_left() {
     grep -q '^hvdrun: 2 ranks are left, fewer than --min-np 3: the job ends' err
     grep -q '^hvdrun: rank 1 on host .* failed: killed by signal 9' err
     grep -q '^hvdrun: ended the other 2 ranks; exit code 137$' err
-    absent done out
+    absent 'done' out
 }
 
 # The first of several failures is the cause of the end.

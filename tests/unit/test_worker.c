@@ -20,6 +20,9 @@ static void make_welcome(struct worker_welcome *m, uint32_t local_size)
     m->host_index = 1;
     m->host_count = 3;
     m->cpus = 8;
+    m->generation = 7;
+    m->joined = 2;
+    snprintf(m->why, sizeof(m->why), "rank 3 on host n2: exit code 1");
     snprintf(m->host, sizeof(m->host), "node7.example.org");
     snprintf(m->job_id, sizeof(m->job_id), "0123456789abcdef");
     for (i = 0; i < WORKER_SECRET_BYTES; i++)
@@ -79,6 +82,9 @@ START_TEST(test_welcome_round_trip)
         ck_assert_uint_eq(got.local_count, m.local_count);
         ck_assert_str_eq(got.host, m.host);
         ck_assert_str_eq(got.job_id, m.job_id);
+        ck_assert_uint_eq(got.generation, 7);
+        ck_assert_uint_eq(got.joined, 2);
+        ck_assert_str_eq(got.why, m.why);
         ck_assert_mem_eq(got.secret, m.secret, sizeof(m.secret));
         ck_assert_mem_eq(got.local_ranks, m.local_ranks, 4 * sizes[i]);
         ck_assert_mem_eq(got.local_domains, m.local_domains, 4 * sizes[i]);
@@ -123,6 +129,8 @@ enum damage {
     FOREIGN_RANK,
     WRONG_OWN_RANK,
     DOMAIN,
+    GENERATION,
+    JOINED,
     CPUS,
     DAMAGES
 };
@@ -166,6 +174,12 @@ static void damage(struct worker_welcome *m, enum damage what)
     case DOMAIN:
         m->local_domains[1] = m->local_size;
         break;
+    case GENERATION:
+        m->generation = 0x80000000u;
+        break;
+    case JOINED:
+        m->joined = m->size + 1;
+        break;
     default:
         m->cpus = 0xffffffffu;
         break;
@@ -206,6 +220,8 @@ static void encode_unchecked(struct hb_buf *b, const struct worker_welcome *m)
         put_be(p, after + 8 + 4 * i, m->local_ranks[i]);
     for (i = 0; i < 4; i++)
         put_be(p, after + 24 + 4 * i, m->local_domains[i]);
+    put_be(p, after + 48, m->generation);
+    put_be(p, after + 52, m->joined);
 }
 
 /* Numbers that no world can have are neither encoded nor decoded. */
@@ -250,6 +266,19 @@ START_TEST(test_welcome_strings)
                      -HVD_EPROTO);
     p[26] = 'h';
     p[24] = 1; /* its length becomes 511 */
+    ck_assert_int_eq(worker_decode_welcome(p, hb_buf_len(&b), &got),
+                     -HVD_EPROTO);
+    hb_buf_clear(&b);
+    make_welcome(&m, 1);
+    memset(m.why, 'w', sizeof(m.why));
+    ck_assert_int_eq(worker_encode_welcome(&b, &m), -HVD_EINVAL);
+    m.why[sizeof(m.why) - 1] = '\0';
+    ck_assert_int_eq(worker_encode_welcome(&b, &m), 0);
+    hb_buf_consume(&b, FRAME_HEADER_BYTES);
+    p = hb_buf_data(&b);
+    ck_assert_int_eq(worker_decode_welcome(p, hb_buf_len(&b), &got), 0);
+    ck_assert_str_eq(got.why, m.why);
+    p[hb_buf_len(&b) - 1] = '\0'; /* inside the text */
     ck_assert_int_eq(worker_decode_welcome(p, hb_buf_len(&b), &got),
                      -HVD_EPROTO);
     hb_buf_free(&b);

@@ -77,15 +77,16 @@ void generations_init(struct generations *g, int size, int min_np,
                       int reset_limit);
 void generations_fini(struct generations *g);
 
-/* The events.  What is heard of a rank that has ended changes nothing. */
+/* Notes an event; what is heard of a rank that has ended changes nothing. */
 enum generations_action generations_ready(struct generations *g, int rank);
 enum generations_action generations_left(struct generations *g, int rank);
-/* The ranks have ended at once.  `life`: FINISHED with exit code 0; PENDING if
- * they will be started again; else FAILED, also if their host was lost. */
+/* Notes that ranks have ended at once.  `life`: FINISHED with exit code 0;
+ * PENDING if they will be started again; else FAILED, also if their host was
+ * lost. */
 enum generations_action generations_ended(struct generations *g,
                                           const int *ranks, int count,
                                           enum generations_life life);
-/* A rank that was PENDING is started again, or will not be. */
+/* Notes that a rank that was PENDING is started again, or will not be. */
 void generations_restarted(struct generations *g, int rank);
 enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);

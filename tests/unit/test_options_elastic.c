@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hvdrun's options of elastic jobs. */
+#include "cmd/hvdrun/options/options.h"
+#include "tests/unit/unit.h"
+
+static struct options o;
+static struct hb_error err;
+
+static void setup(void)
+{
+    options_init(&o);
+}
+
+static void teardown(void)
+{
+    options_fini(&o);
+}
+
+/* Parses a command line, split at blanks, into fresh options. */
+static int parse(const char *line)
+{
+    struct hb_strv argv = HB_STRV_INIT;
+    int rc;
+
+    options_fini(&o);
+    options_init(&o);
+    hb_error_clear(&err);
+    hb_strv_split(&argv, line, " ");
+    rc = options_parse(&o, (int)argv.count, argv.items, &err);
+    hb_strv_free(&argv);
+    return rc;
+}
+
+static void ok(const char *line)
+{
+    ck_assert_msg(parse(line) == 0, "%s: %s", line, err.text);
+}
+
+static void refused(const char *line, const char *text)
+{
+    ck_assert_msg(parse(line) < 0, "%s was accepted", line);
+    ck_assert_str_eq(err.text, text);
+}
+
+START_TEST(elastic_jobs)
+{
+    ok("hvdrun -np 4 cmd");
+    ck_assert_int_eq(o.spec.elastic, 0);
+    ck_assert_int_eq(o.reset_limit, -1);
+    ck_assert_int_eq(o.elastic_timeout_ms, 600000);
+    ok("hvdrun -np 4 --min-np 2 --max-num-proc 4 --reset-limit 0 "
+       "--elastic-timeout 90 cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+    ck_assert_int_eq(o.min_np, 2);
+    ck_assert_int_eq(o.max_np, 4);
+    ck_assert_int_eq(o.reset_limit, 0);
+    ck_assert_int_eq(o.elastic_timeout_ms, 90000);
+    ok("hvdrun -np 4 --max-np 4 --elastic-timeout 1 cmd");
+    ck_assert_int_eq(o.spec.elastic, 0);
+    ok("hvdrun -np 4 --min-np 2 --wireup none --timeline DYNAMIC cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+}
+END_TEST
+
+START_TEST(what_elastic_jobs_exclude)
+{
+    refused("hvdrun -np 4 --min-np 0 cmd",
+            "--min-np: 0 is out of range; give a number from 1 to 65536");
+    refused("hvdrun -np 4 --reset-limit -1 cmd",
+            "--reset-limit: -1 is out of range; give a number from 0 to "
+            "2147483647");
+    refused("hvdrun -np 4 --elastic-timeout 0 cmd",
+            "--elastic-timeout '0': must be more than 0");
+    refused("hvdrun -np 4 --min-np 2 --mpi cmd",
+            "--min-np cannot be used with --mpi: mpirun has nothing like it");
+    refused("hvdrun -np 4 --min-np 2 --wireup pmix cmd",
+            "--min-np cannot be used with --wireup: an MPI program cannot go "
+            "on without a rank");
+    refused("hvdrun -np 4 --wireup pmi1 --min-np 2 cmd",
+            "--min-np cannot be used with --wireup: an MPI program cannot go "
+            "on without a rank");
+    refused("hvdrun -np 4 --timeline t.json --min-np 2 cmd",
+            "--min-np cannot be used with --timeline-filename: a rank that is "
+            "lost leaves no timeline");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("options_elastic");
+    TCase *t = tcase_create("options_elastic");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, elastic_jobs);
+    tcase_add_test(t, what_elastic_jobs_exclude);
+    suite_add_tcase(s, t);
+    return unit_run(s);
+}
