@@ -4,6 +4,7 @@
 # Programs of Open MPI on several hosts without mpirun (--wireup pmix).
 
 MPI_PROGRAM=$BUILD/tests/openmpi/mpi_program
+MPICH_PROGRAM=$BUILD/tests/mpich/mpi_program
 
 up() {
     [ -x "$MPI_PROGRAM" ] || skip "Open MPI is not installed"
@@ -56,5 +57,28 @@ test_pmix_hosts_death() {
     expect_exit 7 login "$HVDRUN" -H n1:2,n2:2 --wireup pmix \
         "$MPI_PROGRAM" abort 7
     tells 'rank 1 .*MPI_Abort'
+    cluster_down
+}
+
+# Runs /tmp/prog, which must end because n2 has another program than n1.
+expect_difference() { # LINE
+    expect_exit 1 login timeout 60 "$HVDRUN" -H n1:2,n2:2 /tmp/prog hello
+    ours | grep -v 'ended .* ranks' >lines
+    one_line lines
+    tells "$1"
+}
+
+# Ranks do not wait for those of a host where the program is another one.
+test_pmix_hosts_differ() {
+    up 2
+    on n1 cp "$MPI_PROGRAM" /tmp/prog
+    on n2 sh -c 'printf "#!/bin/sh\nsleep 300\n" >/tmp/prog; chmod +x /tmp/prog'
+    expect_difference 'rank [01] .*host n2 found no MPI in the program'
+    if [ -x "$MPICH_PROGRAM" ]; then
+        on n2 cp "$MPICH_PROGRAM" /tmp/prog
+        expect_difference 'host n2 uses --wireup pmi1, this host pmix'
+    fi
+    on n1 rm /tmp/prog
+    on n2 rm /tmp/prog
     cluster_down
 }

@@ -119,7 +119,7 @@ static void keep_log(void *arg, enum hb_log_level level, const char *line)
 static struct relay relay;
 static struct rdv_request asked;
 static char asked_value[256];
-static int cancelled;
+static int asks, cancelled;
 
 static void on_ask(void *arg, const struct rdv_request *m)
 {
@@ -128,6 +128,7 @@ static void on_ask(void *arg, const struct rdv_request *m)
         cancelled++;
         return;
     }
+    asks++;
     asked = *m;
     snprintf(asked_value, sizeof(asked_value), "%.*s", (int)m->len,
              m->len ? (const char *)m->value : "");
@@ -161,7 +162,7 @@ static void setup(void)
     test_log = (struct hb_log){.level = HB_LOG_INFO, .sink = keep_log};
     relay_init(&relay, &(struct relay_config){.job = &job, .ask = on_ask});
     memset(&asked, 0, sizeof(asked));
-    cancelled = 0;
+    asks = cancelled = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_result = end_result = close_result = WIREUP_NOW;
     opened = closed = settled = closes = ended = helper_ends = aborts = 0;
@@ -494,7 +495,7 @@ START_TEST(test_host_without_tells_the_others)
     open_result = -HVD_ESYSTEM;
     ck_assert_int_eq(open_test_kind(&err), WIREUP_NOW);
     ck_assert_int_eq(asked.op, RDV_PUT);
-    ck_assert_str_eq(asked.key, "without");
+    ck_assert_str_eq(asked.key, "without.test");
     ck_assert_str_eq(asked_value,
                      "host n1 runs its ranks without --wireup test");
     wireup_stop(&w);
@@ -503,6 +504,33 @@ START_TEST(test_host_without_tells_the_others)
     wireup_fini(&w);
     job.spec.wireup = CONTROL_WIREUP_PMIX;
     ck_assert_int_eq(open_test_kind(&err), -HVD_ESYSTEM);
+}
+END_TEST
+
+/* A host that finds no MPI tells those that may find one of either kind; what
+ * was asked for is the same on all hosts, and a single host tells nobody. */
+START_TEST(test_host_without_mpi_tells_the_others)
+{
+    char program[] = "/bin/true", *argv[] = {program, NULL};
+    char cwd[] = "/";
+    struct wireup_config c = config();
+
+    job.argv = (struct hb_strv){.items = argv, .count = 1};
+    job.cwd = cwd;
+    add_hosts();
+    if (_i == 1)
+        job.spec.wireup = CONTROL_WIREUP_NONE;
+    if (_i == 2)
+        hb_strv_free(&job.host_names);
+    ck_assert_int_eq(wireup_open(&w, &c, "/bin/true", NULL), WIREUP_NOW);
+    ck_assert_int_eq(asks, _i == 0 ? 2 : 0);
+    if (_i > 0)
+        return;
+    ck_assert_int_eq(asked.op, RDV_PUT);
+    ck_assert_str_eq(asked.key, "without.pmi1");
+    ck_assert_str_eq(asked_value,
+                     "host n1 found no MPI in the program: install the same "
+                     "program there, or say --wireup pmi1");
 }
 END_TEST
 
@@ -620,6 +648,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_rank_is_not_absent_before_its_end_is_explained);
     tcase_add_test(t, test_second_program_must_finish);
     tcase_add_test(t, test_host_without_tells_the_others);
+    tcase_add_loop_test(t, test_host_without_mpi_tells_the_others, 0, 3);
     tcase_add_loop_test(t, test_host_without_dooms_ranks_that_wait, 0, 2);
     tcase_add_test(t, test_watch_of_hosts_ends);
     tcase_add_test(t, test_close_later);

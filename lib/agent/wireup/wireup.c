@@ -9,6 +9,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +22,8 @@ static const struct wireup_kind *const kinds[] = {
 };
 enum {
     KINDS = sizeof(kinds) / sizeof(kinds[0]),
-    DEATH_MS = 5000, /* of a helper that was killed */
+    WITHOUT_BYTES = 256, /* of what a host says that goes without */
+    DEATH_MS = 5000,     /* of a helper that was killed */
 };
 
 /* Returns whether ranks are wired up at all. */
@@ -35,12 +37,13 @@ static int rank_of(const struct wireup *w, int slot)
     return w->config.job->ranks[slot].rank;
 }
 
-/* ---- Hosts without a wire-up ---- */
+/* ---- Hosts that differ ---- */
 
-/* Under this name in the job's store, a host says that its ranks run without
- * the wire-up that the job was started with by --wireup auto. */
+/* Under KEY_WITHOUT and the name of a kind, in the job's store, a host says
+ * that its ranks run without that kind.  Only with --wireup auto: else all
+ * hosts have what was asked for. */
 #define SCOPE "wireup"
-#define KEY_WITHOUT "without"
+#define KEY_WITHOUT "without."
 
 static void on_told(void *arg, const struct rdv_reply *m)
 {
@@ -48,24 +51,59 @@ static void on_told(void *arg, const struct rdv_reply *m)
     (void)m;
 }
 
-static int is_alone(const struct wireup *w)
+static int is_alone(const struct control_launch *job)
 {
-    return w->config.job->host_names.count < 2;
+    return job->host_names.count < 2;
 }
 
-static void tell_hosts(struct wireup *w)
+static struct rdv_request about(const struct wireup_kind *kind, enum rdv_op op)
 {
-    char text[RDV_NAME_BYTES];
-    struct rdv_request m = {.op = RDV_PUT, .scope = SCOPE, .key = KEY_WITHOUT};
+    struct rdv_request m = {.op = op, .scope = SCOPE};
 
-    if (is_alone(w))
+    snprintf(m.key, sizeof(m.key), KEY_WITHOUT "%s", kind->name);
+    return m;
+}
+
+static void __attribute__((format(printf, 3, 4)))
+tell_hosts(const struct wireup_config *config, const struct wireup_kind *kind,
+           const char *fmt, ...)
+{
+    struct rdv_request m = about(kind, RDV_PUT);
+    char text[WITHOUT_BYTES];
+    va_list ap;
+
+    if (is_alone(config->job))
         return;
-    snprintf(text, sizeof(text),
-             "host %.100s runs its ranks without --wireup %s",
-             w->config.job->host, w->kind->name);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
     m.value = text;
     m.len = strlen(text);
-    (void)relay_own_request(w->config.relay, &m, on_told, NULL);
+    (void)relay_own_request(config->relay, &m, on_told, NULL);
+}
+
+/* Tells the other hosts what this one has chosen by itself: where the program
+ * was found to need another kind, ranks would wait for these in MPI_Init.  Of
+ * two kinds, one tells the other: one line suffices. */
+static void tell_choice(const struct wireup_config *config,
+                        const struct wireup_kind *chosen)
+{
+    for (int i = 0; i < KINDS; i++) {
+        if (!kinds[i])
+            continue;
+        if (kinds[i] == chosen)
+            return;
+        if (chosen)
+            tell_hosts(config, kinds[i],
+                       "host %.100s uses --wireup %s, this host %s: install "
+                       "the same program on both",
+                       config->job->host, chosen->name, kinds[i]->name);
+        else
+            tell_hosts(config, kinds[i],
+                       "host %.100s found no MPI in the program: install the "
+                       "same program there, or say --wireup %s",
+                       config->job->host, kinds[i]->name);
+    }
 }
 
 static void check_lone_host(struct wireup *w);
@@ -77,8 +115,9 @@ static void on_without(void *arg, const struct rdv_reply *m)
     w->watch = 0;
     if (m->status)
         return;
-    w->lone_host = hb_xasprintf("%.*s", m->len < 255 ? (int)m->len : 255,
-                                (const char *)m->value);
+    w->lone_host = hb_xasprintf(
+        "%.*s", m->len < WITHOUT_BYTES ? (int)m->len : WITHOUT_BYTES - 1,
+        (const char *)m->value);
     hb_text_sanitize(w->lone_host);
     check_lone_host(w);
 }
@@ -86,10 +125,10 @@ static void on_without(void *arg, const struct rdv_reply *m)
 /* Waits for a host that goes without. */
 static void watch_hosts(struct wireup *w)
 {
-    struct rdv_request m = {
-        .op = RDV_GET, .wait = 1, .scope = SCOPE, .key = KEY_WITHOUT};
+    struct rdv_request m = about(w->kind, RDV_GET);
 
-    if (w->optional && !is_alone(w))
+    m.wait = 1;
+    if (w->optional && !is_alone(w->config.job))
         w->watch = relay_own_request(w->config.relay, &m, on_without, w);
 }
 
@@ -110,7 +149,9 @@ static void go_without(struct wireup *w, const struct hb_error *err)
            err->text);
     w->without = 1;
     stop_watching(w);
-    tell_hosts(w);
+    tell_hosts(&w->config, w->kind,
+               "host %.100s runs its ranks without --wireup %s",
+               w->config.job->host, w->kind->name);
 }
 
 /* ---- Opening ---- */
@@ -162,6 +203,8 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "this agent lacks that kind of --wireup; use "
                             "another one, or a newer hvdrun");
+    if (config->job->spec.wireup == CONTROL_WIREUP_AUTO)
+        tell_choice(config, kind);
     return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
 }
 
