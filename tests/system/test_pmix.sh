@@ -119,6 +119,15 @@ test_pmix_singletons() {
     expect_exit 0 "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" none
     one_line err
     grep -q 'ranks 0, 1 and 2 .*--wireup pmix' err
+    expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c 'exit 3'
+    grep -q 'warning: .*rank.* without using --wireup pmix' err
+    # Where MPI finds hvdrun, a failure before MPI_Init needs no such hint.
+    # shellcheck disable=SC2016
+    expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c '
+        [ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$1" hello
+        sleep 2
+        exit 3' sh "$MPI_PROGRAM"
+    ! grep -q 'without using' err || fail 'a needless hint'
 }
 
 test_pmix_library_is_missing() {

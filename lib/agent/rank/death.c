@@ -158,6 +158,17 @@ void agent_rank_settled(struct agent *a, int slot, enum wireup_end how)
     agent_check_empty(a);
 }
 
+static enum wireup_exit exit_of(const struct agent *a, int slot)
+{
+    const struct agent_rank *r = &a->ranks[slot];
+
+    if (!has_failed(r))
+        return WIREUP_EXIT_0;
+    return r->info.si_code == CLD_EXITED && a->state == AGENT_RUNNING
+               ? WIREUP_EXIT_ERROR
+               : WIREUP_KILLED;
+}
+
 /* Reaps the ranks that have ended, in order; returns how many. */
 static int handle_deaths(struct agent *a)
 {
@@ -172,8 +183,8 @@ static int handle_deaths(struct agent *a)
         if (!collect(a, slot))
             continue;
         reaped++;
-        if (wireup_rank_ended(&a->wireup, slot, has_failed(&a->ranks[slot]),
-                              &how) == WIREUP_LATER)
+        if (wireup_rank_ended(&a->wireup, slot, exit_of(a, slot), &how) ==
+            WIREUP_LATER)
             continue;
         conclude(a, slot, how);
         dead[count++] = slot;

@@ -320,15 +320,31 @@ static void put_singletons(const struct wireup *w, struct hb_buf *out,
     }
 }
 
-/* Warns of ranks that were to use the wire-up but did not: an MPI that found
- * no launcher runs each of them as a job of one rank, without a word. */
-static void warn_of_singletons(const struct wireup *w)
+/* Returns how many ranks are singletons.  Those that failed are none if another
+ * rank has connected: MPI finds hvdrun then, and they failed before MPI_Init.
+ */
+static int count_singletons(struct wireup *w)
 {
-    struct hb_buf text = HB_BUF_INIT;
-    int count = 0;
+    int count = 0, connected = 0;
 
     for (int i = 0; i < w->config.job->rank_count; i++)
-        count += w->slots[i].singleton;
+        connected |= w->slots[i].connected;
+    for (int i = 0; i < w->config.job->rank_count; i++) {
+        struct wireup_slot *s = &w->slots[i];
+
+        s->singleton &= !(s->failed && connected);
+        count += s->singleton;
+    }
+    return count;
+}
+
+/* Warns of ranks that were to use the wire-up but did not: an MPI that found
+ * no launcher runs each of them as a job of one rank, without a word. */
+static void warn_of_singletons(struct wireup *w)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int count = count_singletons(w);
+
     if (count == 0)
         return;
     put_singletons(w, &text, count);
@@ -372,7 +388,7 @@ static void check_absent(struct wireup *w)
     char text[96];
 
     for (int i = 0; i < w->config.job->rank_count; i++)
-        if (w->slots[i].singleton)
+        if (w->slots[i].singleton && !w->slots[i].failed)
             absent = i;
     if (absent < 0 || !some_may_wait(w))
         return;
@@ -381,20 +397,22 @@ static void check_absent(struct wireup *w)
     wireup_doom(w, 1 + rank_of(w, absent), text);
 }
 
-/* Returns how the rank has ended, once that is known. */
-static enum wireup_end conclude(struct wireup *w, int slot, int failed)
+/* Returns what the rank's end means, once that is known. */
+static enum wireup_end conclude(struct wireup *w, int slot,
+                                enum wireup_exit status)
 {
     struct wireup_slot *s = &w->slots[slot];
 
-    s->singleton = !failed && !s->connected;
+    s->singleton = status != WIREUP_KILLED && !s->connected;
+    s->failed = status != WIREUP_EXIT_0;
     if (--w->left == 0)
         warn_of_singletons(w);
     check_absent(w);
-    return !failed && s->connected && !s->finished ? WIREUP_UNFINISHED
-                                                   : WIREUP_GOOD;
+    return !s->failed && s->connected && !s->finished ? WIREUP_UNFINISHED
+                                                      : WIREUP_GOOD;
 }
 
-int wireup_rank_ended(struct wireup *w, int slot, int failed,
+int wireup_rank_ended(struct wireup *w, int slot, enum wireup_exit status,
                       enum wireup_end *how)
 {
     int rc = WIREUP_NOW;
@@ -405,14 +423,14 @@ int wireup_rank_ended(struct wireup *w, int slot, int failed,
     w->slots[slot].gone = 1;
     if (w->phase == WIREUP_OPEN && w->kind->rank_ended)
         rc = w->kind->rank_ended(w, slot);
-    if (rc == WIREUP_LATER && !failed) {
+    if (rc == WIREUP_LATER && status == WIREUP_EXIT_0) {
         w->slots[slot].settling = 1;
         if (w->settling++ == 0)
             uv_timer_start(&w->limit, on_limit, (uint64_t)w->kind->settle_ms,
                            0);
         return WIREUP_LATER;
     }
-    *how = conclude(w, slot, failed);
+    *how = conclude(w, slot, status);
     return WIREUP_NOW;
 }
 
@@ -425,7 +443,8 @@ void wireup_settled(struct wireup *w, int slot)
     s->settling = 0;
     if (--w->settling == 0)
         uv_timer_stop(&w->limit);
-    w->config.events->on_settled(w->config.arg, slot, conclude(w, slot, 0));
+    w->config.events->on_settled(w->config.arg, slot,
+                                 conclude(w, slot, WIREUP_EXIT_0));
 }
 
 /* Takes the ends of ranks as they are known: the kind does not answer. */

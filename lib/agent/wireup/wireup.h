@@ -29,10 +29,18 @@ enum { WIREUP_DOOM_MS = 2000 }; /* doom_ms of all kinds */
 /* What functions return that may complete later. */
 enum { WIREUP_NOW = 0, WIREUP_LATER = 1 };
 
-/* How a rank that exited with 0 has ended. */
+/* How the process of a rank has ended. */
+enum wireup_exit {
+    WIREUP_EXIT_0,
+    WIREUP_EXIT_ERROR, /* by itself, with another exit code */
+    WIREUP_KILLED,     /* by a signal, or while the job was ending */
+};
+
+/* What the end of a rank's process means. */
 enum wireup_end {
     WIREUP_GOOD,
-    WIREUP_UNFINISHED, /* it had connected, but not finished: a failure */
+    /* It exited with 0 and had connected, but not finished: a failure. */
+    WIREUP_UNFINISHED,
 };
 
 /* A rank, or the wire-up itself, ends the job. */
@@ -76,8 +84,9 @@ enum wireup_phase {
 /* A local rank. */
 struct wireup_slot {
     int connected, finished, gone;
-    int settling;  /* its end is not yet explained */
-    int singleton; /* ended with exit code 0, without having connected */
+    int settling; /* its end is not yet explained */
+    /* Exited without having connected; `failed`: not with 0. */
+    int singleton, failed;
 };
 
 struct wireup {
@@ -159,10 +168,10 @@ void wireup_environment(struct wireup *w, int slot, struct hb_strv *out);
 int wireup_descriptor(struct wireup *w, int slot, int *fd,
                       struct hb_error *err);
 void wireup_rank_started(struct wireup *w, int slot);
-/* Notes that the rank has ended, `failed` unless with exit code 0: WIREUP_NOW
- * with *how, or WIREUP_LATER: on_settled follows.  Once all have ended, warns
- * of ranks that had not connected. */
-int wireup_rank_ended(struct wireup *w, int slot, int failed,
+/* Notes how the rank's process has ended: WIREUP_NOW with *how, or
+ * WIREUP_LATER: on_settled follows.  Once all have ended, warns of ranks that
+ * had not connected; of those that failed only if none had. */
+int wireup_rank_ended(struct wireup *w, int slot, enum wireup_exit status,
                       enum wireup_end *how);
 /* Returns whether `pid`, which has ended, was the helper, and tells the
  * kind. */
