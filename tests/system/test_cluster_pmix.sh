@@ -60,6 +60,24 @@ test_pmix_hosts_death() {
     cluster_down
 }
 
+# A rank whose addresses are needed, but that does not come to MPI_Init, is named
+# in the end.
+test_pmix_hosts_late() {
+    up 2
+    # shellcheck disable=SC2016
+    expect_exit 1 login timeout 60 "$HVDRUN" -H n1:1,n2:1 --wireup pmix \
+        -x OMPI_MCA_pmix_base_collect_data=0 \
+        -x OMPI_MCA_pmix_base_async_modex=1 -x OMPI_MCA_async_mpi_init=1 \
+        -x HVD_PMIX_TIMEOUT=1 sh -c '
+        [ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec sleep 300
+        exec "$1" hello' sh "$MPI_PROGRAM"
+    tells 'rank 0 .*rank 1 did not give its addresses .* 1 s'
+    expect_exit 125 login timeout 60 "$HVDRUN" -np 1 --wireup pmix \
+        -x HVD_PMIX_TIMEOUT=soon "$MPI_PROGRAM" hello
+    tells 'HVD_PMIX_TIMEOUT'
+    cluster_down
+}
+
 # Runs /tmp/prog, which must end because n2 has another program than n1.
 expect_difference() { # LINE
     expect_exit 1 login timeout 60 "$HVDRUN" -H n1:2,n2:2 /tmp/prog hello
