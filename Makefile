@@ -174,7 +174,8 @@ AGENT_SRC := \
 	lib/agent/wireup/python_mpi.c \
 	lib/agent/wireup/regular.c \
 	lib/agent/wireup/wireup.c \
-	lib/agent/wireup/wireup_dir.c
+	lib/agent/wireup/wireup_dir.c \
+	lib/agent/wireup/wireup_hosts.c
 JOB_SRC := \
 	lib/job/agent_link.c \
 	lib/job/job.c \

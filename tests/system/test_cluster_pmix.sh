@@ -6,7 +6,13 @@
 MPI_PROGRAM=$BUILD/tests/openmpi/mpi_program
 MPICH_PROGRAM=$BUILD/tests/mpich/mpi_program
 
+# HVD_TEST_OPENMPI names the prefix of another Open MPI, as in test_pmix.sh.
 up() {
+    if [ "${HVD_TEST_OPENMPI-}" ]; then
+        MPI_PROGRAM=$PWD/mpi_program
+        "$HVD_TEST_OPENMPI/bin/mpicc" -o "$MPI_PROGRAM" \
+            "$ROOT/tests/system/prog/mpi_program.c"
+    fi
     [ -x "$MPI_PROGRAM" ] || skip "Open MPI is not installed"
     [ -s "$BUILD/pmix" ] && [ "$(cat "$BUILD/pmix")" ] ||
         skip "this build is without PMIx"

@@ -5,8 +5,14 @@
 
 MPI_PROGRAM=$BUILD/tests/openmpi/mpi_program
 
-# Skips the test where Open MPI or PMIx is missing.
+# Skips the test where Open MPI or PMIx is missing.  HVD_TEST_OPENMPI names the
+# prefix of another Open MPI, with bin/mpicc.
 need_pmix() {
+    if [ "${HVD_TEST_OPENMPI-}" ]; then
+        MPI_PROGRAM=$PWD/mpi_program
+        "$HVD_TEST_OPENMPI/bin/mpicc" -o "$MPI_PROGRAM" \
+            "$ROOT/tests/system/prog/mpi_program.c"
+    fi
     [ -x "$MPI_PROGRAM" ] || skip "Open MPI is not installed"
     [ -s "$BUILD/pmix" ] && [ "$(cat "$BUILD/pmix")" ] ||
         skip "this build is without PMIx"
@@ -41,6 +47,19 @@ test_pmix_by_itself() {
     one_line err
     grep -q 'warning: .*/nonexistent/lib' err
     check_clean
+}
+
+# hvd-pmix loads the copy of PMIx that the program's Open MPI uses.
+test_pmix_of_the_program() {
+    local file
+    need_pmix
+    start_waiting --log-level info
+    file=$(sed -n 's/.*its PMIx is //p' job.err)
+    [ -e "$file" ] || fail "no PMIx was found: $(cat job.err)"
+    grep -qF " $(readlink -f "$file")" "/proc/$server/maps"
+    kill -TERM "$(job_pids job hvdrun)"
+    finish job 143
+    nothing_is_left
 }
 
 # Variables of another launcher do not reach the ranks; those that scripts
@@ -160,7 +179,7 @@ test_pmix_libhvd() {
 # variable of the test.
 start_waiting() {
     local agent
-    start job "$HVDRUN" -np 2 --wireup pmix "$MPI_PROGRAM" pause middle
+    start job "$HVDRUN" "$@" -np 2 --wireup pmix "$MPI_PROGRAM" pause middle
     wait_for '[ -e pid.0 ] && [ -e pid.1 ]'
     for agent in $(job_pids job hvd-agent); do
         server=$(pgrep -P "$agent" -x hvd-pmix || :)

@@ -5,11 +5,11 @@
 #include "lib/agent/wireup/pmi1/pmi1.h"
 #include "lib/agent/wireup/pmix/pmix.h"
 #include "lib/agent/wireup/program_needs.h"
+#include "lib/agent/wireup/wireup_hosts.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,8 +22,7 @@ static const struct wireup_kind *const kinds[] = {
 };
 enum {
     KINDS = sizeof(kinds) / sizeof(kinds[0]),
-    WITHOUT_BYTES = 256, /* of what a host says that goes without */
-    DEATH_MS = 5000,     /* of a helper that was killed */
+    DEATH_MS = 5000, /* of a helper that was killed */
 };
 
 /* Returns whether ranks are wired up at all. */
@@ -39,49 +38,6 @@ static int rank_of(const struct wireup *w, int slot)
 
 /* ---- Hosts that differ ---- */
 
-/* Under KEY_WITHOUT and the name of a kind, in the job's store, a host says
- * that its ranks run without that kind.  Only with --wireup auto: else all
- * hosts have what was asked for. */
-#define SCOPE "wireup"
-#define KEY_WITHOUT "without."
-
-static void on_told(void *arg, const struct rdv_reply *m)
-{
-    (void)arg;
-    (void)m;
-}
-
-static int is_alone(const struct control_launch *job)
-{
-    return job->host_names.count < 2;
-}
-
-static struct rdv_request about(const struct wireup_kind *kind, enum rdv_op op)
-{
-    struct rdv_request m = {.op = op, .scope = SCOPE};
-
-    snprintf(m.key, sizeof(m.key), KEY_WITHOUT "%s", kind->name);
-    return m;
-}
-
-static void __attribute__((format(printf, 3, 4)))
-tell_hosts(const struct wireup_config *config, const struct wireup_kind *kind,
-           const char *fmt, ...)
-{
-    struct rdv_request m = about(kind, RDV_PUT);
-    char text[WITHOUT_BYTES];
-    va_list ap;
-
-    if (is_alone(config->job))
-        return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    m.value = text;
-    m.len = strlen(text);
-    (void)relay_own_request(config->relay, &m, on_told, NULL);
-}
-
 /* Tells the other hosts what this one has chosen by itself: where the program
  * was found to need another kind, ranks would wait for these in MPI_Init.  Of
  * two kinds, one tells the other: one line suffices. */
@@ -94,15 +50,17 @@ static void tell_choice(const struct wireup_config *config,
         if (kinds[i] == chosen)
             return;
         if (chosen)
-            tell_hosts(config, kinds[i],
-                       "host %.100s uses --wireup %s, this host %s: install "
-                       "the same program on both",
-                       config->job->host, chosen->name, kinds[i]->name);
+            wireup_tell_hosts(
+                config, kinds[i],
+                "host %.100s uses --wireup %s, this host %s: install "
+                "the same program on both",
+                config->job->host, chosen->name, kinds[i]->name);
         else
-            tell_hosts(config, kinds[i],
-                       "host %.100s found no MPI in the program: install the "
-                       "same program there, or say --wireup %s",
-                       config->job->host, kinds[i]->name);
+            wireup_tell_hosts(
+                config, kinds[i],
+                "host %.100s found no MPI in the program: install the "
+                "same program there, or say --wireup %s",
+                config->job->host, kinds[i]->name);
     }
 }
 
@@ -115,9 +73,9 @@ static void on_without(void *arg, const struct rdv_reply *m)
     w->watch = 0;
     if (m->status)
         return;
-    w->lone_host = hb_xasprintf(
-        "%.*s", m->len < WITHOUT_BYTES ? (int)m->len : WITHOUT_BYTES - 1,
-        (const char *)m->value);
+    w->lone_host =
+        hb_xasprintf("%.*s", m->len < WIREUP_HOSTS_TEXT_BYTES ? (int)m->len : 0,
+                     (const char *)m->value);
     hb_text_sanitize(w->lone_host);
     check_lone_host(w);
 }
@@ -125,11 +83,8 @@ static void on_without(void *arg, const struct rdv_reply *m)
 /* Waits for a host that goes without. */
 static void watch_hosts(struct wireup *w)
 {
-    struct rdv_request m = about(w->kind, RDV_GET);
-
-    m.wait = 1;
-    if (w->optional && !is_alone(w->config.job))
-        w->watch = relay_own_request(w->config.relay, &m, on_without, w);
+    if (w->optional)
+        w->watch = wireup_watch_hosts(&w->config, w->kind, on_without, w);
 }
 
 static void stop_watching(struct wireup *w)
@@ -149,16 +104,17 @@ static void go_without(struct wireup *w, const struct hb_error *err)
            err->text);
     w->without = 1;
     stop_watching(w);
-    tell_hosts(&w->config, w->kind,
-               "host %.100s runs its ranks without --wireup %s",
-               w->config.job->host, w->kind->name);
+    wireup_tell_hosts(&w->config, w->kind,
+                      "host %.100s runs its ranks without --wireup %s",
+                      w->config.job->host, w->kind->name);
 }
 
 /* ---- Opening ---- */
 
-/* Returns what the program needs, with the reason in *why, a heap string. */
+/* Returns what to use, of what was asked for and what the program needs. */
 static enum control_wireup choose(const struct wireup_config *config,
-                                  const char *program, char **why)
+                                  const char *program,
+                                  struct program_needs_result *found)
 {
     static const enum control_wireup by_need[] = {
         [NEED_NOTHING] = CONTROL_WIREUP_NONE,
@@ -174,38 +130,60 @@ static enum control_wireup choose(const struct wireup_config *config,
         .env = &job->env,
         .rank_env = &job->ranks[0].env,
     };
-    struct program_needs_result found;
+    enum control_wireup asked = job->spec.wireup;
 
-    if (job->spec.wireup != CONTROL_WIREUP_AUTO) {
-        *why = hb_xstrdup("given by --wireup");
-        return job->spec.wireup;
-    }
-    program_needs(&look, &found);
-    *why = found.reason;
-    return by_need[found.need];
+    memset(found, 0, sizeof(*found));
+    /* For PMIx its library must be known, too. */
+    if (asked == CONTROL_WIREUP_AUTO || asked == CONTROL_WIREUP_PMIX)
+        program_needs(&look, found);
+    return asked == CONTROL_WIREUP_AUTO ? by_need[found->need] : asked;
 }
 
-int wireup_open(struct wireup *w, const struct wireup_config *config,
-                const char *program, struct hb_error *err)
+static void log_choice(const struct wireup_config *config,
+                       const struct wireup_kind *kind,
+                       const struct program_needs_result *found)
 {
-    const struct wireup_kind *kind;
-    enum control_wireup choice;
-    char *why;
+    int is_found = config->job->spec.wireup == CONTROL_WIREUP_AUTO;
 
-    memset(w, 0, sizeof(*w));
-    choice = choose(config, program, &why);
-    kind = (int)choice < KINDS ? kinds[choice] : NULL;
+    hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)%s%s", kind->name,
+           is_found ? found->reason : "given by --wireup",
+           found->pmix ? "; its PMIx is " : "", found->pmix ? found->pmix : "");
+}
+
+static int open_choice(struct wireup *w, const struct wireup_config *config,
+                       enum control_wireup choice,
+                       const struct program_needs_result *found,
+                       struct hb_error *err)
+{
+    const struct wireup_kind *kind = (int)choice < KINDS ? kinds[choice] : NULL;
+    struct wireup_config c = *config;
+
+    c.library = found->pmix;
     if (kind)
-        hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)", kind->name,
-               why);
-    hb_free(why);
+        log_choice(config, kind, found);
     if (!kind && choice != CONTROL_WIREUP_NONE)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "this agent lacks that kind of --wireup; use "
                             "another one, or a newer hvdrun");
     if (config->job->spec.wireup == CONTROL_WIREUP_AUTO)
         tell_choice(config, kind);
-    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
+    return kind ? wireup_open_kind(w, &c, kind, err) : WIREUP_NOW;
+}
+
+int wireup_open(struct wireup *w, const struct wireup_config *config,
+                const char *program, struct hb_error *err)
+{
+    struct program_needs_result found;
+    enum control_wireup choice;
+    int rc;
+
+    memset(w, 0, sizeof(*w));
+    choice = choose(config, program, &found);
+    rc = open_choice(w, config, choice, &found, err);
+    w->config.library = NULL;
+    hb_free(found.reason);
+    hb_free(found.pmix);
+    return rc;
 }
 
 static void on_limit(uv_timer_t *timer);

@@ -69,6 +69,9 @@ struct wireup_config {
     struct relay *relay; /* to hvdrun's rendezvous store */
     const struct wireup_events *events;
     void *arg;
+    /* The library that the kind's server is to load, because the program's MPI
+     * does; needed while it opens.  NULL: none is known. */
+    const char *library;
     /* Memory of GUARDIAN_PATH_MAX bytes in which the guardian finds the path of
      * a directory to remove; may be NULL. */
     char *guarded_dir;

@@ -159,8 +159,10 @@ static int send_setup(struct pmix *p, struct hb_error *err)
                             "HVD_PMIX_LIBRARY has more than %d bytes",
                             PMIX_WIRE_PATH_MAX - 1);
     name_job(job, m.nspace);
+    if (!library || !*library)
+        library = p->wireup->config.library;
     snprintf(m.library, sizeof(m.library), "%s",
-             library && *library ? library : "libpmix.so.2");
+             library ? library : "libpmix.so.2");
     snprintf(m.dir, sizeof(m.dir), "%s", p->dir);
     fill_hosts(job, &m.hosts);
     m.host_of = hb_xcalloc((size_t)job->size, sizeof(*m.host_of));
