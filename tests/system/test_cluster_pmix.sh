@@ -56,10 +56,13 @@ test_pmix_hosts_death() {
         finish job 137
         tells 'rank 3 .*SIGKILL' job.err
     done
-    # A rank that breaks its connection without ending keeps no one waiting.
-    expect_exit 1 login timeout 60 "$HVDRUN" -H n1:2,n2:2 --wireup pmix \
-        "$MPI_PROGRAM" leave
-    tells 'has left PMIx before MPI_Finalize'
+    # A rank that breaks its connection without ending keeps no one waiting.  (In
+    # Open MPI 5 others wait for it by messages, of which PMIx knows nothing.)
+    if ! [ "${HVD_TEST_OPENMPI-}" ]; then
+        expect_exit 1 login timeout 60 "$HVDRUN" -H n1:2,n2:2 --wireup pmix \
+            "$MPI_PROGRAM" leave
+        tells 'has left PMIx before MPI_Finalize'
+    fi
     expect_exit 7 login "$HVDRUN" -H n1:2,n2:2 --wireup pmix \
         "$MPI_PROGRAM" abort 7
     tells 'rank 1 .*MPI_Abort'

@@ -445,6 +445,16 @@ void wireup_finished(struct wireup *w, int slot)
     w->slots[slot].finished = 1;
 }
 
+void wireup_refused_spawn(struct wireup *w, int slot)
+{
+    if (w->slots[slot].spawned)
+        return;
+    w->slots[slot].spawned = 1;
+    hb_log(w->config.log, HB_LOG_WARNING,
+           "rank %d called MPI_Comm_spawn, which needs mpirun (--mpi)",
+           rank_of(w, slot));
+}
+
 /* ---- Failures ---- */
 
 void wireup_abort(struct wireup *w, const struct wireup_abort *m)

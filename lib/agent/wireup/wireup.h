@@ -33,7 +33,7 @@ enum { WIREUP_NOW = 0, WIREUP_LATER = 1 };
 enum wireup_exit {
     WIREUP_EXIT_0,
     WIREUP_EXIT_ERROR, /* by itself, with another exit code */
-    WIREUP_KILLED,     /* by a signal, or while the job was ending */
+    WIREUP_KILLED,     /* by a signal, while the job was ending, or not run */
 };
 
 /* What the end of a rank's process means. */
@@ -90,6 +90,7 @@ struct wireup_slot {
     int settling; /* its end is not yet explained */
     /* Exited without having connected; `failed`: not with 0. */
     int singleton, failed;
+    int spawned; /* wanted to spawn */
 };
 
 struct wireup {
@@ -193,6 +194,8 @@ void wireup_opened(struct wireup *w, const struct hb_error *err);
 void wireup_connected(struct wireup *w, int slot);
 void wireup_finished(struct wireup *w, int slot);
 void wireup_settled(struct wireup *w, int slot);
+/* Tells the user, once for a rank, why MPI_Comm_spawn fails. */
+void wireup_refused_spawn(struct wireup *w, int slot);
 void wireup_closed(struct wireup *w);
 /* Ends the job because of the rank in m->slot, or because the wire-up itself
  * failed. */

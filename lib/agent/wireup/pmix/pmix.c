@@ -325,12 +325,6 @@ static int on_abort(struct pmix *p, int slot, const struct pmix_wire_item *m)
     return 0;
 }
 
-static void on_spawn(struct pmix *p, uint32_t rank)
-{
-    hb_log(p->wireup->config.log, HB_LOG_WARNING,
-           "rank %u called MPI_Comm_spawn, which needs mpirun (--mpi)", rank);
-}
-
 /* Handles a message about one of this host's ranks. */
 static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
 {
@@ -351,7 +345,7 @@ static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
     case PMIX_WIRE_ABORT:
         return on_abort(p, slot, m);
     case PMIX_WIRE_SPAWN:
-        on_spawn(p, m->id);
+        wireup_refused_spawn(p->wireup, slot);
         return 0;
     default:
         return -HVD_EPROTO;
