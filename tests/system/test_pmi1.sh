@@ -107,6 +107,22 @@ test_pmi1_one_rank_without_mpi() {
     grep -q 'rank 1 .*had left the others before that' err
 }
 
+# The rank that calls MPI_Abort first is the culprit, though it ends last.
+test_pmi1_first_abort_counts() {
+    expect_exit 7 "$HVDRUN" -np 2 --wireup pmi1 bash -c '
+        echo cmd=init pmi_version=1 pmi_subversion=1 >&3
+        read -r _ <&3
+        if [ "$PMI_RANK" = 1 ]; then
+            echo cmd=abort exitcode=7 >&3
+            : >aborted
+            sleep 60
+        fi
+        until [ -e aborted ]; do :; done
+        sleep 0.01
+        echo cmd=abort exitcode=9 >&3'
+    grep -q 'rank 1 .*MPI_Abort' err
+}
+
 test_pmi1_spawn_is_refused() {
     need_mpich
     expect_exit 0 "$HVDRUN" -np 1 --wireup pmi1 --no-tag-output \

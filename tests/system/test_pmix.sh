@@ -141,6 +141,8 @@ test_pmix_singletons() {
     grep -q 'ranks 0, 1 and 2 .*--wireup pmix' err
     expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c 'exit 3'
     grep -q 'warning: .*rank.* without using --wireup pmix' err
+    expect_exit 127 "$HVDRUN" -np 2 --wireup pmix sh -c 'exit 127'
+    ! grep -q 'without using' err || fail 'a hint for what never ran'
     # Where MPI finds hvdrun, a failure before MPI_Init needs no such hint.
     # shellcheck disable=SC2016
     expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c '
