@@ -178,7 +178,8 @@ AGENT_SRC := \
 	lib/agent/wireup/python_mpi.c \
 	lib/agent/wireup/regular.c \
 	lib/agent/wireup/wireup.c \
-	lib/agent/wireup/wireup_dir.c
+	lib/agent/wireup/wireup_dir.c \
+	lib/agent/wireup/wireup_hosts.c
 JOB_SRC := \
 	lib/job/agent_link.c \
 	lib/job/elastic/generations.c \
@@ -741,6 +742,11 @@ NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
 NCCL_LIBDIR := $(firstword $(wildcard $(addprefix \
 	$(NCCL_INCLUDE:%/include=%)/,lib64 lib)))
+# Linked with NCCL itself and with the driver, for which CUDA has a stand-in.
+ifneq ($(and $(if $(SAN),,plain),$(wildcard $(NCCL_LIBDIR)/libnccl.so), \
+	$(wildcard $(CUDA)/lib64/stubs/libcuda.so)),)
+GPU_EXAMPLES += nccl_id
+endif
 # The version in words: "13.0" of 13000.
 CUDA_TEXT := $(shell sed -n 's/^.define CUDA_VERSION  *\([0-9]*\)0\([0-9]\)0$$/\1.\2/p' \
 	$(CUDA)/include/cuda.h)
@@ -1020,6 +1026,15 @@ $(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
 	$(CXX) -static-libstdc++ -static-libgcc -o $@ $(BUILD)/obj/$(<:.cu=.o) \
 		$(filter %.o,$^) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd \
 		-L$(CUDA)/lib64 -lcudart_static -ldl -lrt -lpthread -lm
+
+$(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
+		examples/common.h $(LIB)/libhvd.so $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) $(WARN) $(SANFLAGS) $(CFLAGS) \
+		$(NCCL_CFLAGS) -I$(BUILD)/include -o $@ $< $(filter %.o,$^) \
+		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib:$(NCCL_LIBDIR)' -lhvd \
+		-L$(NCCL_LIBDIR) -lnccl -L$(CUDA)/lib64/stubs -lcuda \
+		-Wl,--allow-shlib-undefined -lm
 
 # ---- Tests ------------------------------------------------------------
 

@@ -69,6 +69,13 @@ static void on_abort(void *arg, int slot, int exit_code)
     FUZZ_CHECK(slot >= 0 && slot < SLOTS);
 }
 
+static void on_spawn(void *arg, int slot)
+{
+    struct host *h = arg;
+
+    FUZZ_CHECK(!h->server.ranks[slot].in_spawn);
+}
+
 static void on_broken(void *arg, int slot, const char *why)
 {
     (void)arg;
@@ -92,6 +99,7 @@ static const struct pmi1_events events = {
     .on_connected = on_connected,
     .on_finished = on_finished,
     .on_abort = on_abort,
+    .on_spawn = on_spawn,
     .on_broken = on_broken,
     .on_barrier = on_barrier,
 };
@@ -159,6 +167,7 @@ static void say_request(struct host *h, int slot, struct fuzz_input *in)
         {"cmd=finalize x=", ""},
         {"cmd=abort exitcode=", ""},
         {"mcmd=spawn\nx=", "\nendcmd"},
+        {"mcmd=spawn\ntotspawns=2\nspawnssofar=", "\nendcmd"},
     };
     unsigned form = fuzz_take(in);
     char line[128], c = (char)fuzz_take(in);

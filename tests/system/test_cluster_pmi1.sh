@@ -5,7 +5,13 @@
 
 MPI_PROGRAM=$BUILD/tests/mpich/mpi_program
 
+# HVD_TEST_MPICH names the prefix of another MPICH, as in test_pmi1.sh.
 up() {
+    if [ "${HVD_TEST_MPICH-}" ]; then
+        MPI_PROGRAM=$PWD/mpi_program
+        "$HVD_TEST_MPICH/bin/mpicc" -o "$MPI_PROGRAM" \
+            "$ROOT/tests/system/prog/mpi_program.c"
+    fi
     [ -x "$MPI_PROGRAM" ] || skip "MPICH is not installed"
     cluster_up "$@"
 }

@@ -149,6 +149,18 @@ test_nccl_doubles() {
     done
 }
 
+# A program with calls of NCCL of its own, whose id it broadcasts by libhvd.
+test_nccl_id() {
+    [ -x "$EXAMPLES/nccl_id" ] || skip "built without NCCL's library"
+    # shellcheck disable=SC2016 # the rank's shell expands it
+    LD_LIBRARY_PATH=$doubles expect_exit 0 ranks 3 \
+        sh -c 'NCCL_HOSTID=$HVD_RANK exec "$1"' sh "$EXAMPLES/nccl_id"
+    says 1 '^NCCL added 65536 numbers of 3 ranks$'
+    # On one host, NCCL refuses a GPU for several ranks.
+    LD_LIBRARY_PATH=$doubles expect_exit 1 ranks 2 "$EXAMPLES/nccl_id"
+    grep -q 'nccl_id: rank [01]: ncclCommInitRank: invalid usage' err
+}
+
 test_nccl_values_1() { values 1; }
 test_nccl_values_2() { values 2; }
 test_nccl_values_3() { values 3; }

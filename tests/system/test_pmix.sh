@@ -5,8 +5,14 @@
 
 MPI_PROGRAM=$BUILD/tests/openmpi/mpi_program
 
-# Skips the test where Open MPI or PMIx is missing.
+# Skips the test where Open MPI or PMIx is missing.  HVD_TEST_OPENMPI names the
+# prefix of another Open MPI, with bin/mpicc.
 need_pmix() {
+    if [ "${HVD_TEST_OPENMPI-}" ]; then
+        MPI_PROGRAM=$PWD/mpi_program
+        "$HVD_TEST_OPENMPI/bin/mpicc" -o "$MPI_PROGRAM" \
+            "$ROOT/tests/system/prog/mpi_program.c"
+    fi
     [ -x "$MPI_PROGRAM" ] || skip "Open MPI is not installed"
     [ -s "$BUILD/pmix" ] && [ "$(cat "$BUILD/pmix")" ] ||
         skip "this build is without PMIx"
@@ -41,6 +47,19 @@ test_pmix_by_itself() {
     one_line err
     grep -q 'warning: .*/nonexistent/lib' err
     check_clean
+}
+
+# hvd-pmix loads the copy of PMIx that the program's Open MPI uses.
+test_pmix_of_the_program() {
+    local file
+    need_pmix
+    start_waiting --log-level info
+    file=$(sed -n 's/.*its PMIx is //p' job.err)
+    [ -e "$file" ] || fail "no PMIx was found: $(cat job.err)"
+    grep -qF " $(readlink -f "$file")" "/proc/$server/maps"
+    kill -TERM "$(job_pids job hvdrun)"
+    finish job 143
+    nothing_is_left
 }
 
 # Variables of another launcher do not reach the ranks; those that scripts
@@ -109,8 +128,9 @@ test_pmix_spawn_is_refused() {
     need_pmix
     expect_exit 0 "$HVDRUN" -np 1 --wireup pmix --no-tag-output \
         "$MPI_PROGRAM" spawn
-    grep -q MPI_ERR_SPAWN out
-    grep -q 'rank 0 called MPI_Comm_spawn' err
+    [ "$(grep -cE '^MPI_Comm_spawn.*: MPI_ERR_(SPAWN|UNKNOWN)' out)" = 2 ]
+    one_line err
+    grep -q 'rank 0 called MPI_Comm_spawn.*--mpi' err
 }
 
 # A program that does not use MPI is not one world, and the user learns that.
@@ -119,6 +139,17 @@ test_pmix_singletons() {
     expect_exit 0 "$HVDRUN" -np 3 --wireup pmix "$MPI_PROGRAM" none
     one_line err
     grep -q 'ranks 0, 1 and 2 .*--wireup pmix' err
+    expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c 'exit 3'
+    grep -q 'warning: .*rank.* without using --wireup pmix' err
+    expect_exit 127 "$HVDRUN" -np 2 --wireup pmix sh -c 'exit 127'
+    ! grep -q 'without using' err || fail 'a hint for what never ran'
+    # Where MPI finds hvdrun, a failure before MPI_Init needs no such hint.
+    # shellcheck disable=SC2016
+    expect_exit 3 "$HVDRUN" -np 2 --wireup pmix sh -c '
+        [ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$1" hello
+        sleep 2
+        exit 3' sh "$MPI_PROGRAM"
+    ! grep -q 'without using' err || fail 'a needless hint'
 }
 
 test_pmix_library_is_missing() {
@@ -151,7 +182,7 @@ test_pmix_libhvd() {
 # variable of the test.
 start_waiting() {
     local agent
-    start job "$HVDRUN" -np 2 --wireup pmix "$MPI_PROGRAM" pause middle
+    start job "$HVDRUN" "$@" -np 2 --wireup pmix "$MPI_PROGRAM" pause middle
     wait_for '[ -e pid.0 ] && [ -e pid.1 ]'
     for agent in $(job_pids job hvd-agent); do
         server=$(pgrep -P "$agent" -x hvd-pmix || :)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# Programs that do not know of hvdrun, with the PyTorch of the system's Python.
+# Programs that do not know of hvdrun, with the PyTorch of the system's Python, or
+# of the Python that HVD_TEST_TORCH names.
 
-PYTHON3=/usr/bin/python3
+PYTHON3=${HVD_TEST_TORCH:-/usr/bin/python3}
 
 need_torch() {
     sanitized && skip "Python is not built with sanitizers"
@@ -24,6 +25,14 @@ test_plain_torch() {
     plain_torch 0 4 train
     grep -qx 'trained on 4 ranks of 1' out
     [ ! -s err ]
+}
+
+test_fsdp() {
+    need_torch
+    "$PYTHON3" -c 'import sys, torch; sys.exit(torch.__version__ < "2")' ||
+        skip "FSDP without a GPU needs PyTorch 2 (HVD_TEST_TORCH)"
+    plain_torch 0 2 fsdp
+    grep -qx 'trained on 2 ranks of 1' out
 }
 
 test_plain_torch_killed_at_start() {

@@ -17,7 +17,8 @@ static struct control_rank ranks[RANKS];
 static char job_id[] = "0123456789abcdef0123456789abcdef";
 
 static char lines[RANKS][8192];
-static int connected, finished, barriers, abort_slot, abort_code, broken_slot;
+static int connected, finished, barriers, spawns, abort_slot, abort_code,
+    broken_slot;
 static char why[256];
 
 static void on_line(void *arg, int slot, const char *line, size_t len)
@@ -53,6 +54,13 @@ static void on_abort(void *arg, int slot, int exit_code)
     abort_code = exit_code;
 }
 
+static void on_spawn(void *arg, int slot)
+{
+    (void)arg;
+    (void)slot;
+    spawns++;
+}
+
 static void on_broken(void *arg, int slot, const char *text)
 {
     (void)arg;
@@ -71,6 +79,7 @@ static const struct pmi1_events events = {
     .on_connected = on_connected,
     .on_finished = on_finished,
     .on_abort = on_abort,
+    .on_spawn = on_spawn,
     .on_broken = on_broken,
     .on_barrier = on_barrier,
 };
@@ -85,7 +94,7 @@ static void setup(void)
     };
 
     memset(lines, 0, sizeof(lines));
-    connected = finished = barriers = 0;
+    connected = finished = barriers = spawns = 0;
     abort_slot = broken_slot = -1;
     why[0] = '\0';
     pmi1_server_init(&server, &job, &events, &server);
@@ -256,6 +265,33 @@ START_TEST(test_what_is_not_supported)
     ask(0, "mcmd=spawn", "");
     ask(0, "nprocs=1", "");
     ask(0, "cmd=abort", "");
+    ask(0, "endcmd", "cmd=spawn_result rc=-1 msg=not_supported");
+    ck_assert_int_eq(spawns, 1);
+    ask(0, "cmd=get_appnum", "cmd=appnum appnum=0");
+    ck_assert_int_eq(broken_slot, -1);
+}
+END_TEST
+
+/* MPI_Comm_spawn_multiple sends several blocks and awaits one reply. */
+START_TEST(test_spawn_of_several)
+{
+    greet(0);
+    for (int i = 1; i <= 3; i++) {
+        char number[32];
+
+        snprintf(number, sizeof(number), "spawnssofar=%d", i);
+        ask(0, "mcmd=spawn", "");
+        ask(0, "totspawns=3", "");
+        ask(0, number, "");
+        ask(0, "arg1=totspawns=9", "");
+        ask(0, "endcmd",
+            i == 3 ? "cmd=spawn_result rc=-1 msg=not_supported" : "");
+        ck_assert_int_eq(spawns, i == 3);
+    }
+    /* What is no number counts for nothing. */
+    ask(0, "mcmd=spawn", "");
+    ask(0, "totspawns=99999999999", "");
+    ask(0, "spawnssofar=-1", "");
     ask(0, "endcmd", "cmd=spawn_result rc=-1 msg=not_supported");
     ask(0, "cmd=get_appnum", "cmd=appnum appnum=0");
     ck_assert_int_eq(broken_slot, -1);
@@ -434,6 +470,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_rank_may_put_so_much);
     tcase_add_test(t, test_abort);
     tcase_add_test(t, test_what_is_not_supported);
+    tcase_add_test(t, test_spawn_of_several);
     tcase_add_loop_test(t, test_broken, 0, sizeof(wrong) / sizeof(wrong[0]));
     tcase_add_test(t, test_line_without_end);
     tcase_add_test(t, test_zero_byte);

@@ -59,12 +59,18 @@ static void on_data(void *arg, const struct pmix_wire_item *m)
          m->len ? (const char *)m->data : "");
 }
 
+static void on_late(void *arg, uint32_t rank)
+{
+    tell("%d late %u;", host_of(arg), rank);
+}
+
 static void on_wanted(void *arg)
 {
     tell("%d wanted;", host_of(arg));
 }
 
-static const struct pmix_modex_events events = {on_fence, on_data, on_wanted};
+static const struct pmix_modex_events events = {on_fence, on_data, on_late,
+                                                on_wanted};
 
 /* ---- Two hosts -------------------------------------------------------- */
 
@@ -230,10 +236,10 @@ START_TEST(data_are_fetched_when_they_are_needed)
 {
     struct pmix_wire_item a = item(2, "two"), b = item(3, "");
 
-    pmix_modex_want(&hosts[0].modex, 3);
+    pmix_modex_want(&hosts[0].modex, 3, 1000);
     run();
     ck_assert_str_eq(told, "1 wanted;");
-    pmix_modex_want(&hosts[0].modex, 2);
+    pmix_modex_want(&hosts[0].modex, 2, 1000);
     run();
     pmix_modex_answer(&hosts[1].modex, &a);
     run();
@@ -242,7 +248,7 @@ START_TEST(data_are_fetched_when_they_are_needed)
     pmix_modex_answer(&hosts[1].modex, &b);
     run();
     ck_assert_str_eq(told, "1 wanted;0 data 2 0 two;0 data 3 2 ;");
-    pmix_modex_want(&hosts[0].modex, 2); /* again, at once */
+    pmix_modex_want(&hosts[0].modex, 2, 1000); /* again, at once */
     run();
     ck_assert_str_eq(told,
                      "1 wanted;0 data 2 0 two;0 data 3 2 ;0 data 2 0 two;");
@@ -251,13 +257,37 @@ END_TEST
 
 START_TEST(a_rank_that_does_not_exist_has_no_data)
 {
-    pmix_modex_want(&hosts[0].modex, SIZE);
+    pmix_modex_want(&hosts[0].modex, SIZE, 1000);
     ck_assert_str_eq(told, "0 data 4 2 ;");
     close_host(0);
     open_host(0, 1); /* alone, it asks nobody */
-    pmix_modex_want(&hosts[0].modex, 1);
+    pmix_modex_want(&hosts[0].modex, 1, 1000);
     ck_assert_str_eq(told, "0 data 4 2 ;0 data 1 2 ;");
     ck_assert_uint_eq(hb_buf_len(&hosts[0].up), 0);
+}
+END_TEST
+
+/* Who does not answer in time is given up, each once. */
+START_TEST(data_may_be_late)
+{
+    struct pmix_modex *x = &hosts[0].modex;
+    struct pmix_wire_item a = item(1, "left"), b = item(3, "three");
+
+    ck_assert_uint_eq(pmix_modex_expire(x, 1), 0);
+    pmix_modex_fence(x, &a);
+    pmix_modex_want(x, 2, 1000);
+    pmix_modex_want(x, 3, 2000);
+    run();
+    told[0] = '\0';
+    ck_assert_uint_eq(pmix_modex_expire(x, 999), 1000);
+    ck_assert_str_eq(told, "");
+    ck_assert_uint_eq(pmix_modex_expire(x, 1000), 2000);
+    ck_assert_str_eq(told, "0 late 2;");
+    pmix_modex_answer(&hosts[1].modex, &b);
+    run();
+    ck_assert_str_eq(told, "0 late 2;0 data 3 0 three;");
+    ck_assert_uint_eq(pmix_modex_expire(x, 9000), 0);
+    ck_assert_str_eq(told, "0 late 2;0 data 3 0 three;");
 }
 END_TEST
 
@@ -266,7 +296,7 @@ START_TEST(nothing_follows_after_closing)
     struct pmix_wire_item a = item(1, "x");
 
     pmix_modex_fence(&hosts[0].modex, &a);
-    pmix_modex_want(&hosts[0].modex, 3);
+    pmix_modex_want(&hosts[0].modex, 3, 1000);
     pmix_modex_close(&hosts[0].modex);
     pmix_modex_fence(&hosts[1].modex, &a);
     run();
@@ -287,6 +317,7 @@ static Suite *pmix_modex_suite(void)
     tcase_add_test(tc, too_much_fails_a_fence);
     tcase_add_test(tc, data_are_fetched_when_they_are_needed);
     tcase_add_test(tc, a_rank_that_does_not_exist_has_no_data);
+    tcase_add_test(tc, data_may_be_late);
     tcase_add_test(tc, nothing_follows_after_closing);
     suite_add_tcase(s, tc);
     return s;

@@ -73,9 +73,10 @@ static void elf(const char *name, const char *needed, const char *rpath,
     close(fd);
 }
 
-/* Judges a command, whose words are separated by '|'; the reason contains
- * `why`. */
-static void judged(const char *command, enum program_need need, const char *why)
+/* Judges a command, whose words are separated by '|'.  What it needs, for the
+ * reason `why`, uses this file of PMIx; NULL: none is known. */
+static void uses(const char *command, enum program_need need, const char *why,
+                 const char *pmix)
 {
     struct hb_strv argv = HB_STRV_INIT;
     struct program_needs_config c = {.root = f.root, .cwd = f.root};
@@ -92,9 +93,19 @@ static void judged(const char *command, enum program_need need, const char *why)
     ck_assert_msg(r.need == need, "%s: %d, %s", command, r.need, r.reason);
     ck_assert_msg(strstr(r.reason, why) != NULL, "%s: %s", command, r.reason);
     ck_assert_ptr_null(strchr(r.reason, '\n'));
+    if (pmix)
+        ck_assert_pstr_eq(r.pmix, at(pmix));
+    else
+        ck_assert_ptr_null(r.pmix);
+    hb_free(r.pmix);
     hb_free(r.reason);
     hb_free(program);
     hb_strv_free(&argv);
+}
+
+static void judged(const char *command, enum program_need need, const char *why)
+{
+    uses(command, need, why, NULL);
 }
 
 /* ---- Libraries ---- */
@@ -142,6 +153,60 @@ START_TEST(families)
 END_TEST
 
 /* Each way in which the loader finds a library that itself needs an MPI. */
+/* The file of PMIx is that of the Open MPI which the program uses: of several,
+ * the one by which the loader would find it from there. */
+START_TEST(pmix_of_the_program)
+{
+    elf("usr/lib/libpmix.so.2", "", NULL, NULL);
+    elf("prog", "libmpi.so.40", NULL, "$ORIGIN/mpi/lib");
+    /* Version 5 needs it, found by its own RUNPATH ... */
+    elf("mpi/lib/libmpi.so.40", "libopen-pal.so.80 libpmix.so.2", NULL,
+        "$ORIGIN/own");
+    elf("mpi/lib/own/libpmix.so.2", "", NULL, NULL);
+    uses("prog", NEED_PMIX, "Open MPI", "mpi/lib/own/libpmix.so.2");
+    /* ... or by the system's rules. */
+    unlink(at("mpi/lib/own/libpmix.so.2"));
+    uses("prog", NEED_PMIX, "Open MPI", "usr/lib/libpmix.so.2");
+    /* Without plug-ins, libopen-pal needs it. */
+    elf("mpi/lib/libmpi.so.40", "libopen-rte.so.40 libopen-pal.so.40", NULL,
+        "$ORIGIN");
+    elf("mpi/lib/libopen-rte.so.40", "libopen-pal.so.40 libmpi.so.40", NULL,
+        "$ORIGIN");
+    elf("mpi/lib/libopen-pal.so.40", "libpmix.so.2", NULL, "$ORIGIN/pal");
+    elf("mpi/lib/pal/libpmix.so.2", "", NULL, NULL);
+    uses("prog", NEED_PMIX, "Open MPI", "mpi/lib/pal/libpmix.so.2");
+}
+END_TEST
+
+/* Before version 5 a plug-in needs PMIx; Debian has it elsewhere. */
+START_TEST(pmix_of_a_plugin)
+{
+    char *list;
+
+    elf("usr/lib/libpmix.so.2", "", NULL, NULL);
+    elf("prog", "libmpi.so.40", NULL, "$ORIGIN/mpi/lib");
+    elf("mpi/lib/libmpi.so.40", "libopen-pal.so.40", NULL, NULL);
+    uses("prog", NEED_PMIX, "Open MPI", NULL);
+    /* One that has PMIx within itself needs no file of it. */
+    elf("mpi/lib/openmpi/mca_pmix_pmix3x.so", "libc.so.6", NULL, NULL);
+    uses("prog", NEED_PMIX, "Open MPI", NULL);
+    elf("mpi/lib/openmpi/mca_pmix_ext3x.so", "libpmix.so.2", NULL, NULL);
+    uses("prog", NEED_PMIX, "Open MPI", "usr/lib/libpmix.so.2");
+    unlink(at("mpi/lib/openmpi/mca_pmix_ext3x.so"));
+    elf("debian/lib/openmpi3/mca_pmix_ext3x.so", "libpmix.so.2", NULL,
+        "$ORIGIN");
+    elf("debian/lib/openmpi3/libpmix.so.2", "", NULL, NULL);
+    list = hb_xasprintf("/nonexistent:%s", at("debian/lib"));
+    elf("mpi/lib/libmpi.so.40", "libopen-pal.so.40", NULL, list);
+    hb_free(list);
+    uses("prog", NEED_PMIX, "Open MPI", "debian/lib/openmpi3/libpmix.so.2");
+    /* A file that is no library is no PMIx. */
+    script("debian/lib/openmpi3/libpmix.so.2", "text");
+    unlink(at("usr/lib/libpmix.so.2"));
+    uses("prog", NEED_PMIX, "Open MPI", NULL);
+}
+END_TEST
+
 START_TEST(places_of_libraries)
 {
     char *list = hb_xasprintf("none:%s/own", f.root);
@@ -500,6 +565,8 @@ int main(void)
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, families);
+    tcase_add_test(tc, pmix_of_the_program);
+    tcase_add_test(tc, pmix_of_a_plugin);
     tcase_add_test(tc, places_of_libraries);
     tcase_add_test(tc, bounds);
     tcase_add_test(tc, damaged_files);

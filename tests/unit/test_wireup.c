@@ -119,7 +119,7 @@ static void keep_log(void *arg, enum hb_log_level level, const char *line)
 static struct relay relay;
 static struct rdv_request asked;
 static char asked_value[256];
-static int cancelled;
+static int asks, cancelled;
 
 static void on_ask(void *arg, const struct rdv_request *m)
 {
@@ -128,6 +128,7 @@ static void on_ask(void *arg, const struct rdv_request *m)
         cancelled++;
         return;
     }
+    asks++;
     asked = *m;
     snprintf(asked_value, sizeof(asked_value), "%.*s", (int)m->len,
              m->len ? (const char *)m->value : "");
@@ -161,7 +162,7 @@ static void setup(void)
     test_log = (struct hb_log){.level = HB_LOG_INFO, .sink = keep_log};
     relay_init(&relay, &(struct relay_config){.job = &job, .ask = on_ask});
     memset(&asked, 0, sizeof(asked));
-    cancelled = 0;
+    asks = cancelled = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_result = end_result = close_result = WIREUP_NOW;
     opened = closed = settled = closes = ended = helper_ends = aborts = 0;
@@ -187,11 +188,11 @@ static void run_until(const int *counter)
     ck_assert_int_eq(*counter, 1);
 }
 
-static enum wireup_end end_rank(int slot, int failed)
+static enum wireup_end end_rank(int slot, enum wireup_exit status)
 {
     enum wireup_end how;
 
-    ck_assert_int_eq(wireup_rank_ended(&w, slot, failed, &how), WIREUP_NOW);
+    ck_assert_int_eq(wireup_rank_ended(&w, slot, status, &how), WIREUP_NOW);
     return how;
 }
 
@@ -211,7 +212,7 @@ START_TEST(test_none)
     ck_assert_int_eq(wireup_descriptor(&w, 0, &fd, &err), 0);
     ck_assert_int_eq(fd, -1);
     wireup_rank_started(&w, 0);
-    ck_assert_int_eq(end_rank(0, 0), WIREUP_GOOD);
+    ck_assert_int_eq(end_rank(0, WIREUP_EXIT_0), WIREUP_GOOD);
     ck_assert_int_eq(wireup_helper_ended(&w, 1, NULL), 0);
     ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
     ck_assert_str_eq(logged, "");
@@ -279,7 +280,7 @@ START_TEST(test_open_fails_later)
     wireup_environment(&w, 0, &env);
     ck_assert_uint_eq(env.count, 0);
     for (int i = 0; i < RANKS; i++)
-        ck_assert_int_eq(end_rank(i, 0), WIREUP_GOOD);
+        ck_assert_int_eq(end_rank(i, WIREUP_EXIT_0), WIREUP_GOOD);
     ck_assert_str_eq(logged, "");
     ck_assert_int_eq(wireup_close(&w), WIREUP_NOW);
 }
@@ -338,7 +339,7 @@ START_TEST(test_singletons_are_named)
     wireup_finished(&w, 1);
     for (int i = 0; i < RANKS; i++) {
         ck_assert_str_eq(logged, "");
-        ck_assert_int_eq(end_rank(i, 0), WIREUP_GOOD);
+        ck_assert_int_eq(end_rank(i, WIREUP_EXIT_0), WIREUP_GOOD);
     }
     ck_assert_msg(strstr(logged, "ranks 10 and 12 ended without using "
                                  "--wireup test") != NULL,
@@ -347,12 +348,30 @@ START_TEST(test_singletons_are_named)
 }
 END_TEST
 
+/* Ranks that failed by themselves may have found a world of one rank. */
+START_TEST(test_failed_singletons_are_named)
+{
+    ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
+    end_rank(0, WIREUP_EXIT_ERROR);
+    end_rank(1, WIREUP_EXIT_0);
+    end_rank(2, WIREUP_KILLED);
+    ck_assert_msg(strstr(logged, "ranks 10 and 11 ended without") != NULL, "%s",
+                  logged);
+}
+END_TEST
+
+/* If MPI finds hvdrun, ranks that failed before MPI_Init are nothing special.
+ */
 START_TEST(test_failed_ranks_are_no_singletons)
 {
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
-    for (int i = 0; i < RANKS; i++)
-        end_rank(i, 1);
+    if (_i == 0)
+        wireup_connected(&w, 1);
+    end_rank(0, _i == 0 ? WIREUP_EXIT_ERROR : WIREUP_KILLED);
+    end_rank(1, WIREUP_KILLED);
+    end_rank(2, WIREUP_KILLED);
     ck_assert_str_eq(logged, "");
+    ck_assert_ptr_null(w.doomed.text);
 }
 END_TEST
 
@@ -361,8 +380,9 @@ START_TEST(test_unfinished)
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
     wireup_connected(&w, 0);
     wireup_connected(&w, 1);
-    ck_assert_int_eq(end_rank(0, 0), WIREUP_UNFINISHED);
-    ck_assert_int_eq(end_rank(1, 1), WIREUP_GOOD); /* failed anyway */
+    ck_assert_int_eq(end_rank(0, WIREUP_EXIT_0), WIREUP_UNFINISHED);
+    ck_assert_int_eq(end_rank(1, WIREUP_EXIT_ERROR),
+                     WIREUP_GOOD); /* failed anyway */
 }
 END_TEST
 
@@ -373,14 +393,15 @@ START_TEST(test_end_is_explained_later)
     end_result = WIREUP_LATER;
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
     wireup_connected(&w, 0);
-    ck_assert_int_eq(wireup_rank_ended(&w, 0, 0, &how), WIREUP_LATER);
+    ck_assert_int_eq(wireup_rank_ended(&w, 0, WIREUP_EXIT_0, &how),
+                     WIREUP_LATER);
     wireup_finished(&w, 0);
     wireup_settled(&w, 0);
     ck_assert_int_eq(settled, 1);
     ck_assert_int_eq(settled_how, WIREUP_GOOD);
     wireup_settled(&w, 0);
     ck_assert_int_eq(settled, 1);
-    ck_assert_int_eq(end_rank(1, 1), WIREUP_GOOD);
+    ck_assert_int_eq(end_rank(1, WIREUP_EXIT_ERROR), WIREUP_GOOD);
 }
 END_TEST
 
@@ -391,7 +412,8 @@ START_TEST(test_end_is_never_explained)
     end_result = WIREUP_LATER;
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
     wireup_connected(&w, 0);
-    ck_assert_int_eq(wireup_rank_ended(&w, 0, 0, &how), WIREUP_LATER);
+    ck_assert_int_eq(wireup_rank_ended(&w, 0, WIREUP_EXIT_0, &how),
+                     WIREUP_LATER);
     run_until(&settled);
     ck_assert_int_eq(settled_how, WIREUP_UNFINISHED);
 }
@@ -418,7 +440,7 @@ START_TEST(test_doom_ends_a_rank_that_waits)
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
     wireup_connected(&w, 1);
     wireup_connected(&w, 2);
-    end_rank(1, 1);
+    end_rank(1, WIREUP_EXIT_ERROR);
     wireup_doom(&w, 5, "rank 4: has ended already");
     wireup_doom(&w, 6, "another");
     ck_assert_int_eq(aborts, 0);
@@ -436,7 +458,7 @@ START_TEST(test_absent_rank_dooms_those_that_wait)
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
     if (_i == 0)
         wireup_connected(&w, 0);
-    end_rank(1, 0);
+    end_rank(1, WIREUP_EXIT_0);
     if (_i == 1)
         wireup_connected(&w, 0);
     run_until(&aborts);
@@ -453,7 +475,8 @@ START_TEST(test_rank_is_not_absent_before_its_end_is_explained)
 
     end_result = WIREUP_LATER;
     ck_assert_int_eq(open_test_kind(NULL), WIREUP_NOW);
-    ck_assert_int_eq(wireup_rank_ended(&w, 1, 0, &how), WIREUP_LATER);
+    ck_assert_int_eq(wireup_rank_ended(&w, 1, WIREUP_EXIT_0, &how),
+                     WIREUP_LATER);
     wireup_connected(&w, 0);
     wireup_connected(&w, 1);
     wireup_finished(&w, 1);
@@ -469,7 +492,7 @@ START_TEST(test_second_program_must_finish)
     wireup_connected(&w, 0);
     wireup_finished(&w, 0);
     wireup_connected(&w, 0);
-    ck_assert_int_eq(end_rank(0, 0), WIREUP_UNFINISHED);
+    ck_assert_int_eq(end_rank(0, WIREUP_EXIT_0), WIREUP_UNFINISHED);
 }
 END_TEST
 
@@ -494,7 +517,7 @@ START_TEST(test_host_without_tells_the_others)
     open_result = -HVD_ESYSTEM;
     ck_assert_int_eq(open_test_kind(&err), WIREUP_NOW);
     ck_assert_int_eq(asked.op, RDV_PUT);
-    ck_assert_str_eq(asked.key, "without");
+    ck_assert_str_eq(asked.key, "without.test");
     ck_assert_str_eq(asked_value,
                      "host n1 runs its ranks without --wireup test");
     wireup_stop(&w);
@@ -503,6 +526,33 @@ START_TEST(test_host_without_tells_the_others)
     wireup_fini(&w);
     job.spec.wireup = CONTROL_WIREUP_PMIX;
     ck_assert_int_eq(open_test_kind(&err), -HVD_ESYSTEM);
+}
+END_TEST
+
+/* A host that finds no MPI tells those that may find one of either kind; what
+ * was asked for is the same on all hosts, and a single host tells nobody. */
+START_TEST(test_host_without_mpi_tells_the_others)
+{
+    char program[] = "/bin/true", *argv[] = {program, NULL};
+    char cwd[] = "/";
+    struct wireup_config c = config();
+
+    job.argv = (struct hb_strv){.items = argv, .count = 1};
+    job.cwd = cwd;
+    add_hosts();
+    if (_i == 1)
+        job.spec.wireup = CONTROL_WIREUP_NONE;
+    if (_i == 2)
+        hb_strv_free(&job.host_names);
+    ck_assert_int_eq(wireup_open(&w, &c, "/bin/true", NULL), WIREUP_NOW);
+    ck_assert_int_eq(asks, _i == 0 ? 2 : 0);
+    if (_i > 0)
+        return;
+    ck_assert_int_eq(asked.op, RDV_PUT);
+    ck_assert_str_eq(asked.key, "without.pmi1");
+    ck_assert_str_eq(asked_value,
+                     "host n1 found no MPI in the program: install the same "
+                     "program there, or say --wireup pmi1");
 }
 END_TEST
 
@@ -610,7 +660,8 @@ static Suite *suite(void)
     tcase_add_test(t, test_optional_open_too_late);
     tcase_add_test(t, test_close_while_opening);
     tcase_add_test(t, test_singletons_are_named);
-    tcase_add_test(t, test_failed_ranks_are_no_singletons);
+    tcase_add_test(t, test_failed_singletons_are_named);
+    tcase_add_loop_test(t, test_failed_ranks_are_no_singletons, 0, 2);
     tcase_add_test(t, test_unfinished);
     tcase_add_test(t, test_end_is_explained_later);
     tcase_add_test(t, test_end_is_never_explained);
@@ -620,6 +671,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_rank_is_not_absent_before_its_end_is_explained);
     tcase_add_test(t, test_second_program_must_finish);
     tcase_add_test(t, test_host_without_tells_the_others);
+    tcase_add_loop_test(t, test_host_without_mpi_tells_the_others, 0, 3);
     tcase_add_loop_test(t, test_host_without_dooms_ranks_that_wait, 0, 2);
     tcase_add_test(t, test_watch_of_hosts_ends);
     tcase_add_test(t, test_close_later);

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEATHS_PER_ROUND = 64 };
+enum { DEATHS_PER_ROUND = 64, EXIT_CANNOT_RUN = 126 };
 
 void agent_signal_ranks(struct agent *a, int signo)
 {
@@ -67,7 +67,8 @@ static void tell_peers(struct agent *a, int slot)
     hb_buf_free(&line);
 }
 
-/* Replaces what the process's end says by the rank's own fault. */
+/* Replaces what the process's end says by the rank's own fault.  The process
+ * may end later than others that follow from the fault. */
 static void explain_fault(const struct agent_rank *r, struct control_exited *m)
 {
     if (!r->fault.text)
@@ -159,6 +160,22 @@ void agent_rank_settled(struct agent *a, int slot, enum wireup_end how)
     agent_check_empty(a);
 }
 
+/* Tells a rank that failed by itself from others.  Exit codes from
+ * EXIT_CANNOT_RUN on are those of shells and the loader for a program that was
+ * killed or did not run at all. */
+static enum wireup_exit exit_of(const struct agent *a, int slot)
+{
+    const struct agent_rank *r = &a->ranks[slot];
+
+    if (!has_failed(r))
+        return WIREUP_EXIT_0;
+    return r->info.si_code == CLD_EXITED &&
+                   r->info.si_status < EXIT_CANNOT_RUN &&
+                   a->state == AGENT_RUNNING
+               ? WIREUP_EXIT_ERROR
+               : WIREUP_KILLED;
+}
+
 /* Reaps the ranks that have ended, in order; returns how many. */
 static int handle_deaths(struct agent *a)
 {
@@ -173,8 +190,8 @@ static int handle_deaths(struct agent *a)
         if (!collect(a, slot))
             continue;
         reaped++;
-        if (wireup_rank_ended(&a->wireup, slot, has_failed(&a->ranks[slot]),
-                              &how) == WIREUP_LATER)
+        if (wireup_rank_ended(&a->wireup, slot, exit_of(a, slot), &how) ==
+            WIREUP_LATER)
             continue;
         conclude(a, slot, how);
         dead[count++] = slot;

@@ -63,9 +63,21 @@ static void on_fault_time(uv_timer_t *timer)
     }
 }
 
-/* Notes the rank's fault: its end, which follows, ends the job. */
+/* Returns 1 + the rank whose fault came before this one's, or 0. */
+static int first_fault(const struct agent *a, int slot)
+{
+    for (int i = 0; i < a->job.rank_count; i++)
+        if (i != slot && a->ranks[i].fault.text && !a->ranks[i].fault.blames)
+            return 1 + a->job.ranks[i].rank;
+    return 0;
+}
+
+/* Notes the rank's fault: its end, which follows, ends the job.  A later fault
+ * blames the first, whose process may end last: that of MPICH 5 waits to be
+ * killed, and others see that it has left. */
 static void on_abort(void *arg, const struct wireup_abort *m)
 {
+    struct wireup_abort fault = *m;
     struct agent *a = arg;
 
     if (a->state != AGENT_RUNNING)
@@ -74,7 +86,9 @@ static void on_abort(void *arg, const struct wireup_abort *m)
         quit(a, m->text);
         return;
     }
-    agent_fault(a, m->slot, m);
+    if (!fault.blames)
+        fault.blames = first_fault(a, m->slot);
+    agent_fault(a, m->slot, &fault);
     if (!uv_is_active((uv_handle_t *)&a->fault_timer))
         uv_timer_start(&a->fault_timer, on_fault_time, AGENT_FAULT_MS, 0);
 }

@@ -269,6 +269,104 @@ static void judge(struct walk *w, struct file *f, struct needed_result *out)
         snprintf(out->library, sizeof(out->library), "%s", f->name);
 }
 
+/* ---- The PMIx of an Open MPI ---- */
+
+/* Adds a file that `parent` leads to, and finds it; NULL if it is nowhere. */
+static struct file *add_file(struct walk *w, int parent, const char *name)
+{
+    struct file *f = &w->files[w->count];
+
+    if (w->count == NEEDED_FILES_MAX)
+        return NULL;
+    f->name = hb_xstrdup(name);
+    f->parent = parent;
+    w->count++;
+    return find(w, f) ? f : NULL;
+}
+
+static int find_pmix(struct walk *w, int of, struct needed_result *out);
+
+/* Looks at a library of Open MPI that `of` needs, which may need PMIx. */
+static int find_pmix_below(struct walk *w, int of, const char *name,
+                           struct needed_result *out)
+{
+    struct file *f;
+
+    if (!starts(name, "libopen-rte") && !starts(name, "libopen-pal"))
+        return 0;
+    f = add_file(w, of, name);
+    return f && find_pmix(w, (int)(f - w->files), out);
+}
+
+/* Sets out->pmix if the file `of` needs PMIx, or its parts do.  Files that need
+ * each other end at NEEDED_FILES_MAX. */
+static int find_pmix(struct walk *w, int of, struct needed_result *out)
+{
+    const struct hb_strv *needed = &w->files[of].elf.needed;
+    struct file *f;
+
+    for (size_t i = 0; i < needed->count; i++) {
+        if (!starts(needed->items[i], "libpmix.so."))
+            continue;
+        f = add_file(w, of, needed->items[i]);
+        if (f && strlen(f->path) < sizeof(out->pmix))
+            snprintf(out->pmix, sizeof(out->pmix), "%s", f->path);
+        return 1;
+    }
+    for (size_t i = 0; i < needed->count; i++)
+        if (find_pmix_below(w, of, needed->items[i], out))
+            return 1;
+    return 0;
+}
+
+/* Looks at the plug-ins below one directory of Open MPI's libraries. */
+static int find_pmix_plugin(struct walk *w, int libmpi, const char *dir,
+                            struct needed_result *out)
+{
+    static const char *const names[] = {
+        "openmpi/mca_pmix_ext3x.so", "openmpi/mca_pmix_ext2x.so",
+        "openmpi/mca_pmix_ext4x.so", "openmpi3/mca_pmix_ext3x.so"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char *path = hb_xasprintf("%s/%s", dir, names[i]);
+        struct file *f = add_file(w, libmpi, path);
+
+        hb_free(path);
+        if (f)
+            return find_pmix(w, (int)(f - w->files), out);
+    }
+    return 0;
+}
+
+/* Finds the PMIx of the libmpi that was added last, if it was found: from
+ * version 5 on it is linked with PMIx, before that a plug-in is. */
+static void find_pmix_of_mpi(struct walk *w, struct needed_result *out)
+{
+    int libmpi = w->count - 1;
+    const struct file *f = &w->files[libmpi];
+    const char *lists[] = {f->elf.rpath, f->elf.runpath};
+    char *dir;
+
+    if (!f->path || find_pmix(w, libmpi, out))
+        return;
+    dir = origin_of(f->path);
+    if (find_pmix_plugin(w, libmpi, dir, out))
+        lists[0] = lists[1] = NULL;
+    hb_free(dir);
+    for (size_t i = 0; i < 2; i++)
+        for (const char *p = lists[i]; p && *p; p += *p == ':') {
+            size_t len = strcspn(p, ":");
+            int found;
+
+            dir = expand(w, p, len, f->path);
+            found = dir && find_pmix_plugin(w, libmpi, dir, out);
+            hb_free(dir);
+            if (found)
+                return;
+            p += len;
+        }
+}
+
 /* ---- The walk ---- */
 
 static int is_known(const struct walk *w, const char *name)
@@ -317,6 +415,8 @@ int needed_libs(const struct needed_search *s, const char *path,
     for (int i = 0; i < w->count && out->mpi == NEEDED_NO_MPI; i++)
         if (w->files[i].path || find(w, &w->files[i]))
             add_needed(w, i, out);
+    if (out->mpi == NEEDED_PMIX)
+        find_pmix_of_mpi(w, out);
     for (int i = 0; i < w->count; i++) {
         hb_free(w->files[i].name);
         hb_free(w->files[i].path);

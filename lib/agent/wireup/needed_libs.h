@@ -19,6 +19,7 @@ enum needed_mpi {
 enum {
     NEEDED_FILES_MAX = 512, /* libraries that are looked at */
     NEEDED_NAME_MAX = 256,
+    NEEDED_PATH_MAX = 1024,
 };
 
 struct needed_search {
@@ -33,6 +34,9 @@ struct needed_result {
     int found;                     /* the library is on this host */
     char library[NEEDED_NAME_MAX]; /* "libmpi.so.40"; "" without an MPI */
     const char *family;            /* "Open MPI"; static */
+    /* The library of PMIx that an Open MPI is linked with, itself or by its
+     * plug-in for PMIx; "": none is found, or it has one within itself. */
+    char pmix[NEEDED_PATH_MAX];
 };
 
 /* Judges the file; 0 if it is no ELF file of this machine's kind, else 1 with

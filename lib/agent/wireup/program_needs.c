@@ -95,6 +95,8 @@ static void decide(struct judge *j, const struct needed_result *result,
     if (result->mpi == NEEDED_NO_MPI)
         return;
     j->out->need = needs[result->mpi];
+    if (result->pmix[0])
+        j->out->pmix = hb_xstrdup(result->pmix);
     j->out->reason = hb_xasprintf(
         "%s needs %s (%s%s)", what, result->library, result->family,
         result->mpi == NEEDED_UNKNOWN
@@ -431,7 +433,7 @@ void program_needs(const struct program_needs_config *c,
     struct judge j = {.config = c, .out = out};
     struct hb_strv argv = HB_STRV_INIT;
 
-    *out = (struct program_needs_result){NEED_NOTHING, NULL};
+    *out = (struct program_needs_result){.need = NEED_NOTHING};
     j.search.root = c->root;
     j.search.cwd = c->cwd;
     j.search.library_path = variable(&j, "LD_LIBRARY_PATH");

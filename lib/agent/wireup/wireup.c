@@ -5,6 +5,7 @@
 #include "lib/agent/wireup/pmi1/pmi1.h"
 #include "lib/agent/wireup/pmix/pmix.h"
 #include "lib/agent/wireup/program_needs.h"
+#include "lib/agent/wireup/wireup_hosts.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
@@ -35,37 +36,32 @@ static int rank_of(const struct wireup *w, int slot)
     return w->config.job->ranks[slot].rank;
 }
 
-/* ---- Hosts without a wire-up ---- */
+/* ---- Hosts that differ ---- */
 
-/* Under this name in the job's store, a host says that its ranks run without
- * the wire-up that the job was started with by --wireup auto. */
-#define SCOPE "wireup"
-#define KEY_WITHOUT "without"
-
-static void on_told(void *arg, const struct rdv_reply *m)
+/* Tells the other hosts what this one has chosen by itself: where the program
+ * was found to need another kind, ranks would wait for these in MPI_Init.  Of
+ * two kinds, one tells the other: one line suffices. */
+static void tell_choice(const struct wireup_config *config,
+                        const struct wireup_kind *chosen)
 {
-    (void)arg;
-    (void)m;
-}
-
-static int is_alone(const struct wireup *w)
-{
-    return w->config.job->host_names.count < 2;
-}
-
-static void tell_hosts(struct wireup *w)
-{
-    char text[RDV_NAME_BYTES];
-    struct rdv_request m = {.op = RDV_PUT, .scope = SCOPE, .key = KEY_WITHOUT};
-
-    if (is_alone(w))
-        return;
-    snprintf(text, sizeof(text),
-             "host %.100s runs its ranks without --wireup %s",
-             w->config.job->host, w->kind->name);
-    m.value = text;
-    m.len = strlen(text);
-    (void)relay_own_request(w->config.relay, &m, on_told, NULL);
+    for (int i = 0; i < KINDS; i++) {
+        if (!kinds[i])
+            continue;
+        if (kinds[i] == chosen)
+            return;
+        if (chosen)
+            wireup_tell_hosts(
+                config, kinds[i],
+                "host %.100s uses --wireup %s, this host %s: install "
+                "the same program on both",
+                config->job->host, chosen->name, kinds[i]->name);
+        else
+            wireup_tell_hosts(
+                config, kinds[i],
+                "host %.100s found no MPI in the program: install the "
+                "same program there, or say --wireup %s",
+                config->job->host, kinds[i]->name);
+    }
 }
 
 static void check_lone_host(struct wireup *w);
@@ -77,8 +73,9 @@ static void on_without(void *arg, const struct rdv_reply *m)
     w->watch = 0;
     if (m->status)
         return;
-    w->lone_host = hb_xasprintf("%.*s", m->len < 255 ? (int)m->len : 255,
-                                (const char *)m->value);
+    w->lone_host =
+        hb_xasprintf("%.*s", m->len < WIREUP_HOSTS_TEXT_BYTES ? (int)m->len : 0,
+                     (const char *)m->value);
     hb_text_sanitize(w->lone_host);
     check_lone_host(w);
 }
@@ -86,11 +83,8 @@ static void on_without(void *arg, const struct rdv_reply *m)
 /* Waits for a host that goes without. */
 static void watch_hosts(struct wireup *w)
 {
-    struct rdv_request m = {
-        .op = RDV_GET, .wait = 1, .scope = SCOPE, .key = KEY_WITHOUT};
-
-    if (w->optional && !is_alone(w))
-        w->watch = relay_own_request(w->config.relay, &m, on_without, w);
+    if (w->optional)
+        w->watch = wireup_watch_hosts(&w->config, w->kind, on_without, w);
 }
 
 static void stop_watching(struct wireup *w)
@@ -110,14 +104,17 @@ static void go_without(struct wireup *w, const struct hb_error *err)
            err->text);
     w->without = 1;
     stop_watching(w);
-    tell_hosts(w);
+    wireup_tell_hosts(&w->config, w->kind,
+                      "host %.100s runs its ranks without --wireup %s",
+                      w->config.job->host, w->kind->name);
 }
 
 /* ---- Opening ---- */
 
-/* Returns what the program needs, with the reason in *why, a heap string. */
+/* Returns what to use, of what was asked for and what the program needs. */
 static enum control_wireup choose(const struct wireup_config *config,
-                                  const char *program, char **why)
+                                  const char *program,
+                                  struct program_needs_result *found)
 {
     static const enum control_wireup by_need[] = {
         [NEED_NOTHING] = CONTROL_WIREUP_NONE,
@@ -133,36 +130,60 @@ static enum control_wireup choose(const struct wireup_config *config,
         .env = &job->env,
         .rank_env = &job->ranks[0].env,
     };
-    struct program_needs_result found;
+    enum control_wireup asked = job->spec.wireup;
 
-    if (job->spec.wireup != CONTROL_WIREUP_AUTO) {
-        *why = hb_xstrdup("given by --wireup");
-        return job->spec.wireup;
-    }
-    program_needs(&look, &found);
-    *why = found.reason;
-    return by_need[found.need];
+    memset(found, 0, sizeof(*found));
+    /* For PMIx its library must be known, too. */
+    if (asked == CONTROL_WIREUP_AUTO || asked == CONTROL_WIREUP_PMIX)
+        program_needs(&look, found);
+    return asked == CONTROL_WIREUP_AUTO ? by_need[found->need] : asked;
+}
+
+static void log_choice(const struct wireup_config *config,
+                       const struct wireup_kind *kind,
+                       const struct program_needs_result *found)
+{
+    int is_found = config->job->spec.wireup == CONTROL_WIREUP_AUTO;
+
+    hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)%s%s", kind->name,
+           is_found ? found->reason : "given by --wireup",
+           found->pmix ? "; its PMIx is " : "", found->pmix ? found->pmix : "");
+}
+
+static int open_choice(struct wireup *w, const struct wireup_config *config,
+                       enum control_wireup choice,
+                       const struct program_needs_result *found,
+                       struct hb_error *err)
+{
+    const struct wireup_kind *kind = (int)choice < KINDS ? kinds[choice] : NULL;
+    struct wireup_config c = *config;
+
+    c.library = found->pmix;
+    if (kind)
+        log_choice(config, kind, found);
+    if (!kind && choice != CONTROL_WIREUP_NONE)
+        return hb_error_set(err, HVD_EUNSUPPORTED,
+                            "this agent lacks that kind of --wireup; use "
+                            "another one, or a newer hvdrun");
+    if (config->job->spec.wireup == CONTROL_WIREUP_AUTO)
+        tell_choice(config, kind);
+    return kind ? wireup_open_kind(w, &c, kind, err) : WIREUP_NOW;
 }
 
 int wireup_open(struct wireup *w, const struct wireup_config *config,
                 const char *program, struct hb_error *err)
 {
-    const struct wireup_kind *kind;
+    struct program_needs_result found;
     enum control_wireup choice;
-    char *why;
+    int rc;
 
     memset(w, 0, sizeof(*w));
-    choice = choose(config, program, &why);
-    kind = (int)choice < KINDS ? kinds[choice] : NULL;
-    if (kind)
-        hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)", kind->name,
-               why);
-    hb_free(why);
-    if (!kind && choice != CONTROL_WIREUP_NONE)
-        return hb_error_set(err, HVD_EUNSUPPORTED,
-                            "this agent lacks that kind of --wireup; use "
-                            "another one, or a newer hvdrun");
-    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
+    choice = choose(config, program, &found);
+    rc = open_choice(w, config, choice, &found, err);
+    w->config.library = NULL;
+    hb_free(found.reason);
+    hb_free(found.pmix);
+    return rc;
 }
 
 static void on_limit(uv_timer_t *timer);
@@ -277,15 +298,31 @@ static void put_singletons(const struct wireup *w, struct hb_buf *out,
     }
 }
 
-/* Warns of ranks that were to use the wire-up but did not: an MPI that found
- * no launcher runs each of them as a job of one rank, without a word. */
-static void warn_of_singletons(const struct wireup *w)
+/* Returns how many ranks are singletons.  Those that failed are none if another
+ * rank has connected: MPI finds hvdrun then, and they failed before MPI_Init.
+ */
+static int count_singletons(struct wireup *w)
 {
-    struct hb_buf text = HB_BUF_INIT;
-    int count = 0;
+    int count = 0, connected = 0;
 
     for (int i = 0; i < w->config.job->rank_count; i++)
-        count += w->slots[i].singleton;
+        connected |= w->slots[i].connected;
+    for (int i = 0; i < w->config.job->rank_count; i++) {
+        struct wireup_slot *s = &w->slots[i];
+
+        s->singleton &= !(s->failed && connected);
+        count += s->singleton;
+    }
+    return count;
+}
+
+/* Warns of ranks that were to use the wire-up but did not: an MPI that found
+ * no launcher runs each of them as a job of one rank, without a word. */
+static void warn_of_singletons(struct wireup *w)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int count = count_singletons(w);
+
     if (count == 0)
         return;
     put_singletons(w, &text, count);
@@ -329,7 +366,7 @@ static void check_absent(struct wireup *w)
     char text[96];
 
     for (int i = 0; i < w->config.job->rank_count; i++)
-        if (w->slots[i].singleton)
+        if (w->slots[i].singleton && !w->slots[i].failed)
             absent = i;
     if (absent < 0 || !some_may_wait(w))
         return;
@@ -338,20 +375,22 @@ static void check_absent(struct wireup *w)
     wireup_doom(w, 1 + rank_of(w, absent), text);
 }
 
-/* Returns how the rank has ended, once that is known. */
-static enum wireup_end conclude(struct wireup *w, int slot, int failed)
+/* Returns what the rank's end means, once that is known. */
+static enum wireup_end conclude(struct wireup *w, int slot,
+                                enum wireup_exit status)
 {
     struct wireup_slot *s = &w->slots[slot];
 
-    s->singleton = !failed && !s->connected;
+    s->singleton = status != WIREUP_KILLED && !s->connected;
+    s->failed = status != WIREUP_EXIT_0;
     if (--w->left == 0)
         warn_of_singletons(w);
     check_absent(w);
-    return !failed && s->connected && !s->finished ? WIREUP_UNFINISHED
-                                                   : WIREUP_GOOD;
+    return !s->failed && s->connected && !s->finished ? WIREUP_UNFINISHED
+                                                      : WIREUP_GOOD;
 }
 
-int wireup_rank_ended(struct wireup *w, int slot, int failed,
+int wireup_rank_ended(struct wireup *w, int slot, enum wireup_exit status,
                       enum wireup_end *how)
 {
     int rc = WIREUP_NOW;
@@ -362,14 +401,14 @@ int wireup_rank_ended(struct wireup *w, int slot, int failed,
     w->slots[slot].gone = 1;
     if (w->phase == WIREUP_OPEN && w->kind->rank_ended)
         rc = w->kind->rank_ended(w, slot);
-    if (rc == WIREUP_LATER && !failed) {
+    if (rc == WIREUP_LATER && status == WIREUP_EXIT_0) {
         w->slots[slot].settling = 1;
         if (w->settling++ == 0)
             uv_timer_start(&w->limit, on_limit, (uint64_t)w->kind->settle_ms,
                            0);
         return WIREUP_LATER;
     }
-    *how = conclude(w, slot, failed);
+    *how = conclude(w, slot, status);
     return WIREUP_NOW;
 }
 
@@ -382,7 +421,8 @@ void wireup_settled(struct wireup *w, int slot)
     s->settling = 0;
     if (--w->settling == 0)
         uv_timer_stop(&w->limit);
-    w->config.events->on_settled(w->config.arg, slot, conclude(w, slot, 0));
+    w->config.events->on_settled(w->config.arg, slot,
+                                 conclude(w, slot, WIREUP_EXIT_0));
 }
 
 /* Takes the ends of ranks as they are known: the kind does not answer. */
@@ -403,6 +443,16 @@ void wireup_connected(struct wireup *w, int slot)
 void wireup_finished(struct wireup *w, int slot)
 {
     w->slots[slot].finished = 1;
+}
+
+void wireup_refused_spawn(struct wireup *w, int slot)
+{
+    if (w->slots[slot].spawned)
+        return;
+    w->slots[slot].spawned = 1;
+    hb_log(w->config.log, HB_LOG_WARNING,
+           "rank %d called MPI_Comm_spawn, which needs mpirun (--mpi)",
+           rank_of(w, slot));
 }
 
 /* ---- Failures ---- */

@@ -29,10 +29,18 @@ enum { WIREUP_DOOM_MS = 2000 }; /* doom_ms of all kinds */
 /* What functions return that may complete later. */
 enum { WIREUP_NOW = 0, WIREUP_LATER = 1 };
 
-/* How a rank that exited with 0 has ended. */
+/* How the process of a rank has ended. */
+enum wireup_exit {
+    WIREUP_EXIT_0,
+    WIREUP_EXIT_ERROR, /* by itself, with another exit code */
+    WIREUP_KILLED,     /* by a signal, while the job was ending, or not run */
+};
+
+/* What the end of a rank's process means. */
 enum wireup_end {
     WIREUP_GOOD,
-    WIREUP_UNFINISHED, /* it had connected, but not finished: a failure */
+    /* It exited with 0 and had connected, but not finished: a failure. */
+    WIREUP_UNFINISHED,
 };
 
 /* A rank, or the wire-up itself, ends the job. */
@@ -61,6 +69,9 @@ struct wireup_config {
     struct relay *relay; /* to hvdrun's rendezvous store */
     const struct wireup_events *events;
     void *arg;
+    /* The library that the kind's server is to load, because the program's MPI
+     * does; needed while it opens.  NULL: none is known. */
+    const char *library;
     /* Memory of GUARDIAN_PATH_MAX bytes in which the guardian finds the path of
      * a directory to remove; may be NULL. */
     char *guarded_dir;
@@ -76,8 +87,10 @@ enum wireup_phase {
 /* A local rank. */
 struct wireup_slot {
     int connected, finished, gone;
-    int settling;  /* its end is not yet explained */
-    int singleton; /* ended with exit code 0, without having connected */
+    int settling; /* its end is not yet explained */
+    /* Exited without having connected; `failed`: not with 0. */
+    int singleton, failed;
+    int spawned; /* wanted to spawn */
 };
 
 struct wireup {
@@ -159,10 +172,10 @@ void wireup_environment(struct wireup *w, int slot, struct hb_strv *out);
 int wireup_descriptor(struct wireup *w, int slot, int *fd,
                       struct hb_error *err);
 void wireup_rank_started(struct wireup *w, int slot);
-/* Notes that the rank has ended, `failed` unless with exit code 0: WIREUP_NOW
- * with *how, or WIREUP_LATER: on_settled follows.  Once all have ended, warns
- * of ranks that had not connected. */
-int wireup_rank_ended(struct wireup *w, int slot, int failed,
+/* Notes how the rank's process has ended: WIREUP_NOW with *how, or
+ * WIREUP_LATER: on_settled follows.  Once all have ended, warns of ranks that
+ * had not connected; of those that failed only if none had. */
+int wireup_rank_ended(struct wireup *w, int slot, enum wireup_exit status,
                       enum wireup_end *how);
 /* Returns whether `pid`, which has ended, was the helper, and tells the
  * kind. */
@@ -181,6 +194,8 @@ void wireup_opened(struct wireup *w, const struct hb_error *err);
 void wireup_connected(struct wireup *w, int slot);
 void wireup_finished(struct wireup *w, int slot);
 void wireup_settled(struct wireup *w, int slot);
+/* Tells the user, once for a rank, why MPI_Comm_spawn fails. */
+void wireup_refused_spawn(struct wireup *w, int slot);
 void wireup_closed(struct wireup *w);
 /* Ends the job because of the rank in m->slot, or because the wire-up itself
  * failed. */

@@ -10,7 +10,8 @@
  *     mpi_program pause WHERE rank 0 never begins WHERE: init, finalize, or
  *                             middle, a message that the others wait for;
  *                             each writes its pid to pid.R before WHERE
- *     mpi_program spawn       prints what MPI_Comm_spawn returns
+ *     mpi_program spawn       prints what MPI_Comm_spawn and
+ *                             MPI_Comm_spawn_multiple return
  *     mpi_program quit        rank 1 exits with 0 without MPI_Finalize
  *     mpi_program leave       rank 1 closes its connections after MPI_Init, and
  *                             lives on
@@ -131,20 +132,32 @@ static int pause_at(const char *where)
 
 /* ---- What is refused -------------------------------------------------- */
 
-static int spawn(void)
+static void print_error(const char *call, int rc)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
+    int class = 0, len;
+
+    MPI_Error_class(rc, &class);
+    MPI_Error_string(class, text, &len);
+    printf("%s: %s\n", call, text);
+}
+
+static int spawn(void)
+{
+    char name[] = "true", *commands[] = {name, name};
+    int counts[] = {1, 1}, rc;
+    MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
     MPI_Comm children;
-    int class = 0, len, rc;
 
     begin();
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    rc = MPI_Comm_spawn("true", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0,
-                        MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
-    MPI_Error_class(rc, &class);
-    MPI_Error_string(class, text, &len);
-    printf("%s\n", text);
+    rc = MPI_Comm_spawn(name, MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF,
+                        &children, MPI_ERRCODES_IGNORE);
+    print_error("MPI_Comm_spawn", rc);
+    rc = MPI_Comm_spawn_multiple(2, commands, MPI_ARGVS_NULL, counts, infos, 0,
+                                 MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+    print_error("MPI_Comm_spawn_multiple", rc);
     MPI_Finalize();
     return 0;
 }

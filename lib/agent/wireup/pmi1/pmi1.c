@@ -195,6 +195,13 @@ static void on_abort(void *arg, int slot, int exit_code)
         end_rank(p, slot, 1, "it called MPI_Abort with code %d", exit_code);
 }
 
+static void on_spawn(void *arg, int slot)
+{
+    struct pmi1 *p = arg;
+
+    wireup_refused_spawn(p->wireup, slot);
+}
+
 static void on_broken(void *arg, int slot, const char *why)
 {
     end_rank(arg, slot, 1, "%s", why);
@@ -268,6 +275,7 @@ static const struct pmi1_events server_events = {
     .on_connected = on_connected,
     .on_finished = on_finished,
     .on_abort = on_abort,
+    .on_spawn = on_spawn,
     .on_broken = on_broken,
     .on_barrier = on_barrier,
 };

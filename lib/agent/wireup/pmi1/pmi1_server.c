@@ -272,12 +272,36 @@ static const struct request {
 };
 enum { REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
-/* Takes a line of mcmd=spawn, which ends with endcmd. */
+static int number_after(const char *line, const char *key, int current)
+{
+    size_t len = strlen(key);
+    int64_t value = current;
+
+    if (strncmp(line, key, len) == 0)
+        (void)hb_parse_i64(line + len, 1, INT_MAX, &value, NULL);
+    return (int)value;
+}
+
+static void begin_spawn(struct pmi1_rank *r)
+{
+    r->in_spawn = 1;
+    r->spawn = r->spawns = 1;
+}
+
+/* Takes a line of mcmd=spawn, which ends with endcmd.  MPI_Comm_spawn_multiple
+ * sends a block for each command, and awaits one reply. */
 static void take_spawn(struct pmi1_server *s, int slot, const char *line)
 {
+    struct pmi1_rank *r = &s->ranks[slot];
+
+    r->spawn = number_after(line, "spawnssofar=", r->spawn);
+    r->spawns = number_after(line, "totspawns=", r->spawns);
     if (strcmp(line, "endcmd") != 0)
         return;
-    s->ranks[slot].in_spawn = 0;
+    r->in_spawn = 0;
+    if (r->spawn < r->spawns)
+        return;
+    s->events->on_spawn(s->arg, slot);
     reply(s, slot, "cmd=spawn_result rc=-1 msg=not_supported");
 }
 
@@ -312,7 +336,7 @@ static void handle_line(struct pmi1_server *s, int slot, char *line)
         return;
     }
     if (r->greeted && !r->finished && strcmp(line, "mcmd=spawn") == 0) {
-        r->in_spawn = 1;
+        begin_spawn(r);
         return;
     }
     split(line, &w);

@@ -34,6 +34,8 @@ struct pmi1_events {
     void (*on_connected)(void *arg, int slot);
     void (*on_finished)(void *arg, int slot);
     void (*on_abort)(void *arg, int slot, int exit_code);
+    /* The rank wanted to spawn processes, which was refused. */
+    void (*on_spawn)(void *arg, int slot);
     /* The rank broke the protocol: nothing more of it is read. */
     void (*on_broken)(void *arg, int slot, const char *why);
     /* All ranks of this host are in the barrier: exchange server->kvs.news with
@@ -44,7 +46,9 @@ struct pmi1_events {
 struct pmi1_rank {
     struct hb_buf in;
     int greeted, finished, broken, in_barrier;
-    int in_spawn; /* between mcmd=spawn and endcmd */
+    /* Between mcmd=spawn and endcmd: which of how many such blocks it is, the
+     * last of which gets the reply. */
+    int in_spawn, spawn, spawns;
     int key_count;
     size_t key_bytes;
 };

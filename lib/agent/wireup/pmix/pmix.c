@@ -17,6 +17,7 @@
 #include "lib/agent/trace_dir.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 #include "lib/base/text.h"
 
 #include <fcntl.h>
@@ -32,7 +33,10 @@ enum {
     OPEN_MS = 30000,
     CLOSE_MS = 3000,
     DOOM_MS = 2000,
+    MODEX_MS = 120000,
 };
+
+#define MODEX_LIMIT "HVD_PMIX_TIMEOUT"
 
 struct pmix {
     struct wireup *wireup;
@@ -44,6 +48,11 @@ struct pmix {
     int is_ready, closing, lost;
     struct hb_error failure; /* why it ends; not set: unexpectedly */
     int *slot_of;            /* by rank: local rank, or -1 */
+    /* How long a rank waits for another one's data, and the timer for that,
+     * which runs once a rank has asked for some. */
+    int64_t modex_ms;
+    uv_timer_t modex_timer;
+    int modex_timed;
 };
 
 static const struct control_launch *job_of(const struct pmix *p)
@@ -150,8 +159,10 @@ static int send_setup(struct pmix *p, struct hb_error *err)
                             "HVD_PMIX_LIBRARY has more than %d bytes",
                             PMIX_WIRE_PATH_MAX - 1);
     name_job(job, m.nspace);
+    if (!library || !*library)
+        library = p->wireup->config.library;
     snprintf(m.library, sizeof(m.library), "%s",
-             library && *library ? library : "libpmix.so.2");
+             library ? library : "libpmix.so.2");
     snprintf(m.dir, sizeof(m.dir), "%s", p->dir);
     fill_hosts(job, &m.hosts);
     m.host_of = hb_xcalloc((size_t)job->size, sizeof(*m.host_of));
@@ -199,6 +210,22 @@ static void pmix_fini(struct wireup *w)
     w->state = NULL;
 }
 
+static int read_limit(struct pmix *p, struct hb_error *err)
+{
+    const char *text = hb_env_get(&job_of(p)->env, MODEX_LIMIT);
+    int rc;
+
+    p->modex_ms = MODEX_MS;
+    if (!text || !*text)
+        return 0;
+    rc = hb_parse_duration_ms(text, &p->modex_ms, err);
+    if (rc == 0 && p->modex_ms < 1)
+        rc = hb_error_set(err, HVD_EINVAL, "it must be positive");
+    if (rc < 0)
+        hb_error_context(err, MODEX_LIMIT);
+    return rc;
+}
+
 static int pmix_open(struct wireup *w, struct hb_error *err)
 {
     struct pmix *p = w->state = hb_xcalloc(1, sizeof(*p));
@@ -212,8 +239,10 @@ static int pmix_open(struct wireup *w, struct hb_error *err)
                                    .job = w->config.job,
                                    .events = &modex_events,
                                    .arg = p};
-    rc =
-        wireup_dir_make(job_of(p)->job_id, job_of(p)->host_index, &p->dir, err);
+    rc = read_limit(p, err);
+    if (rc == 0)
+        rc = wireup_dir_make(job_of(p)->job_id, job_of(p)->host_index, &p->dir,
+                             err);
     if (rc == 0) {
         make_dir_known(p, p->dir);
         p->dir_lock = trace_dir_hold(p->dir);
@@ -296,12 +325,6 @@ static int on_abort(struct pmix *p, int slot, const struct pmix_wire_item *m)
     return 0;
 }
 
-static void on_spawn(struct pmix *p, uint32_t rank)
-{
-    hb_log(p->wireup->config.log, HB_LOG_WARNING,
-           "rank %u called MPI_Comm_spawn, which needs mpirun (--mpi)", rank);
-}
-
 /* Handles a message about one of this host's ranks. */
 static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
 {
@@ -322,7 +345,7 @@ static int on_rank(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
     case PMIX_WIRE_ABORT:
         return on_abort(p, slot, m);
     case PMIX_WIRE_SPAWN:
-        on_spawn(p, m->id);
+        wireup_refused_spawn(p->wireup, slot);
         return 0;
     default:
         return -HVD_EPROTO;
@@ -341,6 +364,32 @@ static void give(struct pmix *p, const struct pmix_wire_item *m)
                 "another rank of its host has left PMIx before MPI_Finalize");
 }
 
+static void on_modex_time(uv_timer_t *timer)
+{
+    struct pmix *p = timer->data;
+    uint64_t now = uv_now(timer->loop);
+    uint64_t due = pmix_modex_expire(&p->modex, now);
+
+    if (due)
+        uv_timer_start(timer, on_modex_time, due - now, 0);
+}
+
+/* Asks another host for a rank's data. */
+static void want(struct pmix *p, uint32_t rank)
+{
+    uv_loop_t *loop = p->wireup->config.loop;
+
+    if (!p->modex_timed) {
+        uv_timer_init(loop, &p->modex_timer);
+        p->modex_timer.data = p;
+        p->modex_timed = 1;
+    }
+    pmix_modex_want(&p->modex, rank, uv_now(loop) + (uint64_t)p->modex_ms);
+    if (!uv_is_active((uv_handle_t *)&p->modex_timer))
+        uv_timer_start(&p->modex_timer, on_modex_time, (uint64_t)p->modex_ms,
+                       0);
+}
+
 static int on_item(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
 {
     switch (type) {
@@ -350,7 +399,9 @@ static int on_item(struct pmix *p, uint8_t type, const struct pmix_wire_item *m)
         give(p, m);
         return 0;
     case PMIX_WIRE_WANT:
-        pmix_modex_want(&p->modex, m->id);
+        if (!p->is_ready)
+            return -HVD_EPROTO;
+        want(p, m->id);
         return 0;
     default:
         return on_rank(p, type, m);
@@ -395,6 +446,19 @@ static void on_data(void *arg, const struct pmix_wire_item *m)
     tell(arg, PMIX_WIRE_WANTED, m);
 }
 
+/* Ends a rank that waits: with an answer, MPI would fail with less to say. */
+static void on_late(void *arg, uint32_t rank)
+{
+    struct pmix *p = arg;
+    char text[160];
+
+    snprintf(text, sizeof(text),
+             "rank %u did not give its addresses for direct modex within %g s "
+             "(" MODEX_LIMIT "); is it in MPI_Init?",
+             rank, (double)p->modex_ms / 1e3);
+    wireup_doom(p->wireup, 0, text);
+}
+
 static void on_wanted(void *arg)
 {
     struct pmix *p = arg;
@@ -404,7 +468,7 @@ static void on_wanted(void *arg)
 }
 
 static const struct pmix_modex_events modex_events = {on_fence, on_data,
-                                                      on_wanted};
+                                                      on_late, on_wanted};
 
 /* ---- Ranks ------------------------------------------------------------ */
 
@@ -474,6 +538,9 @@ static int pmix_close(struct wireup *w)
     struct pmix *p = w->state;
 
     p->closing = 1;
+    if (p->modex_timed)
+        uv_close((uv_handle_t *)&p->modex_timer, NULL);
+    p->modex_timed = 0;
     pmix_server_close(&p->server);
     pmix_modex_close(&p->modex);
     if (w->helper) { /* it has nothing to finish */

@@ -15,7 +15,8 @@ struct pmix_request {
     struct pmix_request *next;
     struct pmix_modex *modex;
     uint32_t relay_id;
-    uint32_t id; /* of the fence, or the rank */
+    uint32_t id;     /* of the fence, or the rank */
+    uint64_t due_ms; /* 0: there is no limit */
 };
 
 /* ---- Requests --------------------------------------------------------- */
@@ -166,7 +167,7 @@ static void on_data(void *arg, const struct rdv_reply *m)
     x->events->on_data(x->arg, &got);
 }
 
-void pmix_modex_want(struct pmix_modex *x, uint32_t rank)
+void pmix_modex_want(struct pmix_modex *x, uint32_t rank, uint64_t due_ms)
 {
     char key[32];
     int host;
@@ -182,6 +183,28 @@ void pmix_modex_want(struct pmix_modex *x, uint32_t rank)
     snprintf(key, sizeof(key), "data.%u", rank);
     if (ask(x, RDV_GET, key, NULL, on_data, rank) < 0)
         no_data(x, rank);
+    else
+        x->requests->due_ms = due_ms;
+}
+
+uint64_t pmix_modex_expire(struct pmix_modex *x, uint64_t now_ms)
+{
+    struct pmix_request *next;
+    uint64_t first = 0;
+
+    for (struct pmix_request *q = x->requests; q; q = next) {
+        uint32_t rank = q->id;
+
+        next = q->next;
+        if (q->due_ms > now_ms && (first == 0 || q->due_ms < first))
+            first = q->due_ms;
+        if (q->due_ms == 0 || q->due_ms > now_ms)
+            continue;
+        relay_own_cancel(x->relay, q->relay_id);
+        request_free(q);
+        x->events->on_late(x->arg, rank);
+    }
+    return first;
 }
 
 void pmix_modex_answer(struct pmix_modex *x, const struct pmix_wire_item *m)

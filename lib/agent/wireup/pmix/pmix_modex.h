@@ -22,6 +22,8 @@ struct pmix_modex_events {
                      const char *text);
     /* The data of a rank elsewhere. */
     void (*on_data)(void *arg, const struct pmix_wire_item *m);
+    /* Those data have not come in time; nothing more follows for them. */
+    void (*on_late)(void *arg, uint32_t rank);
     /* Another host needs the data of this host's ranks. */
     void (*on_wanted)(void *arg);
 };
@@ -40,8 +42,11 @@ struct pmix_modex {
  * nothing of this. */
 void pmix_modex_open(struct pmix_modex *x);
 void pmix_modex_fence(struct pmix_modex *x, const struct pmix_wire_item *m);
-/* Asks for the data of a rank elsewhere: on_data follows. */
-void pmix_modex_want(struct pmix_modex *x, uint32_t rank);
+/* Asks for the data of a rank elsewhere: on_data follows, or on_late. */
+void pmix_modex_want(struct pmix_modex *x, uint32_t rank, uint64_t due_ms);
+/* Gives up the data that are due: on_late follows for each.  Returns when the
+ * next are due, or 0 if none are. */
+uint64_t pmix_modex_expire(struct pmix_modex *x, uint64_t now_ms);
 /* Tells the other hosts a local rank's data. */
 void pmix_modex_answer(struct pmix_modex *x, const struct pmix_wire_item *m);
 /* Cancels everything; no event follows. */
