@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exchange of two ranks in shared memory: sizes around its blocks, every
- * way in which an allreduce's data lies, disagreement and death between.
+ * way in which the data lies, disagreement and death between.
  */
 #include "tests/unit/shm_member.h"
 #include "tests/unit/unit.h"
@@ -49,6 +49,12 @@ static void cut(struct hvd__part *parts, const int32_t *send, int32_t *recv,
     }
 }
 
+/* Returns whether the last operation took this way; NULL: any. */
+static int went(const struct shm_member *k, const char *algorithm)
+{
+    return !algorithm || strcmp(k->op.trace.algorithm, algorithm) == 0;
+}
+
 static int sum_once(struct shm_member *k, size_t count, enum shape shape,
                     const char *algorithm)
 {
@@ -75,12 +81,144 @@ static int sum_once(struct shm_member *k, size_t count, enum shape shape,
     must(shm_member_do(k) == 0);
     must(is_sum(k, to, count));
     must(shm_guarded(recv, count * 4));
-    must(!algorithm || strcmp(op->trace.algorithm, algorithm) == 0);
+    must(went(k, algorithm));
     if (!in_place) {
         must(from[count - 1] == value(k, k->me, count - 1));
         shm_member_give(k, send, 1);
     }
     shm_member_give(k, recv, 0);
+    return 0;
+}
+
+/* ---- The other collectives ----------------------------------------------- */
+
+static void fill(const struct shm_member *k, int32_t *v, size_t first,
+                 size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        v[i] = value(k, k->me, first + i);
+}
+
+static int is_from(const struct shm_member *k, int rank, const int32_t *v,
+                   size_t first, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (v[i] != value(k, rank, first + i))
+            return 0;
+    return 1;
+}
+
+/* Rank r contributes counts[r] elements. */
+static int gather_once(struct shm_member *k, const size_t *counts, int in_place)
+{
+    struct hvd__op *op = shm_member_op(k, HVD__ALLGATHER, HVD_INT32);
+    size_t sum = counts[0] + counts[1], own = counts[k->me], got[2];
+    size_t at[2] = {0, counts[0]};
+    unsigned char *recv = shm_member_get(k, sum * 4, 0);
+    unsigned char *send = shm_member_get(k, own * 4, 1);
+    int32_t *to = (int32_t *)(void *)recv, *from = (int32_t *)(void *)send;
+
+    if (in_place)
+        from = to + at[k->me];
+    fill(k, from, 0, own);
+    op->sendbuf = from;
+    op->count = own;
+    op->recvbuf = to;
+    op->recvcap = sum;
+    op->recvcounts = got;
+    must(shm_member_do(k) == 0);
+    for (int r = 0; r < 2; r++)
+        must(got[r] == counts[r] && is_from(k, r, to + at[r], 0, counts[r]));
+    must(shm_guarded(recv, sum * 4));
+    shm_member_give(k, send, 1);
+    shm_member_give(k, recv, 0);
+    return 0;
+}
+
+/* counts[r][to]: what rank r sends, its first elements to rank 0. */
+static int alltoall_once(struct shm_member *k, size_t counts[2][2])
+{
+    struct hvd__op *op = shm_member_op(k, HVD__ALLTOALL, HVD_INT32);
+    size_t out = counts[k->me][0] + counts[k->me][1], got[2];
+    size_t in = counts[0][k->me] + counts[1][k->me];
+    unsigned char *recv = shm_member_get(k, in * 4, 0);
+    unsigned char *send = shm_member_get(k, out * 4, 1);
+    const int32_t *to = (int32_t *)(void *)recv;
+
+    fill(k, (int32_t *)(void *)send, 0, out);
+    op->sendbuf = send;
+    op->sendcounts = counts[k->me];
+    op->count = out;
+    op->recvbuf = recv;
+    op->recvcap = in;
+    op->recvcounts = got;
+    must(shm_member_do(k) == 0);
+    for (int r = 0; r < 2; r++) {
+        size_t n = counts[r][k->me], skip = k->me ? counts[r][0] : 0;
+
+        must(got[r] == n && is_from(k, r, to, skip, n));
+        to += n;
+    }
+    must(shm_guarded(recv, in * 4));
+    shm_member_give(k, send, 1);
+    shm_member_give(k, recv, 0);
+    return 0;
+}
+
+/* A scatter of rows or lanes; in_place: recvbuf begins where sendbuf does. */
+static int scatter_once(struct shm_member *k, size_t count, int lanes,
+                        int in_place)
+{
+    struct hvd__op *op = shm_member_op(
+        k, lanes ? HVD__LANE_SCATTER : HVD__REDUCESCATTER, HVD_INT32);
+    unsigned char *recv = shm_member_get(k, count * 4, 0);
+    unsigned char *send = in_place ? recv : shm_member_get(k, count * 4, 1);
+    int32_t *from = (int32_t *)(void *)send, *to = (int32_t *)(void *)recv;
+    struct hvd__span span;
+
+    fill(k, from, 0, count);
+    op->op = HVD_SUM;
+    op->reduce = hvd__reduce_get(HVD_INT32, HVD_SUM);
+    op->lanes = lanes;
+    op->sendbuf = from;
+    op->recvbuf = to;
+    op->count = count;
+    span.first = hvd__op_share(op, k->me, 2).first;
+    span.count = hvd__op_share(op, k->me, 2).count;
+    if (lanes) {
+        span = hvd__lane_span(count, 4, lanes, k->me);
+        to += span.first;
+    }
+    must(shm_member_do(k) == 0);
+    for (size_t i = 0; i < span.count; i++)
+        must(to[i] ==
+             value(k, 0, span.first + i) + value(k, 1, span.first + i));
+    must(shm_guarded(recv, count * 4));
+    if (!in_place)
+        shm_member_give(k, send, 1);
+    shm_member_give(k, recv, 0);
+    return 0;
+}
+
+/* Equal and unequal counts, also so small or so large on one rank only that its
+ * data travels in another way. */
+static int try_moves(struct shm_member *k, size_t n, const char *algorithm)
+{
+    size_t counts[][2] = {{n, n}, {n, n / 3}, {1, n}, {n, 0}, {n, 3 * n + 1}};
+    int each = (int)(sizeof(counts) / sizeof(counts[0]));
+
+    for (int i = 0; i < each; i++) {
+        size_t *c = counts[i];
+        size_t table[2][2] = {{c[1], c[0]}, {c[1], c[0] / 2}};
+
+        must(gather_once(k, c, 0) == 0 && went(k, algorithm));
+        must(gather_once(k, c, 1) == 0 && went(k, algorithm));
+        must(alltoall_once(k, table) == 0 && went(k, algorithm));
+    }
+    for (int lanes = 0; lanes <= 2; lanes++)
+        must(scatter_once(k, n * 2 + 1, lanes, 0) == 0 && went(k, algorithm));
+    must(scatter_once(k, n * 2 + 1, 1, 1) == 0 && went(k, algorithm));
+    must(scatter_once(k, n * 2 + 1, 2, 1) == 0 && went(k, algorithm));
     return 0;
 }
 
@@ -123,6 +261,11 @@ static int body_sizes(struct shm_group *g, int me)
         for (size_t i = 0; i < 3; i++)
             if (n * step + i > 24) /* more than a header takes */
                 must(try_size(&k, n * step + i - 1, algorithm) == 0);
+    for (size_t n = 1; n <= 5; n++)
+        for (size_t i = 0; i < 3; i++)
+            must(try_moves(&k, n * step + i - 1, NULL) == 0);
+    must(try_moves(&k, 29, algorithm) == 0);
+    must(try_moves(&k, 70000, algorithm) == 0);
     must(try_size(&k, 23 * step + 5, algorithm) == 0);
     must(try_size(&k, 23, algorithm) == 0);
     must(try_size(&k, 1, "shm.header") == 0);
@@ -194,6 +337,7 @@ static int body_beside(struct shm_group *g, int me)
         k.sort = (enum shm_sort)(i % SHM_SORTS);
         must(try_size(&k, count, NULL) == 0);
         must(disagree(&k, count) == 0);
+        must(i % 4 || try_moves(&k, count, NULL) == 0);
         must(sum_once(&k, count, APART, NULL) == 0);
         must(shm_do_broadcast(&k, count * 8, (int)i % 2) == 0);
         must(sum_once(&k, count * 2, IN_PLACE, NULL) == 0);

@@ -148,7 +148,7 @@ struct shm_run {
     /* reductions */
     size_t block_elems; /* elements per round; reduce-scatter: per round and
                            rank */
-    /* exchanges: what this rank sends and takes */
+    int exchanges; /* it is an exchange, with what this rank sends and takes */
     size_t sent_bytes, taken_bytes;
     /* gathers, alltoall */
     const unsigned char *send;
