@@ -35,7 +35,7 @@ enum {
     ONE_SHOT_BYTES = SHM_SCRATCH_BYTES,
     /* From here on, two ranks use buffers in arenas in place; more ranks, as
      * soon as one shot ends. */
-    ARENA_MIN_BYTES = 8 << 10,
+    ARENA_MIN_BYTES = 1 << 10,
     BLOCK_MIN_BYTES = 64 << 10,
     SLICE_ALIGN_BYTES = 64,
 };
