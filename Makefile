@@ -555,6 +555,7 @@ UNIT_TESTS := \
 	shapes \
 	shm \
 	shm_domains \
+	shm_exchange \
 	shm_order \
 	site \
 	spawn \

@@ -127,6 +127,7 @@ struct hvd__plane *shm_group_set(const struct shm_group *g, int slot,
         .host = "testhost",
         .cpus = 2,
         .arena_bytes = g->arena_bytes,
+        .exchange_bytes = g->exchange_bytes,
     };
 
     for (int i = 0; i < count; i++) {

@@ -23,6 +23,7 @@ struct shm_group {
     int (*body)(struct shm_group *g, int me);
     void *arg;
     uint64_t arena_bytes;      /* of each rank */
+    uint32_t exchange_bytes;   /* of all ranks, as in hvd__shm_config */
     const uint32_t *domains;   /* by rank; NULL: all in one domain */
     struct segment_head *head; /* world rank of rank i: 100 + i */
     _Atomic int *flags;        /* SHM_GROUP_MAX shared numbers */

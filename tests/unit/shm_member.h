@@ -8,7 +8,11 @@
 
 #include "tests/unit/shm_group.h"
 
-enum { SHM_TEST_ARENA_BYTES = 64 << 20, SHM_GUARD = 0x5a };
+enum {
+    SHM_TEST_ARENA_BYTES = 64 << 20,
+    SHM_TEST_EXCHANGE_BYTES = 32 << 10,
+    SHM_GUARD = 0x5a,
+};
 
 /* Where the buffers of an operation lie. */
 enum shm_sort {

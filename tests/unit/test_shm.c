@@ -196,8 +196,10 @@ static int body_sizes(struct shm_group *g, int me)
 
 START_TEST(test_sizes)
 {
-    struct shm_group g = {
-        .n = _i, .body = body_sizes, .arena_bytes = SHM_TEST_ARENA_BYTES};
+    struct shm_group g = {.n = _i,
+                          .body = body_sizes,
+                          .exchange_bytes = SHM_TEST_EXCHANGE_BYTES,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
 
     ck_assert_int_eq(shm_group_run(&g), 0);
 }
@@ -261,8 +263,10 @@ static int body_dtypes(struct shm_group *g, int me)
 
 START_TEST(test_dtypes)
 {
-    struct shm_group g = {
-        .n = _i, .body = body_dtypes, .arena_bytes = SHM_TEST_ARENA_BYTES};
+    struct shm_group g = {.n = _i,
+                          .body = body_dtypes,
+                          .exchange_bytes = SHM_TEST_EXCHANGE_BYTES,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
 
     ck_assert_int_eq(shm_group_run(&g), 0);
 }
@@ -418,8 +422,10 @@ static int body_mixed(struct shm_group *g, int me)
 
 START_TEST(test_mixed)
 {
-    struct shm_group g = {
-        .n = _i, .body = body_mixed, .arena_bytes = SHM_TEST_ARENA_BYTES};
+    struct shm_group g = {.n = _i,
+                          .body = body_mixed,
+                          .exchange_bytes = SHM_TEST_EXCHANGE_BYTES,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
 
     ck_assert_int_eq(shm_group_run(&g), 0);
 }
@@ -439,8 +445,10 @@ END_TEST
 /* In one process, where ThreadSanitizer sees all accesses. */
 START_TEST(test_mixed_threads)
 {
-    struct shm_group g = {
-        .n = _i, .body = body_mixed, .arena_bytes = SHM_TEST_ARENA_BYTES};
+    struct shm_group g = {.n = _i,
+                          .body = body_mixed,
+                          .exchange_bytes = SHM_TEST_EXCHANGE_BYTES,
+                          .arena_bytes = SHM_TEST_ARENA_BYTES};
 
     ck_assert_int_eq(shm_group_run_threads(&g), 0);
 }
@@ -543,7 +551,7 @@ int main(void)
     tcase_add_loop_test(data, test_dtypes, 1, 5);
     tcase_add_test(data, test_many);
     tcase_add_loop_test(mixed, test_mixed, 1, 6);
-    tcase_add_loop_test(mixed, test_mixed_threads, 4, 6);
+    tcase_add_loop_test(mixed, test_mixed_threads, 2, 6);
     tcase_add_loop_test(mixed, test_mixed_domains, 0, NDOMAINS);
     tcase_add_test(data, test_room);
     tcase_add_test(data, test_kinds);

@@ -19,6 +19,7 @@ struct hvd__host {
     struct hvd__agent *agent;
     struct segment_head *segment; /* NULL: no shared memory */
     uint64_t arena_bytes;         /* of each rank */
+    uint32_t exchange_bytes;      /* hvd__shm_exchange_size */
     uint32_t group;               /* tag of this set, for its plane */
     uint64_t deadline_ns;         /* limit on connecting that plane */
 };

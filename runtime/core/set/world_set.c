@@ -37,6 +37,7 @@ static struct {
     uint64_t segment_bytes;
     void *late;                    /* page kept by unmap_segment, or NULL */
     uint64_t arena_bytes;          /* of each local rank */
+    uint32_t exchange_bytes;       /* of a block between two local ranks */
     _Atomic uint32_t groups;       /* sets connected so far; tags planes */
     struct worker_welcome welcome; /* without the secret */
 } world = {.agent = HVD__AGENT_INIT};
@@ -194,6 +195,7 @@ static struct hvd__host this_host(uint64_t deadline_ns)
                               .agent = &world.agent,
                               .segment = world.segment,
                               .arena_bytes = world.arena_bytes,
+                              .exchange_bytes = world.exchange_bytes,
                               .group = world.groups,
                               .deadline_ns = deadline_ns};
 }
@@ -341,6 +343,14 @@ void hvd__set_unclaim(struct hvd__set *s)
 
 /* ---- Joining ------------------------------------------------------------- */
 
+/* Reads what the user or the machine says about shared memory. */
+static int read_sizes(const struct worker_welcome *w, struct hb_error *err)
+{
+    int rc = hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
+
+    return rc < 0 ? rc : hvd__shm_exchange_size(&world.exchange_bytes, err);
+}
+
 /* Connects to the agent.  In an elastic job its answer comes with the next
  * generation; hvdrun limits the wait for all but the first one. */
 static int meet_agent(const char *address, uint64_t deadline_ns,
@@ -383,7 +393,7 @@ static int join_agent(const char *address, struct hb_error *err)
         return rc;
     epoch = w->generation ? w->generation : world.epoch + 1;
     hvd__blame_open(&world.agent);
-    rc = hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
+    rc = read_sizes(w, err);
     if (rc < 0)
         return rc;
     bytes = hvd__shm_segment_bytes((int)w->local_size) +
@@ -417,9 +427,7 @@ static int check_alone(const struct worker_welcome *w, struct hb_error *err)
         return hb_error_set(err, HVD_EUNSUPPORTED,
                             "HVD_FORCE_TCP needs hvdrun's agents; under MPI "
                             "set HVD_CPU_PLANE=mpi");
-    return forced < 0
-               ? forced
-               : hvd__arena_size((int)w->local_size, &world.arena_bytes, err);
+    return forced < 0 ? forced : read_sizes(w, err);
 }
 
 /* Joins a world that another launcher than hvdrun has started, without an

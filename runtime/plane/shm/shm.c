@@ -6,9 +6,11 @@
 #include "runtime/plane/shm/shm_impl.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES,
                "a header is one pair of cache lines");
@@ -25,13 +27,37 @@ static uint64_t control_bytes(int ranks)
 
 static uint64_t set_bytes(int ranks)
 {
-    return control_bytes(ranks) + (uint64_t)ranks * 2 * SHM_REGION_BYTES;
+    return control_bytes(ranks) + (uint64_t)ranks * 2 * SHM_REGION_BYTES +
+           (uint64_t)SHM_EXCHANGE_SLOTS * HVD__SHM_EXCHANGE_MAX;
 }
 
 uint64_t hvd__shm_segment_bytes(int segment_ranks)
 {
     return segment_head_bytes((uint32_t)segment_ranks) +
            HVD_PROCESS_SETS_MAX * set_bytes(segment_ranks);
+}
+
+int hvd__shm_exchange_size(uint32_t *bytes, struct hb_error *err)
+{
+    /* A core works on four slots at a time: they fill a quarter of its cache
+     * at most. */
+    enum { LEAST = 4096, UNKNOWN = 64 << 10, CACHE_PART = 16 };
+    const char *text = hb_knob("EXCHANGE_BYTES");
+    uint64_t n = UNKNOWN;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    if (cache > 0)
+        n = (uint64_t)cache / CACHE_PART;
+#endif
+    if (text && hb_parse_size(text, &n, err) < 0)
+        return hb_error_context(err, "HVD_EXCHANGE_BYTES");
+    if (n > HVD__SHM_EXCHANGE_MAX)
+        n = HVD__SHM_EXCHANGE_MAX;
+    if (n > 0 && n < LEAST)
+        n = LEAST;
+    *bytes = (uint32_t)n / SHM_CACHE_LINE * SHM_CACHE_LINE;
+    return 0;
 }
 
 /* ---- The kinds ------------------------------------------------------- */
@@ -75,6 +101,22 @@ static int shm_supports(const struct hvd__plane *plane,
 
 /* ---- Headers ---------------------------------------------------------- */
 
+/* Sets the size of blocks that two ranks exchange: the smaller one of theirs.
+ * Called at the begin of the second operation: the headers of the first one
+ * have told that both values are there. */
+static void agree_exchange(struct hvd__shm *p)
+{
+    size_t least = HVD__SHM_EXCHANGE_MAX;
+
+    for (int r = 0; r < p->n; r++) {
+        size_t bytes = atomic_load(&p->ranks[r].exchange_bytes);
+
+        if (bytes < least)
+            least = bytes;
+    }
+    p->exchange_bytes = least / SHM_CACHE_LINE * SHM_CACHE_LINE;
+}
+
 int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
                       const struct hvd__op *what)
 {
@@ -95,6 +137,8 @@ int hvd__shm_start_as(struct hvd__plane *plane, struct hvd__op *op,
     p->run.peer = 0;
     p->run.stage = 0;
     p->run.round = 0;
+    if (p->n == 2 && p->seq == 2)
+        agree_exchange(p);
     line = shm_line(p, p->me);
     line->signature = what->signature;
     line->first_signature = what->first_signature;
@@ -311,6 +355,7 @@ static void lay_out(struct hvd__shm *p)
     at = (unsigned char *)p->shared;
     p->ranks = (struct shm_rank *)(void *)(at + sizeof(*p->shared));
     p->data = at + control_bytes(ranks);
+    p->exchange = p->data + (uint64_t)ranks * 2 * SHM_REGION_BYTES;
 }
 
 struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config)
@@ -335,6 +380,7 @@ struct hvd__plane *hvd__shm_new(const struct hvd__shm_config *config)
         shm_domains_init(p, config->domains) ? &domains_ops : &shm_ops;
     lay_out(p);
     memset(&p->ranks[p->me], 0, sizeof(p->ranks[p->me]));
+    atomic_store(&p->ranks[p->me].exchange_bytes, config->exchange_bytes);
     shm_wait_init(p);
     return &p->plane;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HVD__SHM_LOCAL_MAX = 64 };
+enum { HVD__SHM_LOCAL_MAX = 64, HVD__SHM_EXCHANGE_MAX = 128 << 10 };
 
 struct hvd__shm_config {
     struct segment_head *head; /* mapped; the caller unmaps it, after free */
@@ -34,6 +34,10 @@ struct hvd__shm_config {
     const char *host;        /* for messages; copied */
     int cpus;                /* cores that the local ranks share */
     uint64_t arena_bytes;    /* arena of each of the segment's ranks; 0: none */
+    /* Two ranks exchange blocks of so many bytes, or of its peer's fewer: a
+     * multiple of 64 up to HVD__SHM_EXCHANGE_MAX.  0: they move data as more
+     * ranks do. */
+    uint32_t exchange_bytes;
     /* Polled during long waits: 0, or negative with err set when the job is
      * over.  May be NULL. */
     int (*agent_lost)(void *arg, struct hb_error *err);
@@ -55,6 +59,10 @@ static inline uint64_t hvd__shm_arena_at(int segment_ranks, int local_index,
     return hvd__shm_segment_bytes(segment_ranks) +
            (uint64_t)local_index * arena_bytes;
 }
+
+/* Reads HVD_EXCHANGE_BYTES, for config.exchange_bytes; by default a part of
+ * this core's own cache.  Returns 0, or -HVD_EINVAL with err set. */
+int hvd__shm_exchange_size(uint32_t *bytes, struct hb_error *err);
 
 /* Claims a part of the segment for a process set, in one of its members there.
  * Returns 1, or 0 if it is claimed already.  Parts are claimed by process sets

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce in shared memory, by size and by where the buffers are; every
- * rank folds the inputs in rank order, so all get the same bits.
+ * Allreduce in shared memory, by size, by the number of ranks and by where the
+ * buffers are; every rank folds the inputs in rank order, so all get the same
+ * bits.
  *
- * 1.  The input is inline in the header; every rank reduces all headers.  2.
- * One shot: the input goes to the region before the header; everybody reduces
- * all regions.  3.  Rounds: the tensor is cut in blocks, a block in one slice
- * per rank.  Each rank copies the other ranks' slices of a block to its slot
- * (filled), reduces its own slice from all slots and its private input into
- * its slot (drained: "my slice of the result is there"), and copies the slices
- * of all slots to recvbuf.  Blocks are copied in two rounds ahead.  What is
- * not direct has its own slice in the slot too.  4.  In arenas, when all
- * ranks' buffers are (what small payloads ride on says where): each rank
- * reduces its slice of the tensor from all sendbufs and writes it to all
- * recvbufs, then waits until all have (drained).  A slice of sendbuf is read
- * by one rank only, the one that writes that slice of recvbuf, so these may be
- * the same.
+ * 1.  The input is inline in the header; every rank reduces all headers.
+ * 2.  Exchange, of two ranks (shm_exchange.h): each copies its input to slots
+ *     and reduces its input and the peer's slots to recvbuf.
+ * 3.  One shot, of more ranks: the input goes to the region before the header;
+ *     everybody reduces all regions.
+ * 4.  Rounds, of more ranks: the tensor is cut in blocks, a block in one slice
+ *     per rank.  Each rank copies the other ranks' slices of a block to its
+ *     slot (filled), reduces its own slice from all slots and its private input
+ *     into its slot (drained: "my slice of the result is there"), and copies
+ *     the slices of all slots to recvbuf.  Blocks are copied in two rounds
+ *     ahead.  What is not direct has its own slice in the slot too.
+ * 5.  In arenas, when all ranks' buffers are (what small payloads ride on says
+ *     where): each rank reduces its slice of the tensor from all sendbufs and
+ *     writes it to all recvbufs, then waits until all have (drained).  A slice
+ *     of sendbuf is read by one rank only, the one that writes that slice of
+ *     recvbuf, so these may be the same.
  *
- * Why a ring of four slots is enough: a rank fills block i + 2 after it
- * saw all ranks' `drained` of block i - 1, and each published that after
- * it had copied out block i - 2, whose slot is reused.
+ * Why a ring of four slots is enough for rounds: a rank fills block i + 2 after
+ * it saw all ranks' `drained` of block i - 1, and each published that after it
+ * had copied out block i - 2, whose slot is reused.
  */
-#include "runtime/plane/shm/shm_impl.h"
+#include "runtime/plane/shm/shm_exchange.h"
 
 #include <string.h>
 
@@ -29,6 +33,9 @@ enum {
     /* One shot up to here, measured against rounds.  The more ranks, the more
      * regions each has to read and the earlier rounds win. */
     ONE_SHOT_BYTES = SHM_SCRATCH_BYTES,
+    /* From here on, two ranks use buffers in arenas in place; more ranks, as
+     * soon as one shot ends. */
+    ARENA_MIN_BYTES = 1 << 10,
     BLOCK_MIN_BYTES = 64 << 10,
     SLICE_ALIGN_BYTES = 64,
 };
@@ -220,6 +227,7 @@ static int advance_in_arenas(struct hvd__shm *p, struct hvd__op *op)
     int rc;
 
     if (p->run.stage == STAGE_BEGIN) {
+        p->run.streamed = shm_bytes(op) >= SHM_STREAM_BYTES;
         rc = are_places(p, op) ? share_slice(p, op) : hvd__op_nonsense(op);
         if (rc < 0)
             return rc;
@@ -231,8 +239,6 @@ static int advance_in_arenas(struct hvd__shm *p, struct hvd__op *op)
         p->base++;
     return rc;
 }
-
-/* ---- Stage and advance --------------------------------------------- */
 
 static void plan_rounds(struct hvd__shm *p, const struct hvd__op *op)
 {
@@ -246,40 +252,33 @@ static void plan_rounds(struct hvd__shm *p, const struct hvd__op *op)
     run->block_elems =
         bytes / SLICE_ALIGN_BYTES * SLICE_ALIGN_BYTES / op->elem_bytes;
     run->rounds = (op->count - 1) / run->block_elems + 1;
-    run->streamed = shm_bytes(op) >= SHM_STREAM_BYTES;
 }
 
-/* Announces the places of the buffers to the peers. */
+/* Returns whether the result is written past the cache: not where the input
+ * lies, which was just read. */
+static int streams(const struct hvd__op *op)
+{
+    const void *from = op->sendbuf, *to = op->recvbuf;
+
+    if (!hvd__op_direct(op)) {
+        from = op->parts[0].sendbuf;
+        to = op->parts[0].recvbuf;
+    }
+    return from != to && shm_bytes(op) >= SHM_STREAM_BYTES;
+}
+
+/* Announces the places of the buffers to the peers, if buffers of that size are
+ * used in place. */
 static void tell_places(struct hvd__shm *p, const struct hvd__op *op)
 {
     struct shm_places *at = &shm_line(p, p->me)->places;
     size_t bytes = shm_bytes(op);
 
     at->send = at->recv = 0;
-    if (!hvd__op_direct(op))
+    if (!hvd__op_direct(op) || (shm_exchanges(p) && bytes < ARENA_MIN_BYTES))
         return;
     at->send = shm_place(p, op->sendbuf, bytes);
     at->recv = shm_place(p, op->recvbuf, bytes);
-}
-
-void shm_allreduce_stage(struct hvd__shm *p, const struct hvd__op *op)
-{
-    size_t bytes = shm_bytes(op);
-
-    if (bytes == 0)
-        return;
-    if (bytes <= SHM_PAYLOAD_BYTES && hvd__op_direct(op)) {
-        memcpy(shm_line(p, p->me)->payload, op->sendbuf, bytes);
-    } else if (bytes <= SHM_PAYLOAD_BYTES) {
-        hvd__op_pack(op, shm_line(p, p->me)->payload, 0, op->count);
-    } else if (bytes <= one_shot_bytes(p)) {
-        shm_pack(p, op, shm_region(p, p->me), 0, op->count);
-    } else {
-        plan_rounds(p, op);
-        tell_places(p, op);
-        if (!shm_line(p, p->me)->places.send)
-            copy_in(p, op, 0);
-    }
 }
 
 /* Reduces the inputs from all headers or all regions. */
@@ -336,6 +335,7 @@ static int filled(struct hvd__shm *p, struct hvd__op *op)
 static void begin_rounds(struct hvd__shm *p, struct hvd__op *op)
 {
     op->trace.algorithm = "shm.rounds";
+    p->run.streamed = streams(op);
     if (shm_line(p, p->me)->places.send)
         fill(p, op, 0);
     fill(p, op, 1);
@@ -375,11 +375,109 @@ static int advance_rounds(struct hvd__shm *p, struct hvd__op *op)
     }
 }
 
+/* ---- Exchange ------------------------------------------------------ */
+
+static void put_input(struct hvd__shm *p, const struct hvd__op *op,
+                      unsigned char *slot, size_t at, size_t len)
+{
+    shm_pack(p, op, slot, at / op->elem_bytes, len / op->elem_bytes);
+}
+
+/* Reduces elements that are not direct.  Packs them again: what this rank has
+ * put into its slot is in the peer's cache now. */
+static void reduce_packed(struct hvd__shm *p, const struct hvd__op *op,
+                          const unsigned char *slot, size_t first, size_t count)
+{
+    const void *srcs[2];
+
+    srcs[p->me] = p->scratch;
+    srcs[!p->me] = slot;
+    hvd__op_pack(op, p->scratch, first, count);
+    op->reduce(p->scratch, srcs, 2, count, &op->args);
+    hvd__op_unpack(op, p->scratch, first, count, p->run.streamed);
+}
+
+static void reduce_input(struct hvd__shm *p, const struct hvd__op *op,
+                         const unsigned char *slot, size_t at, size_t len)
+{
+    size_t bytes = op->elem_bytes, count = len / bytes;
+    size_t step = SHM_PIECE_BYTES / bytes;
+    struct hvd__reduce_args args = op->args;
+    const void *srcs[2];
+
+    for (size_t i = 0; !hvd__op_direct(op) && i < count; i += step)
+        reduce_packed(p, op, slot + i * bytes, at / bytes + i,
+                      count - i < step ? count - i : step);
+    if (!hvd__op_direct(op))
+        return;
+    args.stream = p->run.streamed;
+    srcs[p->me] = (const unsigned char *)op->sendbuf + at;
+    srcs[!p->me] = slot;
+    op->reduce((unsigned char *)op->recvbuf + at, srcs, 2, count, &args);
+}
+
+static const struct shm_exchange_moves exchange_moves = {.put = put_input,
+                                                         .take = reduce_input};
+
+static int advance_exchange(struct hvd__shm *p, struct hvd__op *op)
+{
+    if (p->run.stage == SHM_EXCHANGE_BEGIN) {
+        op->trace.algorithm = "shm.exchange";
+        p->run.streamed = streams(op);
+        p->run.sent_bytes = p->run.taken_bytes = shm_bytes(op);
+        shm_exchange_begin(p, op, &exchange_moves,
+                           !shm_line(p, p->me)->places.send);
+    }
+    return shm_exchange_advance(p, op, &exchange_moves,
+                                !shm_line(p, !p->me)->places.send);
+}
+
+/* ---- Stage and advance --------------------------------------------- */
+
+static int is_one_shot(const struct hvd__shm *p, size_t bytes)
+{
+    return !shm_exchanges(p) && bytes <= one_shot_bytes(p);
+}
+
+/* Plans the blocks and writes the first one, unless sendbuf is in an arena:
+ * this rank then hopes that all ranks' buffers are. */
+static void stage_block(struct hvd__shm *p, const struct hvd__op *op)
+{
+    int is_in_arena = shm_line(p, p->me)->places.send != 0;
+
+    if (!shm_exchanges(p))
+        plan_rounds(p, op);
+    if (is_in_arena)
+        return;
+    if (shm_exchanges(p))
+        shm_exchange_put(p, op, &exchange_moves, shm_bytes(op), 0);
+    else
+        copy_in(p, op, 0);
+}
+
+void shm_allreduce_stage(struct hvd__shm *p, const struct hvd__op *op)
+{
+    size_t bytes = shm_bytes(op);
+
+    if (bytes == 0)
+        return;
+    if (bytes <= SHM_PAYLOAD_BYTES && hvd__op_direct(op)) {
+        memcpy(shm_line(p, p->me)->payload, op->sendbuf, bytes);
+    } else if (bytes <= SHM_PAYLOAD_BYTES) {
+        hvd__op_pack(op, shm_line(p, p->me)->payload, 0, op->count);
+    } else if (is_one_shot(p, bytes)) {
+        shm_pack(p, op, shm_region(p, p->me), 0, op->count);
+    } else {
+        tell_places(p, op);
+        stage_block(p, op);
+    }
+}
+
 int shm_allreduce_advance(struct hvd__shm *p, struct hvd__op *op)
 {
     size_t bytes = shm_bytes(op);
 
-    if (bytes <= SHM_PAYLOAD_BYTES || bytes <= one_shot_bytes(p)) {
+    if (bytes <= SHM_PAYLOAD_BYTES || is_one_shot(p, bytes)) {
         reduce_all(p, op);
         return 1;
     }
@@ -387,5 +485,5 @@ int shm_allreduce_advance(struct hvd__shm *p, struct hvd__op *op)
         op->trace.algorithm = "shm.arena";
         return advance_in_arenas(p, op);
     }
-    return advance_rounds(p, op);
+    return shm_exchanges(p) ? advance_exchange(p, op) : advance_rounds(p, op);
 }

@@ -6,8 +6,9 @@
  * there are few ranks, else in its counts.  Small data is inline in the
  * header, one receiver's after the other's.  Longer data goes through slots
  * that are divided into one cell per receiver: a piece holds the next part for
- * each.
+ * each.  That of two ranks is exchanged, unless all of it lies in arenas.
  */
+#include "runtime/plane/shm/shm_exchange.h"
 #include "runtime/plane/shm/shm_rounds.h"
 
 #include <limits.h>
@@ -172,6 +173,66 @@ static void take_own(struct hvd__shm *p, const struct hvd__op *op)
                   kept(p, op), p->run.streamed);
 }
 
+/* ---- Exchange -------------------------------------------------------- */
+
+static void put_bytes(struct hvd__shm *p, const struct hvd__op *op,
+                      unsigned char *slot, size_t at, size_t len)
+{
+    size_t first = p->me ? 0 : kept(p, op);
+
+    hvd__copy_shared(slot, (const unsigned char *)op->sendbuf + first + at,
+                     len);
+}
+
+static void take_bytes(struct hvd__shm *p, const struct hvd__op *op,
+                       const unsigned char *slot, size_t at, size_t len)
+{
+    const struct shm_run *run = &p->run;
+
+    if (run->deliver)
+        hvd__copy((unsigned char *)op->recvbuf + run->offset[!p->me] + at, slot,
+                  len, run->streamed);
+}
+
+static const struct shm_exchange_moves exchange_moves = {.put = put_bytes,
+                                                         .take = take_bytes};
+
+/* Returns whether this operation is an exchange: some rank has begun one. */
+static int exchanges(const struct hvd__shm *p)
+{
+    for (int r = 0; shm_exchanges(p) && r < p->n; r++)
+        if (p->run.how[r] == IN_SLOTS)
+            return 1;
+    return 0;
+}
+
+/* Returns the bytes that `rank` exchanges. */
+static size_t exchanged_bytes(const struct hvd__shm *p, int rank)
+{
+    return p->run.how[rank] == RIDES ? 0 : sent(p, rank, !rank);
+}
+
+/* Advances an alltoall that was begun; returns like progress. */
+static int advance_exchange(struct hvd__shm *p, struct hvd__op *op)
+{
+    struct shm_run *run = &p->run;
+    int rc;
+
+    if (run->stage == SHM_EXCHANGE_BEGIN) {
+        run->sent_bytes = exchanged_bytes(p, p->me);
+        run->taken_bytes = exchanged_bytes(p, !p->me);
+        shm_exchange_begin(p, op, &exchange_moves, run->how[p->me] != IN_ARENA);
+    }
+    rc = shm_exchange_advance(p, op, &exchange_moves,
+                              run->how[!p->me] != IN_ARENA);
+    if (rc != 1)
+        return rc;
+    if (run->how[!p->me] == RIDES && sent(p, !p->me, p->me))
+        take(p, op, !p->me);
+    take_own(p, op);
+    return 1;
+}
+
 /* ---- What rides ------------------------------------------------------ */
 
 static void stage_small(struct hvd__shm *p, const struct hvd__op *op)
@@ -266,7 +327,11 @@ void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op)
     elsewhere(p, p->me)->place = shm_place(p, op->sendbuf, shm_bytes(op));
     line->how = elsewhere(p, p->me)->place ? IN_ARENA : IN_SLOTS;
     p->run.how[p->me] = (unsigned char)line->how;
-    if (line->how == IN_SLOTS)
+    if (line->how != IN_SLOTS)
+        return;
+    if (shm_exchanges(p))
+        shm_exchange_put(p, op, &exchange_moves, table[!p->me], 0);
+    else
         copy_in(p, op, 0);
 }
 
@@ -306,7 +371,8 @@ static int begin(struct hvd__shm *p, struct hvd__op *op)
         rounds = rounds_of(p, r);
         run->rounds = rounds > run->rounds ? rounds : run->rounds;
     }
-    op->trace.algorithm = names[most];
+    run->exchanges = exchanges(p);
+    op->trace.algorithm = run->exchanges ? "shm.exchange" : names[most];
     run->own_pieces = rounds_of(p, p->me);
     run->lends = run->how[p->me] == IN_ARENA;
     run->lent = most == IN_ARENA;
@@ -327,7 +393,8 @@ int shm_alltoall_advance(struct hvd__shm *p, struct hvd__op *op)
     if (run->stage == SHM_BEGIN)
         rc = begin(p, op);
     if (rc == 0)
-        rc = shm_rounds(p, op, &moves);
+        rc = run->exchanges ? advance_exchange(p, op)
+                            : shm_rounds(p, op, &moves);
     if (rc <= 0)
         return rc;
     return hvd__op_gathered(op, run->deliver,

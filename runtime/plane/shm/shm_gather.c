@@ -4,8 +4,10 @@
  *
  * A broadcast is a gather in which only the root has anything.  Counts
  * travel in the headers, with the data if it fits.  Longer data goes
- * through the region's ring in slot-sized pieces.
+ * through the region's ring in slot-sized pieces; that of an allgather of two
+ * ranks, by an exchange, unless all of it lies in arenas.
  */
+#include "runtime/plane/shm/shm_exchange.h"
 #include "runtime/plane/shm/shm_rounds.h"
 
 #include <string.h>
@@ -24,12 +26,18 @@ static size_t bytes_of(const struct shm_run *run, int rank)
     return run->offset[rank + 1] - run->offset[rank];
 }
 
+/* Returns where in an arena a rank's data lies; 0: elsewhere. */
+static uint64_t place_of(const struct hvd__shm *p, int rank)
+{
+    const struct shm_line *line = shm_line(p, rank);
+
+    return line->bytes > INLINE_BYTES ? line->places.send : 0;
+}
+
 /* Returns the place where a rank's data is read; 0: not in place. */
 static uint64_t lent(const struct hvd__shm *p, int rank)
 {
-    return bytes_of(&p->run, rank) > INLINE_BYTES
-               ? shm_line(p, rank)->places.send
-               : 0;
+    return p->run.exchanges ? 0 : place_of(p, rank);
 }
 
 static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
@@ -81,6 +89,96 @@ static int can_lend(const struct hvd__op *op, size_t bytes)
                      op->recvcap * op->elem_bytes);
 }
 
+/* Puts this rank's own part into recvbuf. */
+static void place_own(struct hvd__shm *p, const struct hvd__op *op)
+{
+    struct shm_run *run = &p->run;
+    size_t bytes = bytes_of(run, p->me);
+    unsigned char *dst;
+
+    if (!run->deliver || bytes == 0)
+        return;
+    dst = (unsigned char *)op->recvbuf + run->offset[p->me];
+    if (dst != run->send)
+        memmove(dst, run->send, bytes);
+    run->send = dst;
+}
+
+/* ---- Exchange --------------------------------------------------------- */
+
+static void put_bytes(struct hvd__shm *p, const struct hvd__op *op,
+                      unsigned char *slot, size_t at, size_t len)
+{
+    (void)op;
+    hvd__copy_shared(slot, p->run.send + at, len);
+}
+
+static void take_bytes(struct hvd__shm *p, const struct hvd__op *op,
+                       const unsigned char *slot, size_t at, size_t len)
+{
+    const struct shm_run *run = &p->run;
+
+    if (run->deliver)
+        hvd__copy((unsigned char *)op->recvbuf + run->offset[!p->me] + at, slot,
+                  len, run->streamed);
+}
+
+static const struct shm_exchange_moves exchange_moves = {.put = put_bytes,
+                                                         .take = take_bytes};
+
+/* Returns whether data that does not ride may be exchanged.  That of a
+ * broadcast goes one way: nobody would write where the root's data is. */
+static int may_exchange(const struct hvd__shm *p, const struct hvd__op *op)
+{
+    return shm_exchanges(p) && op->kind == HVD__ALLGATHER;
+}
+
+/* Returns whether this operation is an exchange: some rank has begun one. */
+static int exchanges(const struct hvd__shm *p, const struct hvd__op *op)
+{
+    for (int r = 0; may_exchange(p, op) && r < p->n; r++)
+        if (shm_line(p, r)->bytes > INLINE_BYTES && !place_of(p, r))
+            return 1;
+    return 0;
+}
+
+static size_t exchanged_bytes(const struct hvd__shm *p, int rank)
+{
+    size_t bytes = bytes_of(&p->run, rank);
+
+    return bytes > INLINE_BYTES ? bytes : 0;
+}
+
+/* Takes what rides, and puts this rank's part into recvbuf. */
+static void end_exchange(struct hvd__shm *p, const struct hvd__op *op)
+{
+    int peer = !p->me;
+    size_t bytes = bytes_of(&p->run, peer);
+
+    if (bytes > 0 && bytes <= INLINE_BYTES)
+        take_bytes(p, op, shm_line(p, peer)->payload, 0, bytes);
+    if (!p->run.own_placed)
+        place_own(p, op);
+}
+
+/* Advances a gather that was begun; returns like progress. */
+static int advance_exchange(struct hvd__shm *p, struct hvd__op *op)
+{
+    int rc;
+
+    if (p->run.stage == SHM_EXCHANGE_BEGIN) {
+        p->run.sent_bytes = exchanged_bytes(p, p->me);
+        p->run.taken_bytes = exchanged_bytes(p, !p->me);
+        shm_exchange_begin(p, op, &exchange_moves, !place_of(p, p->me));
+    }
+    rc = shm_exchange_advance(p, op, &exchange_moves, !place_of(p, !p->me));
+    if (rc == 1)
+        end_exchange(p, op);
+    return rc;
+}
+
+/* ---- Stage and advance ------------------------------------------------ */
+
 void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op)
 {
     struct shm_line *line = shm_line(p, p->me);
@@ -96,7 +194,11 @@ void shm_gather_stage(struct hvd__shm *p, const struct hvd__op *op)
     }
     line->places.send =
         can_lend(op, bytes) ? shm_place(p, op->sendbuf, bytes) : 0;
-    if (!line->places.send)
+    if (line->places.send)
+        return;
+    if (may_exchange(p, op))
+        shm_exchange_put(p, op, &exchange_moves, bytes, 0);
+    else
         hvd__copy_shared(shm_slot(p, p->me, 0), op->sendbuf,
                          piece_bytes(bytes, 0));
 }
@@ -123,7 +225,7 @@ static int read_counts(struct hvd__shm *p, struct hvd__op *op)
 
         run->offset[r + 1] = run->offset[r];
         if (!hvd__op_add(&run->offset[r + 1], bytes, 1) ||
-            !shm_is_place(p, r, lent(p, r), bytes))
+            !shm_is_place(p, r, place_of(p, r), bytes))
             return 0;
         run->lent |= lent(p, r) != 0;
         n = pieces(p, op, r);
@@ -136,25 +238,12 @@ static int read_counts(struct hvd__shm *p, struct hvd__op *op)
     return run->deliver || op->kind != HVD__BROADCAST;
 }
 
-/* Puts this rank's own part into recvbuf. */
-static void place_own(struct hvd__shm *p, const struct hvd__op *op)
-{
-    struct shm_run *run = &p->run;
-    size_t bytes = bytes_of(run, p->me);
-    unsigned char *dst;
-
-    if (!run->deliver || bytes == 0)
-        return;
-    dst = (unsigned char *)op->recvbuf + run->offset[p->me];
-    if (dst != run->send)
-        memmove(dst, run->send, bytes);
-    run->send = dst;
-}
-
 static const char *algorithm_of(const struct hvd__shm *p)
 {
     const char *name = "shm.header";
 
+    if (p->run.exchanges)
+        return "shm.exchange";
     for (int r = 0; r < p->n; r++)
         if (lent(p, r))
             return "shm.arena";
@@ -167,6 +256,7 @@ static int gather_begin(struct hvd__shm *p, struct hvd__op *op)
 {
     struct shm_run *run = &p->run;
 
+    run->exchanges = exchanges(p, op);
     if (!read_counts(p, op))
         return hvd__op_nonsense(op);
     op->trace.algorithm = algorithm_of(p);
@@ -265,7 +355,8 @@ int shm_gather_advance(struct hvd__shm *p, struct hvd__op *op)
     if (run->stage == SHM_BEGIN)
         rc = gather_begin(p, op);
     if (rc == 0)
-        rc = shm_rounds(p, op, &moves);
+        rc = run->exchanges ? advance_exchange(p, op)
+                            : shm_rounds(p, op, &moves);
     if (rc <= 0)
         return rc;
     return hvd__op_gathered(op, run->deliver,

@@ -3,9 +3,10 @@
  * Inside the shared-memory plane.
  *
  * The segment after its head has a part for each process set (a slot): one
- * struct shm_shared, one struct shm_rank per rank, then the data regions.
- * Each rank's part is written by that rank only.  A new plane clears its
- * rank's part, which an earlier plane of the same slot may have used.
+ * struct shm_shared, one struct shm_rank and two data regions per rank, then
+ * the slots of an exchange.  Each rank's part is written by that rank only.  A
+ * new plane clears its rank's part, which an earlier plane of the same slot may
+ * have used.
  *
  * Every operation has a number `seq`, counted alike on all ranks, and begins
  * with a header: each rank writes its line[seq & 1] (small payloads are inline
@@ -21,7 +22,7 @@
  * Larger operations proceed in rounds.  The counters `filled` and `drained`
  * only ever grow; after an operation all ranks add its number of rounds to
  * their private `base`, whether or not they published each value.
- * shm_allreduce.c and shm_rounds.h say what the counters mean.
+ * shm_allreduce.c, shm_rounds.h and shm_exchange.h say what the counters mean.
  *
  * A rank whose buffers others use in place (it lends them) waits until all
  * have published `drained`.  If one of those is gone, it sets gave_up instead
@@ -39,12 +40,14 @@
 #include <stdatomic.h>
 
 enum {
+    SHM_CACHE_LINE = 64,
     SHM_LINE_BYTES = SEGMENT_LINE_BYTES,
     SHM_PAYLOAD_BYTES = SHM_LINE_BYTES - 40,
     SHM_TABLE_MAX = 4, /* up to so many ranks, the table is inline, too */
     SHM_SLOT_BYTES = 128 << 10,
     SHM_SLOTS = 4, /* slots of a region, used as a ring */
     SHM_REGION_BYTES = SHM_SLOTS * SHM_SLOT_BYTES,
+    SHM_EXCHANGE_SLOTS = 4,
     SHM_SCRATCH_BYTES = 32 << 10,
     SHM_PIECE_BYTES = 16 << 10, /* fits the nearest cache */
     SHM_STREAM_BYTES = 8 << 20, /* results this large do not stay in the
@@ -99,6 +102,8 @@ struct shm_rank {
     _Atomic uint32_t left;
     _Atomic uint32_t fences;  /* its shm_publish includes a fence */
     _Atomic uint32_t gave_up; /* it failed; its later operations fail, too */
+    /* Its config.exchange_bytes; written before its first header. */
+    _Atomic uint32_t exchange_bytes;
     /* Alltoall: bytes for each rank, if they are not in the header. */
     _Alignas(SEGMENT_LINE_BYTES) uint64_t counts[2][HVD__SHM_LOCAL_MAX];
     /* Leaders only, by parity: merged headers of its domain, and of all
@@ -143,6 +148,8 @@ struct shm_run {
     /* reductions */
     size_t block_elems; /* elements per round; reduce-scatter: per round and
                            rank */
+    int exchanges; /* it is an exchange, with what this rank sends and takes */
+    size_t sent_bytes, taken_bytes;
     /* gathers, alltoall */
     const unsigned char *send;
     int deliver;    /* recvbuf is wanted and large enough */
@@ -167,9 +174,12 @@ struct hvd__shm {
     struct shm_shared *shared;
     struct shm_rank *ranks;
     unsigned char *data;
+    unsigned char *exchange; /* four slots: shm_exchange.h */
     int n, me;
     uint64_t seq;  /* of the operation in progress, or of the last one */
     uint64_t base; /* value of filled and drained at the operation's begin */
+    uint64_t exchanged;    /* blocks of all exchanges before the operation */
+    size_t exchange_bytes; /* of a block; 0: none, or not yet agreed on */
     struct shm_wait wait;
     struct shm_run run;
     struct shm_domains domains;
@@ -246,6 +256,13 @@ static inline unsigned char *shm_slot(const struct hvd__shm *p, int rank,
 static inline struct shm_line *shm_line(const struct hvd__shm *p, int rank)
 {
     return &p->ranks[rank].line[shm_parity(p)];
+}
+
+/* Returns whether the ranks of this plane send each other data by the exchange
+ * of shm_exchange.h. */
+static inline int shm_exchanges(const struct hvd__shm *p)
+{
+    return p->exchange_bytes != 0;
 }
 
 /* ---- shm_wait.c ---- */

@@ -13,8 +13,10 @@
  * Inline data is reduced from the headers.  Otherwise a slot holds a block of
  * every part: in each round a rank copies the i-th block of all parts but its
  * own to its slot, and reduces the block of its own part from all slots and
- * its private input.  Small tensors are all in round 0.
+ * its private input.  Small tensors are all in round 0.  Two ranks exchange
+ * their parts, unless all input lies in arenas.
  */
+#include "runtime/plane/shm/shm_exchange.h"
 #include "runtime/plane/shm/shm_rounds.h"
 
 enum { ALIGN_BYTES = 64 };
@@ -144,6 +146,49 @@ static size_t pieces(const struct hvd__shm *p, const struct hvd__op *op,
     return lent(p, rank) || p->me >= parts_of(p, op) ? 1 : p->run.rounds;
 }
 
+/* ---- Exchange ------------------------------------------------------------ */
+
+static void put_input(struct hvd__shm *p, const struct hvd__op *op,
+                      unsigned char *slot, size_t at, size_t len)
+{
+    shm_pack(p, op, slot, part_of(p, op, !p->me).first + at / op->elem_bytes,
+             len / op->elem_bytes);
+}
+
+static void reduce_input(struct hvd__shm *p, const struct hvd__op *op,
+                         const unsigned char *slot, size_t at, size_t len)
+{
+    size_t first = part_of(p, op, p->me).first * op->elem_bytes;
+    unsigned char *to = op->recvbuf;
+    const void *srcs[2];
+
+    if (op->kind == HVD__LANE_SCATTER)
+        to += first;
+    srcs[!p->me] = slot;
+    srcs[p->me] = (const unsigned char *)op->sendbuf + first + at;
+    op->reduce(to + at, srcs, 2, len / op->elem_bytes, &op->args);
+}
+
+static const struct shm_exchange_moves exchange_moves = {.put = put_input,
+                                                         .take = reduce_input};
+
+static size_t part_bytes(const struct hvd__shm *p, const struct hvd__op *op,
+                         int rank)
+{
+    return part_of(p, op, rank).count * op->elem_bytes;
+}
+
+static int advance_exchange(struct hvd__shm *p, struct hvd__op *op)
+{
+    if (p->run.stage == SHM_EXCHANGE_BEGIN) {
+        op->trace.algorithm = "shm.exchange";
+        p->run.sent_bytes = part_bytes(p, op, !p->me);
+        p->run.taken_bytes = part_bytes(p, op, p->me);
+        shm_exchange_begin(p, op, &exchange_moves, !lent(p, p->me));
+    }
+    return shm_exchange_advance(p, op, &exchange_moves, !lent(p, !p->me));
+}
+
 /* ---- Stage and advance --------------------------------------------------- */
 
 /* Fills round 0, before the header is published. */
@@ -161,7 +206,11 @@ void shm_scatter_stage(struct hvd__shm *p, const struct hvd__op *op)
         SHM_SLOT_BYTES / parts / ALIGN_BYTES * ALIGN_BYTES / op->elem_bytes;
     run->rounds = (longest + run->block_elems - 1) / run->block_elems;
     shm_line(p, p->me)->places.send = shm_place(p, op->sendbuf, shm_bytes(op));
-    if (!lent(p, p->me))
+    if (lent(p, p->me))
+        return;
+    if (shm_exchanges(p))
+        shm_exchange_put(p, op, &exchange_moves, part_bytes(p, op, !p->me), 0);
+    else
         copy_in(p, op, 0);
 }
 
@@ -176,6 +225,8 @@ int shm_scatter_advance(struct hvd__shm *p, struct hvd__op *op)
         reduce_own(p, op, part_of(p, op, p->me));
         return 1;
     }
+    if (shm_exchanges(p) && !(lent(p, 0) && lent(p, 1)))
+        return advance_exchange(p, op);
     if (run->stage == SHM_BEGIN) {
         run->lends = lent(p, p->me) != 0;
         run->own_pieces = run->lends ? 0 : run->rounds;
