@@ -183,6 +183,8 @@ JOB_SRC := \
 	lib/job/agent_link.c \
 	lib/job/elastic/generations.c \
 	lib/job/elastic/job_elastic.c \
+	lib/job/elastic/job_restart.c \
+	lib/job/elastic/restarts.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
 	lib/job/job_end.c \
@@ -540,6 +542,7 @@ UNIT_TESTS := \
 	remote \
 	rendezvous \
 	report \
+	restarts \
 	route \
 	route_auth \
 	route_choice \

@@ -230,6 +230,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .timeout_ms = o->timeout_ms,
         .min_np = o->min_np,
         .reset_limit = o->reset_limit,
+        .restart_failed = o->restart_failed,
         .elastic_timeout_ms = o->elastic_timeout_ms,
         .stdin_rank = o->stdin_rank,
         .tag = o->tag,

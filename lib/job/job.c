@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 10,
+    JOB_TIMERS = 11,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -236,6 +236,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[7] = &job->blame_timer;
     timers[8] = &job->settle_timer;
     timers[9] = &job->elastic_timer;
+    timers[10] = &job->restart_timer;
 }
 
 static void act_finish(struct job *job)

@@ -270,6 +270,21 @@ void job_forget_failures(struct job *job)
     job->failed_count = job->trouble_count = 0;
 }
 
+void job_forget_failure(struct job *job, int rank)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < job->failed_count; i++) {
+        if (job->failed[i].rank == rank) {
+            control_exited_fini(&job->failed[i]);
+            continue;
+        }
+        job->failed[kept] = job->failed[i];
+        job->failed_ns[kept++] = job->failed_ns[i];
+    }
+    job->failed_count = kept;
+}
+
 /* ---- The report ---- */
 
 /* Finds the host's trouble in job->troubles; returns -1 if it has none. */

@@ -101,6 +101,7 @@ struct job {
     uv_timer_t blame_timer;     /* lets a blamed rank end by itself */
     uv_timer_t settle_timer;    /* lets ranks that have left come back */
     uv_timer_t elastic_timer;   /* --elastic-timeout */
+    uv_timer_t restart_timer;   /* of ranks that have failed */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
@@ -173,6 +174,8 @@ void job_death_text(const struct job *job, struct hb_buf *out,
                     const struct control_exited *m);
 /* Forgets failures and troubles: the job goes on in spite of them. */
 void job_forget_failures(struct job *job);
+/* Forgets the failures of a rank that is started again. */
+void job_forget_failure(struct job *job, int rank);
 void job_end_free(struct job *job);
 
 /* ---- job_wait.c ---- */

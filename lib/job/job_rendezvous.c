@@ -125,3 +125,8 @@ void job_rendezvous_rank_gone(struct job_rendezvous *r, int rank,
 {
     rdv_store_rank_gone(r->store, rank, RDV_ALL_EPOCHS, text);
 }
+
+void job_rendezvous_rank_restarted(struct job_rendezvous *r, int rank)
+{
+    rdv_store_rank_restarted(r->store, rank);
+}

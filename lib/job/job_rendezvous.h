@@ -40,5 +40,7 @@ void job_rendezvous_host_gone(struct job_rendezvous *r, int host);
  * text. */
 void job_rendezvous_rank_gone(struct job_rendezvous *r, int rank,
                               const char *text);
+/* Notes that the rank is started again. */
+void job_rendezvous_rank_restarted(struct job_rendezvous *r, int rank);
 
 #endif

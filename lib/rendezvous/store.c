@@ -408,10 +408,16 @@ void rdv_store_rank_gone(struct rdv_store *s, int rank, uint64_t epoch,
 
 void rdv_store_rank_back(struct rdv_store *s, int rank)
 {
+    const struct absence *a = &s->absences[rank];
+
+    if (a->epoch != RDV_ALL_EPOCHS)
+        rdv_store_rank_restarted(s, rank);
+}
+
+void rdv_store_rank_restarted(struct rdv_store *s, int rank)
+{
     struct absence *a = &s->absences[rank];
 
-    if (a->epoch == RDV_ALL_EPOCHS)
-        return;
     hb_free(a->why);
     *a = (struct absence){0, 0, NULL};
 }

@@ -43,6 +43,8 @@ void rdv_store_rank_gone(struct rdv_store *s, int rank, uint64_t epoch,
                          const char *text);
 /* Undoes rdv_store_rank_gone, unless that was for all epochs. */
 void rdv_store_rank_back(struct rdv_store *s, int rank);
+/* Undoes rdv_store_rank_gone in any case: the rank was started again. */
+void rdv_store_rank_restarted(struct rdv_store *s, int rank);
 
 /* Returns the bytes stored, or the number of waiting requests; for tests. */
 size_t rdv_store_bytes(const struct rdv_store *s);

@@ -74,6 +74,37 @@ test_ranks_leave() {
     [ "$(grep -c '^done [0-9] 2 300$' out)" -eq 2 ] || fail "$(cat out err)"
 }
 
+# A rank that has failed is started again, and the others let it in: also in
+# place of rank 0, whose successor gets the state of the others.
+test_restarts() {
+    local count
+    start_steps 3 8000 1000 p --restart-failed 1
+    for count in 1 2; do # the lowest pid is rank 0's, then rank 1's
+        kill -KILL "$(ranks | sort -n | head -n 1)"
+        wait_for "[ \$(grep -c '3 -> 2 ranks' job.err) -eq $count ]"
+        wait_for "[ \$(grep -c '2 -> 3 ranks' job.err) -eq $count ]"
+    done
+    finished 3 8000
+    [ "$(grep -c 'starts again in [01].[0-9] s (1 of 1)' job.err)" -eq 2 ]
+    absent lost job.err
+}
+
+# The ranks wait for the restart, because fewer than --min-np are left.
+test_restart_that_is_awaited() {
+    start_steps 3 3000 1000 p --restart-failed 1 --min-np 3
+    kill -KILL "$(ranks | sort -n | sed -n 2p)"
+    finished 3 3000
+    grep -q '3 -> 3 ranks (generation 2), stopped for' job.err
+}
+
+# A program that fails at once is started a bounded number of times.
+test_restarts_are_bounded() {
+    expect_exit 7 "$HVDRUN" -np 2 --min-np 2 --restart-failed 1 --grace 1 \
+        sh -c '[ $HVD_RANK = 1 ] && exit 7; exec sleep 1000'
+    [ "$(grep -c 'rank 1 .*exit code 7' err)" -eq 2 ]
+    grep -q 'fewer than --min-np 2' err
+}
+
 # hvdrun is killed while ranks wait for a generation, or work.
 test_hvdrun_is_killed() {
     start_steps 4 100000 1000 p
@@ -83,7 +114,7 @@ test_hvdrun_is_killed() {
 }
 
 test_storm() {
-    local i k victim
+    local i k victims
     for ((i = 0; i < ${HVD_TEST_ELASTIC_JOBS:-4}; i++)); do
         RANDOM=$i
         case $((i % 4)) in
@@ -94,8 +125,9 @@ test_storm() {
         esac
         for k in 1 2 3 4; do
             sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
-            victim=$(ranks | shuf -n 1 --random-source=<(yes $RANDOM))
-            kill -KILL "$victim" 2>/dev/null || :
+            read -rd "" -a victims <<<"$(ranks)" || :
+            [ ${#victims[@]} -gt 0 ] || break
+            kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null || :
         done
         finish job
         [ "$status" -eq 0 ] ||

@@ -29,7 +29,7 @@ static int is_made_of(const struct generations *g, const char *want)
 
 static enum generations_action fails(struct generations *g, int rank)
 {
-    return generations_ended(g, &rank, 1, 1);
+    return generations_ended(g, &rank, 1, GENERATIONS_FAILED);
 }
 
 /* Makes the first generation of all ranks. */
@@ -88,9 +88,9 @@ START_TEST(a_host_is_lost)
     generations_ready(&g, 0);
     generations_ready(&g, 2);
     generations_ready(&g, 3);
-    ck_assert_int_eq(generations_ended(&g, lost, 2, 1), GENERATIONS_MADE);
+    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED), GENERATIONS_MADE);
     ck_assert(is_made_of(&g, "03"));
-    ck_assert_int_eq(generations_ended(&g, lost, 2, 1), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED), GENERATIONS_NOTHING);
     ck_assert_int_eq(g.lives[GENERATIONS_FAILED], 2);
     generations_fini(&g);
 }
@@ -161,7 +161,7 @@ START_TEST(too_few)
     int rank = 0;
 
     begin(&g, 4, 3, -1);
-    ck_assert_int_eq(generations_ended(&g, &rank, 1, 0), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_FINISHED), GENERATIONS_NOTHING);
     ck_assert_int_eq(fails(&g, 1), GENERATIONS_NOTHING);
     ck_assert_int_eq(fails(&g, 2), GENERATIONS_TOO_FEW);
     ck_assert_int_eq(fails(&g, 3), GENERATIONS_NOTHING);
@@ -227,7 +227,7 @@ enum place { START, WAITS, WORKS, LEFT, DEAD };
 
 /* Messages are a kind and a rank; GENERATION and CHANGE a kind and a number. */
 enum up { UP_READY, UP_LEFT, UP_FAILED, UP_FINISHED };
-enum down { DOWN_GENERATION, DOWN_CHANGE };
+enum down { DOWN_GENERATION, DOWN_CHANGE, DOWN_RESTART };
 
 struct message {
     unsigned char kind, what;
@@ -236,7 +236,8 @@ struct message {
 /* A state of the job; bytes only, so that states can be compared. */
 struct world {
     struct generations_rank known[RANKS];
-    unsigned char number, changing, ended, unused;
+    unsigned char number, changing, ended;
+    unsigned char restarts; /* which may still happen */
     unsigned char members[NUMBERS]; /* of each generation, as bits */
     unsigned char place[RANKS];     /* what the ranks really do */
     unsigned char last[RANKS];      /* the last generation they were in */
@@ -301,6 +302,17 @@ static void send_down(struct world *w, enum down kind)
         }
 }
 
+/* Checks that the members and those that have finished are min_np. */
+static void check_enough(const struct world *w)
+{
+    int count = 0;
+
+    for (int i = 0; i < size; i++)
+        count += w->known[i].life == GENERATIONS_FINISHED ||
+                 (w->known[i].life == GENERATIONS_LIVES && w->known[i].member);
+    ck_assert_int_ge(count, min_np);
+}
+
 static void check_made(struct world *w, const struct world *before, int settled)
 {
     ck_assert_int_eq(w->number, before->number + 1);
@@ -309,8 +321,10 @@ static void check_made(struct world *w, const struct world *before, int settled)
         const struct generations_rank *r = &w->known[i];
 
         if (!r->member) {
-            /* It is dead, or it has left and did not come back in time. */
+            /* It is dead, it has left and did not come back in time, or it was
+             * started again. */
             ck_assert(r->life != GENERATIONS_LIVES ||
+                      r->place == GENERATIONS_STARTING ||
                       (r->place == GENERATIONS_LEFT && settled));
             continue;
         }
@@ -320,6 +334,7 @@ static void check_made(struct world *w, const struct world *before, int settled)
     }
     ck_assert_int_ne(w->members[w->number], 0);
     send_down(w, DOWN_GENERATION);
+    check_enough(w);
 }
 
 static void check_end(struct world *w)
@@ -331,7 +346,7 @@ static void check_end(struct world *w)
     for (int i = 0; i < size; i++) {
         action |= generations_ready(&g, i);
         action |= generations_left(&g, i);
-        action |= generations_ended(&g, &i, 1, 1);
+        action |= generations_ended(&g, &i, 1, GENERATIONS_FAILED);
     }
     action |= generations_settled(&g) | generations_overdue(&g);
     ck_assert_int_eq(action, GENERATIONS_NOTHING);
@@ -371,6 +386,41 @@ static void send_up(struct world *w, int rank, enum up kind)
 
 /* ---- What may happen; each returns whether it could ---- */
 
+/* Returns what becomes of a rank that has failed: it is started again if it may
+ * be and none has finished, as in job_restart.c. */
+static enum generations_life life_after_failure(struct world *w)
+{
+    for (int i = 0; i < size; i++)
+        if (w->known[i].life == GENERATIONS_FINISHED)
+            return GENERATIONS_FAILED;
+    if (w->restarts == 0)
+        return GENERATIONS_FAILED;
+    w->restarts--;
+    return GENERATIONS_PENDING;
+}
+
+static int restart_is_due(struct world *w, int rank)
+{
+    int host = host_of[rank], gives_up;
+    struct generations g;
+
+    if (w->known[rank].life != GENERATIONS_PENDING)
+        return 0;
+    load(w, &g);
+    gives_up = w->lost[host] || (g.lives[GENERATIONS_LIVES] == 0 &&
+                                 g.lives[GENERATIONS_FINISHED] > 0);
+    if (gives_up) {
+        took(w, &g, generations_given_up(&g, rank), 0);
+        return 1;
+    }
+    generations_restarted(&g, rank);
+    store(w, &g);
+    ck_assert_int_lt(w->down_count[host], DOWN);
+    w->down[host][w->down_count[host]++] =
+        (struct message){DOWN_RESTART, (unsigned char)rank};
+    return 1;
+}
+
 static int message_comes_up(struct world *w, int host)
 {
     struct message m = w->up[host][0];
@@ -389,7 +439,9 @@ static int message_comes_up(struct world *w, int host)
     else if (m.kind == UP_LEFT)
         action = generations_left(&g, rank);
     else
-        action = generations_ended(&g, &rank, 1, m.kind == UP_FAILED);
+        action = generations_ended(&g, &rank, 1,
+                                   m.kind == UP_FAILED ? life_after_failure(w)
+                                                       : GENERATIONS_FINISHED);
     took(w, &g, action, 0);
     return 1;
 }
@@ -415,9 +467,13 @@ static int message_comes_down(struct world *w, int host)
     memset(&w->down[host][DOWN - 1], 0, sizeof(m));
     w->down_count[host]--;
     for (int i = 0; i < size; i++) {
-        if (host_of[i] != host)
+        if (host_of[i] != host || (m.kind == DOWN_RESTART && m.what != i))
             continue;
-        if (m.kind == DOWN_GENERATION)
+        if (m.kind == DOWN_RESTART && !w->lost[host])
+            w->place[i] = START;
+        else if (m.kind == DOWN_RESTART)
+            continue;
+        else if (m.kind == DOWN_GENERATION)
             begin_generation(w, i, m.what);
         else if (w->place[i] == WORKS && w->last[i] == m.what)
             w->told[i] = 1;
@@ -514,11 +570,11 @@ static int host_is_lost(struct world *w, int host)
         w->told[ranks[i]] = 0;
     }
     load(w, &g);
-    took(w, &g, generations_ended(&g, ranks, count, 1), 0);
+    took(w, &g, generations_ended(&g, ranks, count, GENERATIONS_FAILED), 0);
     return 1;
 }
 
-enum { SURE = 1 + 3 * RANKS, STEPS = SURE + 5 * RANKS };
+enum { SURE = 1 + 4 * RANKS, STEPS = SURE + 5 * RANKS };
 
 /* Does step number `step`; those below SURE happen for certain, some time. */
 static int step_of(struct world *w, int step)
@@ -537,12 +593,14 @@ static int step_of(struct world *w, int step)
     case 2:
         return calls_sync(w, who);
     case 3:
-        return ends(w, who, &w->deaths, UP_FAILED);
+        return restart_is_due(w, who);
     case 4:
-        return ends(w, who, &w->exits, UP_FINISHED);
+        return ends(w, who, &w->deaths, UP_FAILED);
     case 5:
-        return leaves(w, who);
+        return ends(w, who, &w->exits, UP_FINISHED);
     case 6:
+        return leaves(w, who);
+    case 7:
         return comes_back(w, who);
     default:
         return host_is_lost(w, who);
@@ -675,6 +733,42 @@ START_TEST(a_host_and_a_rank)
 }
 END_TEST
 
+/* Ranks are started again, also when none or too few are left meanwhile, and
+ * when their host is lost. */
+START_TEST(restarts)
+{
+    struct world w = {.deaths = 2, .restarts = 2};
+
+    explore("two restarts", 3, three_hosts, 1, w);
+    explore("two restarts, all are needed", 3, two_hosts, 3, w);
+    w = (struct world){.deaths = 2, .restarts = 1, .exits = 1};
+    explore("two deaths, a restart and an exit", 3, three_hosts, 2, w);
+    w = (struct world){.deaths = 1, .restarts = 1, .losses = 1};
+    explore("a restart and a host", 4, three_hosts, 1, w);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_start)
+{
+    struct generations g;
+    int rank = 2;
+
+    begin(&g, 3, 1, -1);
+    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_PENDING),
+                     GENERATIONS_NOTHING);
+    generations_restarted(&g, 2);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_CHANGE);
+    ck_assert_int_eq(generations_waits(&g), 0);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_waits(&g), 1);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    ck_assert_int_eq(g.joined, 1);
+    generations_fini(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("generations");
@@ -690,12 +784,14 @@ int main(void)
     tcase_add_test(tc, reset_limit);
     tcase_add_test(tc, no_reset_is_allowed);
     tcase_add_test(tc, overdue);
+    tcase_add_test(tc, nobody_waits_for_a_start);
     suite_add_tcase(suite, tc);
     tc = tcase_create("model");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, two_deaths);
     tcase_add_test(tc, death_exit_and_return);
     tcase_add_test(tc, a_host_and_a_rank);
+    tcase_add_test(tc, restarts);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -371,6 +371,10 @@ static int check_elastic(struct options *o, struct hb_error *err)
 {
     const char *timeline = hb_env_get(&o->knobs, "HVD_TIMELINE");
 
+    if (!o->min_np && o->restart_failed)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--restart-failed needs --min-np N: how many ranks "
+                            "may go on without the others");
     if (!o->min_np)
         return 0;
     if (o->spec.wireup == CONTROL_WIREUP_PMIX ||
@@ -383,6 +387,7 @@ static int check_elastic(struct options *o, struct hb_error *err)
                             "--min-np cannot be used with --timeline-filename: "
                             "a rank that is lost leaves no timeline");
     o->spec.elastic = 1;
+    o->spec.restart = o->restart_failed > 0;
     return 0;
 }
 

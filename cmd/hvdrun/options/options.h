@@ -61,6 +61,7 @@ struct options {
     int min_np;                 /* 0: not given, the job is not elastic */
     int max_np;                 /* 0: not given */
     int reset_limit;            /* default -1: none */
+    int restart_failed;         /* restarts of each rank; default 0 */
     int64_t elastic_timeout_ms; /* default 600 s */
     struct control_spec spec;   /* what every agent must know */
     int verbose;

@@ -6,6 +6,8 @@
  */
 #include "cmd/hvdrun/options/options_table.h"
 
+#include "lib/job/elastic/restarts.h"
+
 #include "lib/base/idle_knobs.h"
 #include "lib/hosts/slot_plan.h"
 
@@ -85,6 +87,11 @@ const struct option options_table[] = {
       .metavar = "N", .field = FIELD(reset_limit), .max = INT32_MAX,
       .flags = OPTION_AGENT | OPTION_HIDDEN,
       .help = "with --min-np: generations after the first" },
+    { .names = { "--restart-failed" },
+      .group = GROUP_JOB, .arg = ARG_INT, .target = TO_INT,
+      .metavar = "N", .field = FIELD(restart_failed), .max = RESTARTS_MAX,
+      .flags = OPTION_AGENT | OPTION_HIDDEN,
+      .help = "with --min-np: start each failed rank again" },
     { .names = { "--mpi" },
       .group = GROUP_JOB, .arg = ARG_NONE, .target = TO_CALL,
       .call = apply_controller, .number = 1,

@@ -99,6 +99,7 @@ int agent_on_restart(struct agent *a, const struct frame *f,
         return hb_error_set(err, HVD_EPROTO, "rank %u cannot be restarted",
                             rank);
     pump_reset(&a->pump, slot);
+    a->job.ranks[slot].stdin_open = 0; /* hvdrun has no more input for it */
     a->ranks[slot].sent = 0;
     hb_free(a->ranks[slot].fault.text);
     memset(&a->ranks[slot].fault, 0, sizeof(a->ranks[slot].fault));

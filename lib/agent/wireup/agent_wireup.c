@@ -101,6 +101,7 @@ void agent_report_unstarted(struct agent *a)
         return;
     for (int i = 0; i < a->job.rank_count; i++) {
         m.rank = a->job.ranks[i].rank;
-        control_encode_exited(&a->link.out, &m);
+        if (a->ranks[i].pid == 0)
+            control_encode_exited(&a->link.out, &m);
     }
 }

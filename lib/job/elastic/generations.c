@@ -42,23 +42,34 @@ int generations_members(const struct generations *g, int *ranks)
     return count;
 }
 
+/* Returns whether the ranks that are ready suffice for a generation. */
+static int suffices(const struct generations *g)
+{
+    return g->places[GENERATIONS_READY] > 0 &&
+           g->places[GENERATIONS_READY] + g->lives[GENERATIONS_FINISHED] >=
+               g->min_np;
+}
+
 int generations_settles(const struct generations *g)
 {
-    return !g->ended && g->places[GENERATIONS_READY] > 0 &&
-           g->places[GENERATIONS_AWAY] == 0 && g->places[GENERATIONS_LEFT] > 0;
+    return !g->ended && suffices(g) && g->places[GENERATIONS_AWAY] == 0 &&
+           g->places[GENERATIONS_LEFT] > 0;
 }
 
 int generations_waits(const struct generations *g)
 {
-    int ready = g->places[GENERATIONS_READY];
+    int waiting = 0;
 
-    return !g->ended && g->number > 0 && ready > 0 &&
-           ready < g->lives[GENERATIONS_LIVES];
+    for (int i = 0; i < g->size; i++)
+        waiting |= lives(g, i) && g->ranks[i].member &&
+                   g->ranks[i].place == GENERATIONS_READY;
+    return !g->ended && g->number > 0 && waiting;
 }
 
 int generations_is_missing(const struct generations *g, int rank)
 {
-    return lives(g, rank) && g->ranks[rank].place != GENERATIONS_READY;
+    return g->ranks[rank].life == GENERATIONS_PENDING ||
+           (lives(g, rank) && g->ranks[rank].place != GENERATIONS_READY);
 }
 
 /* ---- Events ---- */
@@ -114,8 +125,9 @@ static enum generations_action check(struct generations *g)
 
     if (ready == 0)
         return GENERATIONS_NOTHING;
-    if (ready == g->lives[GENERATIONS_LIVES])
-        return make(g);
+    if (ready + g->places[GENERATIONS_STARTING] ==
+        g->lives[GENERATIONS_LIVES])
+        return suffices(g) ? make(g) : GENERATIONS_NOTHING;
     if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
         !somebody_joins(g))
         return GENERATIONS_NOTHING;
@@ -142,13 +154,18 @@ enum generations_action generations_left(struct generations *g, int rank)
     return heard(g, rank, GENERATIONS_LEFT);
 }
 
+/* Checks first whether enough ranks are left. */
+static enum generations_action check_left(struct generations *g)
+{
+    if (g->size - g->lives[GENERATIONS_FAILED] < g->min_np)
+        return end(g, GENERATIONS_TOO_FEW);
+    return check(g);
+}
+
 enum generations_action generations_ended(struct generations *g,
                                           const int *ranks, int count,
-                                          int failed)
+                                          enum generations_life life)
 {
-    enum generations_life life =
-        failed ? GENERATIONS_FAILED : GENERATIONS_FINISHED;
-
     if (g->ended)
         return GENERATIONS_NOTHING;
     for (int i = 0; i < count; i++) {
@@ -159,9 +176,30 @@ enum generations_action generations_ended(struct generations *g,
         g->lives[life]++;
         g->ranks[ranks[i]].life = (unsigned char)life;
     }
-    if (g->size - g->lives[GENERATIONS_FAILED] < g->min_np)
-        return end(g, GENERATIONS_TOO_FEW);
-    return check(g);
+    return check_left(g);
+}
+
+void generations_restarted(struct generations *g, int rank)
+{
+    struct generations_rank *r = &g->ranks[rank];
+
+    if (g->ended || r->life != GENERATIONS_PENDING)
+        return;
+    *r = (struct generations_rank){.life = GENERATIONS_LIVES,
+                                   .place = GENERATIONS_STARTING};
+    g->lives[GENERATIONS_PENDING]--;
+    g->lives[GENERATIONS_LIVES]++;
+    g->places[GENERATIONS_STARTING]++;
+}
+
+enum generations_action generations_given_up(struct generations *g, int rank)
+{
+    if (g->ended || g->ranks[rank].life != GENERATIONS_PENDING)
+        return GENERATIONS_NOTHING;
+    g->ranks[rank].life = GENERATIONS_FAILED;
+    g->lives[GENERATIONS_PENDING]--;
+    g->lives[GENERATIONS_FAILED]++;
+    return check_left(g);
 }
 
 enum generations_action generations_settled(struct generations *g)

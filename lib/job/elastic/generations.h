@@ -10,8 +10,11 @@
  *     left (hvd_shutdown)     the caller's settle timer
  *     a rank outside the      CHANGE: the members meet it at their next commit
  *     generation is ready
- *     too few are left        the job ends: fewer ranks than min_np live or
- *                             have exited with 0
+ *     too few are left        the job ends: fewer ranks than min_np live, have
+ *                             exited with 0 or will be started again
+ *
+ * Nobody waits for a rank that was started again until it is ready, unless the
+ * generation would have fewer than min_np ranks without it.
  *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
@@ -37,6 +40,7 @@ enum generations_life {
     GENERATIONS_LIVES,
     GENERATIONS_FINISHED, /* exited with 0 */
     GENERATIONS_FAILED,
+    GENERATIONS_PENDING, /* failed, and will be started again */
     GENERATIONS_LIVES_COUNT,
 };
 
@@ -44,6 +48,7 @@ enum generations_place {
     GENERATIONS_AWAY, /* before hvd_init, or at work in its generation */
     GENERATIONS_READY,
     GENERATIONS_LEFT,
+    GENERATIONS_STARTING, /* started again, and not yet ready */
     GENERATIONS_PLACES_COUNT,
 };
 
@@ -75,17 +80,21 @@ void generations_fini(struct generations *g);
 /* Notes an event; what is heard of a rank that has ended changes nothing. */
 enum generations_action generations_ready(struct generations *g, int rank);
 enum generations_action generations_left(struct generations *g, int rank);
-/* Notes that ranks have ended at once; `failed`: not with exit code 0, or their
- * host was lost. */
+/* Notes that ranks have ended at once.  `life`: FINISHED with exit code 0;
+ * PENDING if they will be started again; else FAILED, also if their host was
+ * lost. */
 enum generations_action generations_ended(struct generations *g,
                                           const int *ranks, int count,
-                                          int failed);
+                                          enum generations_life life);
+/* Notes that a rank that was PENDING is started again, or will not be. */
+void generations_restarted(struct generations *g, int rank);
+enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);
 enum generations_action generations_overdue(struct generations *g);
 
 /* Returns whether the ranks that have left are all that is waited for. */
 int generations_settles(const struct generations *g);
-/* Returns whether ranks wait for others, after the first generation. */
+/* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);
 /* Returns whether the rank lives, and keeps those that are ready waiting. */
 int generations_is_missing(const struct generations *g, int rank);

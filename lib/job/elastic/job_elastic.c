@@ -8,12 +8,11 @@
  * since the generation began: so if the job does end, its report names the
  * first failure that the ranks did not survive.
  */
-#include "lib/job/job_impl.h"
+#include "lib/job/elastic/job_elastic_impl.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
-#include "lib/job/elastic/generations.h"
 #include "lib/job/output/xbuf.h"
 
 #include <stdio.h>
@@ -29,21 +28,6 @@ enum {
     ELASTIC_NAMED_MAX = 8, /* ranks listed one by one */
 };
 
-struct elastic {
-    struct generations generations;
-    pid_t *pids;         /* [size] 0: not known */
-    unsigned char *gone; /* [size] ranks that were lost with their host */
-    int *members;        /* [count] of the current generation */
-    int count;
-    /* The first loss since the generation began: its line, and its time by our
-     * clock; NULL and 0: none. */
-    char *why;
-    uint64_t stopped_ns;
-    struct report_lost *lost; /* all ranks that were lost */
-    size_t lost_count, lost_cap;
-    int tails; /* reported so far */
-};
-
 void job_elastic_open(struct job *job)
 {
     const struct job_config *config = job->config;
@@ -55,6 +39,7 @@ void job_elastic_open(struct job *job)
     e = job->elastic = hb_xcalloc(1, sizeof(*e));
     generations_init(&e->generations, config->plan->size, config->min_np,
                      config->reset_limit);
+    restarts_init(&e->restarts, config->plan->size, config->restart_failed);
     e->pids = hb_xcalloc(size, sizeof(*e->pids));
     e->gone = hb_xcalloc(size, 1);
     e->members = hb_xcalloc(size, sizeof(*e->members));
@@ -69,6 +54,7 @@ void job_elastic_free(struct job *job)
     for (size_t i = 0; i < e->lost_count; i++)
         hb_free(e->lost[i].phrase);
     generations_fini(&e->generations);
+    restarts_fini(&e->restarts);
     hb_free(e->lost);
     hb_free(e->pids);
     hb_free(e->gone);
@@ -104,6 +90,18 @@ static void keep_lost(struct elastic *e, int rank, char *phrase)
         e->lost = hb_xrealloc_array(e->lost, e->lost_cap, sizeof(*e->lost));
     }
     e->lost[e->lost_count++] = (struct report_lost){rank, phrase};
+}
+
+void elastic_forget_lost(struct elastic *e, int rank)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < e->lost_count; i++)
+        if (e->lost[i].rank == rank)
+            hb_free(e->lost[i].phrase);
+        else
+            e->lost[kept++] = e->lost[i];
+    e->lost_count = kept;
 }
 
 /* Keeps why the generation ends, and since when its ranks have not worked. */
@@ -224,7 +222,7 @@ static void say_made(struct job *job, int before, int is_same)
     if (before == 0 && e->count < job->config->plan->size)
         job_say(job, "starting with %d of %d ranks (generation 1)", e->count,
                 job->config->plan->size);
-    if (before == 0 || is_same)
+    if (before == 0 || (is_same && !e->stopped_ns))
         return;
     if (e->stopped_ns)
         snprintf(stopped, sizeof(stopped), ", stopped for %.*f %s", 1,
@@ -309,14 +307,13 @@ static void end_overdue(struct job *job)
 
 /* ---- Events ---- */
 
-static void act(struct job *job, enum generations_action action);
 
 static void on_settled(uv_timer_t *timer)
 {
     struct job *job = timer->data;
 
     if (job_elastic_goes_on(job))
-        act(job, generations_settled(&job->elastic->generations));
+        elastic_act(job, generations_settled(&job->elastic->generations));
 }
 
 static void on_waited(uv_timer_t *timer)
@@ -324,7 +321,7 @@ static void on_waited(uv_timer_t *timer)
     struct job *job = timer->data;
 
     if (job_elastic_goes_on(job))
-        act(job, generations_overdue(&job->elastic->generations));
+        elastic_act(job, generations_overdue(&job->elastic->generations));
 }
 
 /* Starts or stops a timer; one that runs goes on. */
@@ -336,8 +333,7 @@ static void set_timer(uv_timer_t *timer, int on, uv_timer_cb cb, int64_t ms)
         uv_timer_start(timer, cb, (uint64_t)ms, 0);
 }
 
-/* Carries out what an event has led to. */
-static void act(struct job *job, enum generations_action action)
+void elastic_act(struct job *job, enum generations_action action)
 {
     const struct generations *g = &job->elastic->generations;
 
@@ -364,6 +360,8 @@ static void act(struct job *job, enum generations_action action)
               ELASTIC_SETTLE_MS);
     set_timer(&job->elastic_timer, generations_waits(g), on_waited,
               job->config->elastic_timeout_ms);
+    elastic_set_restart_timer(job);
+    elastic_end_idle_agents(job);
 }
 
 int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
@@ -382,7 +380,7 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
                           rank);
     if (rc < 0 || !job_elastic_goes_on(job))
         return rc;
-    act(job, ready ? generations_ready(&job->elastic->generations, rank)
+    elastic_act(job, ready ? generations_ready(&job->elastic->generations, rank)
                    : generations_left(&job->elastic->generations, rank));
     return 0;
 }
@@ -390,7 +388,8 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
 void job_elastic_finished(struct job *job, int rank)
 {
     if (job_elastic_goes_on(job))
-        act(job, generations_ended(&job->elastic->generations, &rank, 1, 0));
+        elastic_act(job, generations_ended(&job->elastic->generations, &rank, 1,
+                                   GENERATIONS_FINISHED));
 }
 
 static void report_failed(struct job *job, const struct control_exited *m)
@@ -411,11 +410,15 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
     struct elastic *e = job->elastic;
     struct hb_buf text = HB_BUF_INIT;
     enum generations_action action;
+    uint64_t due_ns;
     char *line;
 
     if (!job_elastic_goes_on(job))
         return 0;
-    action = generations_ended(&e->generations, &m->rank, 1, 1);
+    due_ns = elastic_plan_restart(job, m->rank);
+    action = generations_ended(&e->generations, &m->rank, 1,
+                               due_ns ? GENERATIONS_PENDING
+                                      : GENERATIONS_FAILED);
     hb_must(control_exited_phrase(&text, m));
     keep_lost(e, m->rank, hb_xstrdup(hb_buf_data(&text)));
     hb_buf_clear(&text);
@@ -433,7 +436,11 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
         hb_buf_free(&text);
     }
     hb_free(line);
-    act(job, action);
+    if (due_ns)
+        job_say(job, "rank %d starts again in %.1f s (%d of %d)", m->rank,
+                (double)(due_ns - hb_now_ns()) / 1e9,
+                e->restarts.ranks[m->rank].used, e->restarts.most);
+    elastic_act(job, action);
     return action != GENERATIONS_TOO_FEW;
 }
 
@@ -472,7 +479,8 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
         if (is_member(e, rank))
             member = rank;
     }
-    action = generations_ended(&e->generations, ranks, count, 1);
+    action = generations_ended(&e->generations, ranks, count,
+                               GENERATIONS_FAILED);
     if (action != GENERATIONS_TOO_FEW) {
         line = hb_xasprintf("host %s: %s", host->name, why);
         hb_text_sanitize(line);
@@ -490,7 +498,7 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
         hb_free(line);
     }
     hb_free(ranks);
-    act(job, action);
+    elastic_act(job, action);
     return action != GENERATIONS_TOO_FEW;
 }
 
@@ -500,6 +508,7 @@ void job_elastic_end(struct job *job)
 {
     uv_timer_stop(&job->settle_timer);
     uv_timer_stop(&job->elastic_timer);
+    uv_timer_stop(&job->restart_timer);
 }
 
 void job_elastic_resumed(struct job *job)
@@ -507,7 +516,7 @@ void job_elastic_resumed(struct job *job)
     if (!job_elastic_goes_on(job))
         return;
     job_elastic_end(job);
-    act(job, GENERATIONS_NOTHING);
+    elastic_act(job, GENERATIONS_NOTHING);
 }
 
 void job_elastic_report(struct job *job)

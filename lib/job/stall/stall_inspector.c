@@ -401,7 +401,7 @@ void stall_members(struct stall *s, const int *ranks, int count)
 {
     memset(s->outside, 1, (size_t)s->config.plan->size);
     for (int i = 0; i < count; i++)
-        s->outside[ranks[i]] = 0;
+        s->outside[ranks[i]] = s->gone[ranks[i]] = 0;
 }
 
 void stall_resumed(struct stall *s, uint64_t now_ns)

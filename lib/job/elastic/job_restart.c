@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts ranks of an elastic job again (--restart-failed). */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/sys/clock.h"
+
+#include <sys/random.h>
+
+uint64_t elastic_plan_restart(struct job *job, int rank)
+{
+    struct elastic *e = job->elastic;
+    uint64_t due_ns = 0;
+    uint32_t random = 0;
+
+    if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
+        job->state != JOB_RUNNING)
+        return 0;
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+        random = (uint32_t)rank;
+    restarts_plan(&e->restarts, rank, hb_now_ns(), random, &due_ns);
+    return due_ns;
+}
+
+static void restart(struct job *job, int rank)
+{
+    struct elastic *e = job->elastic;
+    struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
+
+    if (e->generations.ranks[rank].life != GENERATIONS_PENDING)
+        return;
+    if (host->state != HOST_STARTED ||
+        job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0) {
+        elastic_act(job, generations_given_up(&e->generations, rank));
+        return;
+    }
+    job->exited[rank] = 0;
+    job->exited_count--;
+    e->pids[rank] = 0;
+    job_rendezvous_rank_restarted(job->rendezvous, rank);
+    elastic_forget_lost(e, rank);
+    job_forget_failure(job, rank);
+    generations_restarted(&e->generations, rank);
+}
+
+static void on_restart(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+    int rank;
+
+    while (job_elastic_goes_on(job) &&
+           (rank = restarts_take(&job->elastic->restarts, hb_now_ns())) >= 0)
+        restart(job, rank);
+    if (job_elastic_goes_on(job))
+        elastic_set_restart_timer(job);
+}
+
+void elastic_set_restart_timer(struct job *job)
+{
+    uint64_t due_ns = restarts_next(&job->elastic->restarts);
+    uint64_t now_ns = hb_now_ns();
+
+    if (!due_ns || !job_elastic_goes_on(job))
+        uv_timer_stop(&job->restart_timer);
+    else
+        uv_timer_start(&job->restart_timer, on_restart,
+                       due_ns > now_ns ? (due_ns - now_ns) / 1000000 + 1 : 0,
+                       0);
+}
+
+void elastic_end_idle_agents(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    const struct generations *g = &e->generations;
+    int rank;
+
+    if (!job->config->spec.restart || g->ended ||
+        g->lives[GENERATIONS_LIVES] > 0 ||
+        (g->lives[GENERATIONS_PENDING] > 0 &&
+         g->lives[GENERATIONS_FINISHED] == 0))
+        return;
+    while ((rank = restarts_cancel(&e->restarts)) >= 0)
+        generations_given_up(&e->generations, rank);
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (job->hosts[i].state == HOST_STARTED)
+            job_host_send_u32(&job->hosts[i], CONTROL_KILL,
+                              (uint32_t)job->config->spec.grace_ms);
+}
