@@ -75,3 +75,36 @@ test_what_is_refused() {
     refused '--host-discovery-script is not supported' -np 3 --min-np 2 \
         --host-discovery-script ./hosts
 }
+
+# Starts a job of three ranks that do steps together, and sets rank0, rank1 and
+# rank2 to their pids.
+start_three() {
+    start job "$HVDRUN" -np 3 --min-np 1 --grace 1 --no-tag-output "$@" \
+        "$PROG/elastic_steps" 1000000 100 fp
+    wait_for 'grep -q "^working" job.out'
+    # shellcheck disable=SC2046 # the agent starts the ranks in order
+    set -- $(job_pids job elastic_steps | sort -n)
+    rank0=$1 rank1=$2 rank2=$3
+}
+
+# A rank that is stopped does not become ready when another has died.
+test_elastic_timeout() {
+    start_three --elastic-timeout 1
+    kill -STOP "$rank1"
+    kill -KILL "$rank2"
+    finish job 124
+    grep -Eq "^hvdrun: ranks have waited in hvd_sync for 1 s \(--elastic-timeout\); not there: rank 1 on host [^ ]+ \(pid $rank1\)$" job.err
+    alive "$rank0" && fail 'rank 0 is left'
+    gone job
+}
+
+test_reset_limit() {
+    start_three --reset-limit 1
+    kill -KILL "$rank0"
+    wait_for 'grep -q "^hvdrun: 3 -> 2 ranks (generation 2), stopped for" job.err'
+    kill -KILL "$rank1"
+    finish job 1
+    grep -q '^hvdrun: the job ends, because --reset-limit 1 allows no generation 3: rank 1 on host' job.err
+    alive "$rank2" && fail 'rank 2 is left'
+    gone job
+}

@@ -201,6 +201,7 @@ START_TEST(lengths)
 {
     struct hb_buf b = HB_BUF_INIT;
     struct control_generation got;
+    char *text;
 
     memset(sample.why, 0, sizeof(sample.why));
     memset(sample.why, 'w', sizeof(sample.why) - 1);
@@ -214,7 +215,8 @@ START_TEST(lengths)
     ck_assert_int_eq(
         control_decode_generation(hb_buf_data(&b), hb_buf_len(&b), &got, NULL),
         -HVD_EPROTO);
-    hb_buf_data(&b)[30] = '\0'; /* inside the text */
+    text = hb_buf_data(&b) + 30;
+    *text = '\0';
     ck_assert_int_eq(control_decode_generation(hb_buf_data(&b),
                                                hb_buf_len(&b) - 1, &got, NULL),
                      -HVD_EPROTO);

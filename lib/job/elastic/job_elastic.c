@@ -193,24 +193,22 @@ static char *rank_line(const struct job *job, int rank, const char *what)
 static char *find_why(const struct job *job, const int *before, int count)
 {
     const struct elastic *e = job->elastic;
+    const struct generations_rank *ranks = e->generations.ranks;
 
-    if (e->why && count > 0)
+    if (count == 0)
+        return hb_xstrdup("");
+    if (e->why)
         return hb_xstrdup(e->why);
     for (int i = 0; i < count; i++)
-        if (!is_member(e, before[i]))
+        if (!ranks[before[i]].member)
             return rank_line(job, before[i],
-                             e->generations.ranks[before[i]].life ==
-                                     GENERATIONS_FINISHED
+                             ranks[before[i]].life == GENERATIONS_FINISHED
                                  ? ": exit code 0"
                                  : ": has left");
-    for (int i = 0; count > 0 && i < e->count; i++) {
-        int k = 0;
-
-        while (k < count && before[k] != e->members[i])
-            k++;
-        if (k == count)
+    /* All of them are members again; both lists are ascending. */
+    for (int i = 0; i < e->count; i++)
+        if (i >= count || before[i] != e->members[i])
             return rank_line(job, e->members[i], ": is ready to join");
-    }
     return hb_xstrdup("");
 }
 
