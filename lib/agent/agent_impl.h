@@ -213,7 +213,8 @@ int agent_launch_failed(struct agent *a, const struct hb_error *err);
 void agent_launch_drop(struct agent *a);
 /* Starts a rank that has ended again, in a job with spec.restart.  Returns 0,
  * or negative with the failure in *failed, released by control_failed_fini. */
-int agent_launch_again(struct agent *a, int slot, struct control_failed *failed);
+int agent_launch_again(struct agent *a, int slot,
+                       struct control_failed *failed);
 
 /* ---- agent_wireup.c ---- */
 

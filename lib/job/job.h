@@ -80,7 +80,7 @@ struct job_config {
     int min_np;
     int reset_limit; /* generations after the first; -1: any number */
     int64_t elastic_timeout_ms;
-    int restart_failed; /* with spec.restart: how often each rank */
+    int restart_failed;     /* with spec.restart: how often each rank */
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */
     int tag;                /* prefix lines with [rank]<stdout>: */
     int timestamp;          /* and the time before that */

@@ -6,7 +6,8 @@
 
 STEPS=3000
 
-# Starts 6 ranks on three hosts, and waits until all of them work.
+# start_steps [OPTION]...: starts 6 ranks on three hosts, and waits until all of
+# them work.
 start_steps() {
     cluster_up 3
     start_on login job "$HVDRUN" --heartbeat 2 --grace 1 --no-tag-output \
@@ -59,5 +60,19 @@ test_elastic_hosts_link() {
     finished 4
     tells 'host n3: .*its 2 ranks are gone' job.err
     faulty link n3 up
+    cluster_down
+}
+
+# A rank is started again on its own host, also if it was the only one there.
+test_elastic_hosts_restart() {
+    start_steps --restart-failed 1
+    kill_on n2 KILL "$(ranks_on n2)"
+    wait_for 'grep -q "ranks (generation 2)" job.err'
+    # shellcheck disable=SC2016 # wait_for evaluates it
+    wait_for '[ "$(ranks_on n2 | wc -l)" -eq 2 ]'
+    wait_for 'grep -q -- "-> 6 ranks" job.err'
+    finish job 0
+    [ "$(grep -c "^done [0-9]* 6 $STEPS\$" job.out)" -eq 6 ] ||
+        fail "not all ranks finished: $(cat job.out job.err)"
     cluster_down
 }

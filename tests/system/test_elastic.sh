@@ -31,7 +31,7 @@ test_a_rank_is_killed() {
     local victim count flags
     for victim in 1 3 4; do # rank 0 is the first
         for count in 1 1000 100000; do
-            case $count in 1) flags=pt ;; 1000) flags=pst ;; *) flags=at ;; esac
+            case $count in 1) flags=pt ;; 1000) flags=pst ;; *) flags='at' ;; esac
             start_steps 4 400 $count $flags
             kill -KILL "$(ranks | sort -n | sed -n ${victim}p)" || :
             finish job 0

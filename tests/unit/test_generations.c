@@ -88,9 +88,11 @@ START_TEST(a_host_is_lost)
     generations_ready(&g, 0);
     generations_ready(&g, 2);
     generations_ready(&g, 3);
-    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED), GENERATIONS_MADE);
+    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED),
+                     GENERATIONS_MADE);
     ck_assert(is_made_of(&g, "03"));
-    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ended(&g, lost, 2, GENERATIONS_FAILED),
+                     GENERATIONS_NOTHING);
     ck_assert_int_eq(g.lives[GENERATIONS_FAILED], 2);
     generations_fini(&g);
 }
@@ -161,7 +163,8 @@ START_TEST(too_few)
     int rank = 0;
 
     begin(&g, 4, 3, -1);
-    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_FINISHED), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_FINISHED),
+                     GENERATIONS_NOTHING);
     ck_assert_int_eq(fails(&g, 1), GENERATIONS_NOTHING);
     ck_assert_int_eq(fails(&g, 2), GENERATIONS_TOO_FEW);
     ck_assert_int_eq(fails(&g, 3), GENERATIONS_NOTHING);
@@ -237,7 +240,7 @@ struct message {
 struct world {
     struct generations_rank known[RANKS];
     unsigned char number, changing, ended;
-    unsigned char restarts; /* which may still happen */
+    unsigned char restarts;         /* which may still happen */
     unsigned char members[NUMBERS]; /* of each generation, as bits */
     unsigned char place[RANKS];     /* what the ranks really do */
     unsigned char last[RANKS];      /* the last generation they were in */

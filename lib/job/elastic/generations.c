@@ -125,8 +125,7 @@ static enum generations_action check(struct generations *g)
 
     if (ready == 0)
         return GENERATIONS_NOTHING;
-    if (ready + g->places[GENERATIONS_STARTING] ==
-        g->lives[GENERATIONS_LIVES])
+    if (ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
         return suffices(g) ? make(g) : GENERATIONS_NOTHING;
     if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
         !somebody_joins(g))

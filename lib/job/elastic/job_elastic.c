@@ -307,7 +307,6 @@ static void end_overdue(struct job *job)
 
 /* ---- Events ---- */
 
-
 static void on_settled(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -380,8 +379,9 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
                           rank);
     if (rc < 0 || !job_elastic_goes_on(job))
         return rc;
-    elastic_act(job, ready ? generations_ready(&job->elastic->generations, rank)
-                   : generations_left(&job->elastic->generations, rank));
+    elastic_act(job, ready
+                         ? generations_ready(&job->elastic->generations, rank)
+                         : generations_left(&job->elastic->generations, rank));
     return 0;
 }
 
@@ -389,7 +389,7 @@ void job_elastic_finished(struct job *job, int rank)
 {
     if (job_elastic_goes_on(job))
         elastic_act(job, generations_ended(&job->elastic->generations, &rank, 1,
-                                   GENERATIONS_FINISHED));
+                                           GENERATIONS_FINISHED));
 }
 
 static void report_failed(struct job *job, const struct control_exited *m)
@@ -416,9 +416,9 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
     if (!job_elastic_goes_on(job))
         return 0;
     due_ns = elastic_plan_restart(job, m->rank);
-    action = generations_ended(&e->generations, &m->rank, 1,
-                               due_ns ? GENERATIONS_PENDING
-                                      : GENERATIONS_FAILED);
+    action =
+        generations_ended(&e->generations, &m->rank, 1,
+                          due_ns ? GENERATIONS_PENDING : GENERATIONS_FAILED);
     hb_must(control_exited_phrase(&text, m));
     keep_lost(e, m->rank, hb_xstrdup(hb_buf_data(&text)));
     hb_buf_clear(&text);
@@ -479,8 +479,8 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
         if (is_member(e, rank))
             member = rank;
     }
-    action = generations_ended(&e->generations, ranks, count,
-                               GENERATIONS_FAILED);
+    action =
+        generations_ended(&e->generations, ranks, count, GENERATIONS_FAILED);
     if (action != GENERATIONS_TOO_FEW) {
         line = hb_xasprintf("host %s: %s", host->name, why);
         hb_text_sanitize(line);

@@ -77,8 +77,8 @@ void hvd__world_interrupt(void);
 /* Tells the agent that this rank leaves. */
 void hvd__world_leave(void);
 
-/* Unmaps the segment, except for blocks of hvd_alloc that were detached from it,
- * and closes the connection to the agent; idempotent. */
+/* Unmaps the segment, except for blocks of hvd_alloc that were detached from
+ * it, and closes the connection to the agent; idempotent. */
 void hvd__world_close(void);
 /* Reads HVD_ELASTIC: 1 in an elastic job, 2 if the other ranks of that job run
  * already, else 0; or -HVD_EINVAL with err set. */

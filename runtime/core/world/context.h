@@ -35,7 +35,7 @@ struct hvd__context {
     _Atomic int up; /* hvd_init succeeded, hvd_shutdown has not ended */
     /* The number of the generation in an elastic job, else 0. */
     _Atomic uint32_t generation;
-    _Atomic int resized; /* the generation has ended, or is to end */
+    _Atomic int resized;     /* the generation has ended, or is to end */
     _Atomic int timeline_on; /* a timeline runs (trace/timeline.h) */
     struct hvd__set *sets;   /* [HVD_PROCESS_SETS_MAX] (set/set.h); NULL before
                                 the first init, then for ever the same */

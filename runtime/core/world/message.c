@@ -16,8 +16,8 @@
  * fail at once each read their own line. */
 static _Thread_local char message[HB_ERROR_TEXT_MAX];
 
-/* In an elastic job it is the end of the generation, whatever this rank noticed
- * of it first. */
+/* Replaces, in an elastic job, whatever this rank noticed first of the end of
+ * its generation. */
 int hvd__public_status(const struct hb_error *err)
 {
     return hvd__generation_ended(err) ? -HVD_ERESIZED : err->status;
