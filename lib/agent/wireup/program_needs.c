@@ -95,6 +95,8 @@ static void decide(struct judge *j, const struct needed_result *result,
     if (result->mpi == NEEDED_NO_MPI)
         return;
     j->out->need = needs[result->mpi];
+    if (result->path[0])
+        j->out->library = hb_xstrdup(result->path);
     j->out->reason = hb_xasprintf(
         "%s needs %s (%s%s)", what, result->library, result->family,
         result->mpi == NEEDED_UNKNOWN
@@ -115,11 +117,11 @@ static int choose_extension(struct judge *j, const struct hb_strv *files,
         struct needed_result r;
 
         if (!needed_libs(&j->search, files->items[i], &r) ||
-            r.mpi == NEEDED_NO_MPI || (any && !r.found))
+            r.mpi == NEEDED_NO_MPI || (any && !r.path[0]))
             continue;
         *best = r;
         any = 1;
-        if (r.found)
+        if (r.path[0])
             break;
     }
     return any;
@@ -425,13 +427,19 @@ static void judge_command(struct judge *j, const char *path,
     j->depth--;
 }
 
+void program_needs_free(struct program_needs_result *r)
+{
+    hb_free(r->reason);
+    hb_free(r->library);
+}
+
 void program_needs(const struct program_needs_config *c,
                    struct program_needs_result *out)
 {
     struct judge j = {.config = c, .out = out};
     struct hb_strv argv = HB_STRV_INIT;
 
-    *out = (struct program_needs_result){NEED_NOTHING, NULL};
+    *out = (struct program_needs_result){NEED_NOTHING, NULL, NULL};
     j.search.root = c->root;
     j.search.cwd = c->cwd;
     j.search.library_path = variable(&j, "LD_LIBRARY_PATH");

@@ -28,12 +28,14 @@ struct program_needs_config {
 
 struct program_needs_result {
     enum program_need need;
-    char *reason; /* "./hello needs libmpi.so.40 (Open MPI)"; heap */
+    char *reason;  /* "./hello needs libmpi.so.40 (Open MPI)" */
+    char *library; /* the file of that library; NULL: none is found */
 };
 
-/* Judges the program; out->reason is always set, and freed by the caller.
- * What cannot be read or is damaged needs nothing. */
+/* Judges the program; out->reason is always set.  What cannot be read or is
+ * damaged needs nothing. */
 void program_needs(const struct program_needs_config *c,
                    struct program_needs_result *out);
+void program_needs_free(struct program_needs_result *r);
 
 #endif

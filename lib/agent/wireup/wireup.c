@@ -115,9 +115,10 @@ static void go_without(struct wireup *w, const struct hb_error *err)
 
 /* ---- Opening ---- */
 
-/* Returns what the program needs, with the reason in *why, a heap string. */
+/* Returns the kind to use, and in *found what is known of the program. */
 static enum control_wireup choose(const struct wireup_config *config,
-                                  const char *program, char **why)
+                                  const char *program,
+                                  struct program_needs_result *found)
 {
     static const enum control_wireup by_need[] = {
         [NEED_NOTHING] = CONTROL_WIREUP_NONE,
@@ -133,36 +134,42 @@ static enum control_wireup choose(const struct wireup_config *config,
         .env = &job->env,
         .rank_env = &job->ranks[0].env,
     };
-    struct program_needs_result found;
+    enum control_wireup given = job->spec.wireup;
 
-    if (job->spec.wireup != CONTROL_WIREUP_AUTO) {
-        *why = hb_xstrdup("given by --wireup");
-        return job->spec.wireup;
-    }
-    program_needs(&look, &found);
-    *why = found.reason;
-    return by_need[found.need];
+    if (given == CONTROL_WIREUP_AUTO || given == CONTROL_WIREUP_PMIX)
+        program_needs(&look, found);
+    if (given == CONTROL_WIREUP_AUTO)
+        return by_need[found->need];
+    hb_free(found->reason);
+    found->reason = hb_xstrdup("given by --wireup");
+    return given;
 }
 
 int wireup_open(struct wireup *w, const struct wireup_config *config,
                 const char *program, struct hb_error *err)
 {
+    struct program_needs_result found = {NEED_NOTHING, NULL, NULL};
+    struct wireup_config known = *config;
     const struct wireup_kind *kind;
     enum control_wireup choice;
-    char *why;
+    int rc = WIREUP_NOW;
 
     memset(w, 0, sizeof(*w));
-    choice = choose(config, program, &why);
+    choice = choose(config, program, &found);
     kind = (int)choice < KINDS ? kinds[choice] : NULL;
-    if (kind)
+    known.library = found.library;
+    if (kind) {
         hb_log(config->log, HB_LOG_INFO, "wire-up of MPI: %s (%s)", kind->name,
-               why);
-    hb_free(why);
-    if (!kind && choice != CONTROL_WIREUP_NONE)
-        return hb_error_set(err, HVD_EUNSUPPORTED,
-                            "this agent lacks that kind of --wireup; use "
-                            "another one, or a newer hvdrun");
-    return kind ? wireup_open_kind(w, config, kind, err) : WIREUP_NOW;
+               found.reason);
+        rc = wireup_open_kind(w, &known, kind, err);
+        w->config.library = NULL;
+    } else if (choice != CONTROL_WIREUP_NONE) {
+        rc = hb_error_set(err, HVD_EUNSUPPORTED,
+                          "this agent lacks that kind of --wireup; use "
+                          "another one, or a newer hvdrun");
+    }
+    program_needs_free(&found);
+    return rc;
 }
 
 static void on_limit(uv_timer_t *timer);

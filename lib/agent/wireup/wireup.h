@@ -64,6 +64,9 @@ struct wireup_config {
     /* Memory of GUARDIAN_PATH_MAX bytes in which the guardian finds the path of
      * a directory to remove; may be NULL. */
     char *guarded_dir;
+    /* The file of the program's MPI, or NULL: not known.  Set by wireup_open,
+     * for the kind's function `open` only. */
+    const char *library;
 };
 
 enum wireup_phase {
