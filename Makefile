@@ -127,6 +127,7 @@ AGENT_SRC := \
 	lib/agent/link.c \
 	lib/agent/machine/cgroup.c \
 	lib/agent/machine/cpus.c \
+	lib/agent/machine/fabric.c \
 	lib/agent/machine/gpu_list.c \
 	lib/agent/machine/ld_cache.c \
 	lib/agent/port.c \
@@ -169,6 +170,7 @@ AGENT_SRC := \
 	lib/agent/wireup/pmi1/pmi1_kvs.c \
 	lib/agent/wireup/pmi1/pmi1_mapping.c \
 	lib/agent/wireup/pmi1/pmi1_server.c \
+	lib/agent/wireup/pmix/mca_params.c \
 	lib/agent/wireup/pmix/pmix.c \
 	lib/agent/wireup/pmix/pmix_env.c \
 	lib/agent/wireup/pmix/pmix_image.c \
@@ -511,6 +513,7 @@ UNIT_TESTS := \
 	localname \
 	log \
 	map \
+	mca_params \
 	members \
 	mismatch \
 	mpi_command \

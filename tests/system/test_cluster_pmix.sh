@@ -96,3 +96,23 @@ test_pmix_hosts_differ() {
     on n2 rm /tmp/prog
     cluster_down
 }
+
+# Each host decides what Open MPI need not look for.
+test_pmix_hosts_without_fabric() {
+    up 2
+    printf '#!/bin/sh\necho "mtl=${OMPI_MCA_mtl-unset}"\nexec %s hello\n' \
+        "$MPI_PROGRAM" >script
+    chmod +x script
+    expect_exit 0 login "$HVDRUN" --log-level info --no-tag-output \
+        -H n1:1,n2:1 "$PWD/script"
+    [ "$(grep -c ' of 2, 1 here' out)" = 2 ]
+    # The same file and the same devices.
+    [ "$(grep -c 'no fabric' err)" != 1 ]
+    [ "$(grep mtl= out | sort -u | wc -l)" = 1 ]
+    if grep -q 'OMPI_MCA_mtl=' err; then
+        grep -q '^mtl=^.*psm,psm2$' out
+    else
+        grep -qx 'mtl=unset' out
+    fi
+    cluster_down
+}

@@ -114,7 +114,7 @@ test_hvdrun_is_killed() {
 }
 
 test_storm() {
-    local i k victims
+    local i victims
     for ((i = 0; i < ${HVD_TEST_ELASTIC_JOBS:-4}; i++)); do
         RANDOM=$i
         case $((i % 4)) in
@@ -123,7 +123,7 @@ test_storm() {
         2) start_steps 5 1200 300 sp ;;
         3) start_steps 5 1200 1000 p -x HVD_FORCE_TCP=1 ;;
         esac
-        for k in 1 2 3 4; do
+        for _ in 1 2 3 4; do
             sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
             read -rd "" -a victims <<<"$(ranks)" || :
             [ ${#victims[@]} -gt 0 ] || break

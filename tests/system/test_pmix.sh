@@ -241,3 +241,50 @@ test_pmix_quit_later() {
         "$1" meet && exec "$1" quit' sh "$MPI_PROGRAM"
     grep -q 'without MPI_Finalize' err
 }
+
+# Runs MPI_PROGRAM by a script that prints the parameter first.  The agent finds
+# the program in it.
+run_with_mtl() {
+    printf '#!/bin/sh\necho "mtl=${OMPI_MCA_mtl-unset}"\nexec %s hello\n' \
+        "$MPI_PROGRAM" >script
+    chmod +x script
+    rm -f ld.*
+    expect_exit 0 "$HVDRUN" -np 1 --no-tag-output --log-level info "$@" \
+        -x LD_DEBUG=files -x LD_DEBUG_OUTPUT="$PWD/ld" ./script
+    grep -qx 'rank 0 of 1, 1 here' out
+}
+
+loads_psm() {
+    grep -q 'file=libpsm' ld.*
+}
+
+# Without a fabric, MPI does not load what looks for one, unless the user wants
+# that.
+test_pmix_without_fabric() {
+    local f conf=/etc/openmpi/openmpi-mca-params.conf
+    need_pmix
+    for f in /sys/class/infiniband/* /dev/infiniband/* /dev/hfi1* \
+        /dev/ipath*; do
+        [ ! -e "$f" ] || skip "this host has a fabric"
+    done
+    grep -qx 'mtl = ^ofi' $conf 2>/dev/null ||
+        skip "this is not Debian's Open MPI"
+    mkdir home
+    export HOME=$PWD/home
+    run_with_mtl
+    grep -qx 'mtl=^ofi,psm,psm2' out
+    grep -q 'no fabric .*; OMPI_MCA_mtl=^ofi,psm,psm2$' err
+    ! loads_psm || fail 'a library for a fabric was loaded'
+    mkdir home/.openmpi
+    echo 'mtl = ^ofi,portals4' >home/.openmpi/mca-params.conf
+    run_with_mtl
+    grep -qx 'mtl=^ofi,portals4,psm,psm2' out
+    echo 'mtl = psm2' >home/.openmpi/mca-params.conf
+    run_with_mtl
+    grep -qx 'mtl=unset' out
+    run_with_mtl -x OMPI_MCA_mtl=^ofi
+    grep -qx 'mtl=^ofi' out
+    ! grep -q 'OMPI_MCA_mtl' err || fail 'it was not set'
+    loads_psm
+    check_clean
+}

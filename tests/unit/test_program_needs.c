@@ -17,6 +17,7 @@
 
 static struct fixture f;
 static struct hb_strv env;
+static char library[4096]; /* the last one that was found, or "" */
 
 static void setup(void)
 {
@@ -97,8 +98,8 @@ static void uses(const char *command, enum program_need need, const char *why,
         ck_assert_pstr_eq(r.pmix, at(pmix));
     else
         ck_assert_ptr_null(r.pmix);
-    hb_free(r.pmix);
-    hb_free(r.reason);
+    snprintf(library, sizeof(library), "%s", r.library ? r.library : "");
+    program_needs_free(&r);
     hb_free(program);
     hb_strv_free(&argv);
 }
@@ -146,6 +147,7 @@ START_TEST(families)
         elf(path, cases[i].of_library ? cases[i].of_library : "", NULL, NULL);
         elf("prog", cases[i].needed, NULL, NULL);
         judged("prog", cases[i].need, cases[i].why);
+        ck_assert_str_eq(library, cases[i].library ? at(path) : "");
         unlink(at(path));
         hb_free(path);
     }

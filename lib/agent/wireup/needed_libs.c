@@ -264,9 +264,11 @@ static void judge(struct walk *w, struct file *f, struct needed_result *out)
         out->mpi = NEEDED_UNKNOWN;
         out->family = "Cray MPICH";
     }
-    out->found = f->path != NULL;
-    if (out->mpi != NEEDED_NO_MPI)
-        snprintf(out->library, sizeof(out->library), "%s", f->name);
+    if (out->mpi == NEEDED_NO_MPI)
+        return;
+    snprintf(out->library, sizeof(out->library), "%s", f->name);
+    if (f->path && strlen(f->path) < sizeof(out->path))
+        snprintf(out->path, sizeof(out->path), "%s", f->path);
 }
 
 /* ---- The PMIx of an Open MPI ---- */

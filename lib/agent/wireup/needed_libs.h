@@ -19,7 +19,7 @@ enum needed_mpi {
 enum {
     NEEDED_FILES_MAX = 512, /* libraries that are looked at */
     NEEDED_NAME_MAX = 256,
-    NEEDED_PATH_MAX = 1024,
+    NEEDED_PATH_MAX = 4096,
 };
 
 struct needed_search {
@@ -31,8 +31,8 @@ struct needed_search {
 
 struct needed_result {
     enum needed_mpi mpi;
-    int found;                     /* the library is on this host */
     char library[NEEDED_NAME_MAX]; /* "libmpi.so.40"; "" without an MPI */
+    char path[NEEDED_PATH_MAX];    /* its file; "" if it is not on this host */
     const char *family;            /* "Open MPI"; static */
     /* The library of PMIx that an Open MPI is linked with, itself or by its
      * plug-in for PMIx; "": none is found, or it has one within itself. */

@@ -97,6 +97,8 @@ static void decide(struct judge *j, const struct needed_result *result,
     j->out->need = needs[result->mpi];
     if (result->pmix[0])
         j->out->pmix = hb_xstrdup(result->pmix);
+    if (result->path[0])
+        j->out->library = hb_xstrdup(result->path);
     j->out->reason = hb_xasprintf(
         "%s needs %s (%s%s)", what, result->library, result->family,
         result->mpi == NEEDED_UNKNOWN
@@ -117,11 +119,11 @@ static int choose_extension(struct judge *j, const struct hb_strv *files,
         struct needed_result r;
 
         if (!needed_libs(&j->search, files->items[i], &r) ||
-            r.mpi == NEEDED_NO_MPI || (any && !r.found))
+            r.mpi == NEEDED_NO_MPI || (any && !r.path[0]))
             continue;
         *best = r;
         any = 1;
-        if (r.found)
+        if (r.path[0])
             break;
     }
     return any;
@@ -425,6 +427,13 @@ static void judge_command(struct judge *j, const char *path,
         judge_binary(j, path, argv);
     hb_strv_free(&interpreter);
     j->depth--;
+}
+
+void program_needs_free(struct program_needs_result *r)
+{
+    hb_free(r->reason);
+    hb_free(r->library);
+    hb_free(r->pmix);
 }
 
 void program_needs(const struct program_needs_config *c,

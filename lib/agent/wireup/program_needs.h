@@ -28,13 +28,15 @@ struct program_needs_config {
 
 struct program_needs_result {
     enum program_need need;
-    char *reason; /* "./hello needs libmpi.so.40 (Open MPI)"; heap */
-    char *pmix;   /* the file of PMIx that this MPI uses (heap), or NULL */
+    char *reason;  /* "./hello needs libmpi.so.40 (Open MPI)" */
+    char *library; /* the file of that library; NULL: none is found */
+    char *pmix;    /* the file of PMIx that this MPI uses, or NULL */
 };
 
-/* Judges the program; out->reason is always set.  The caller frees the strings.
- * What cannot be read or is damaged needs nothing. */
+/* Judges the program; out->reason is always set.  What cannot be read or is
+ * damaged needs nothing. */
 void program_needs(const struct program_needs_config *c,
                    struct program_needs_result *out);
+void program_needs_free(struct program_needs_result *r);
 
 #endif

@@ -111,7 +111,7 @@ static void go_without(struct wireup *w, const struct hb_error *err)
 
 /* ---- Opening ---- */
 
-/* Returns what to use, of what was asked for and what the program needs. */
+/* Returns the kind to use, and in *found what is known of the program. */
 static enum control_wireup choose(const struct wireup_config *config,
                                   const char *program,
                                   struct program_needs_result *found)
@@ -158,7 +158,8 @@ static int open_choice(struct wireup *w, const struct wireup_config *config,
     const struct wireup_kind *kind = (int)choice < KINDS ? kinds[choice] : NULL;
     struct wireup_config c = *config;
 
-    c.library = found->pmix;
+    c.library = found->library;
+    c.pmix = found->pmix;
     if (kind)
         log_choice(config, kind, found);
     if (!kind && choice != CONTROL_WIREUP_NONE)
@@ -180,9 +181,8 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
     memset(w, 0, sizeof(*w));
     choice = choose(config, program, &found);
     rc = open_choice(w, config, choice, &found, err);
-    w->config.library = NULL;
-    hb_free(found.reason);
-    hb_free(found.pmix);
+    w->config.library = w->config.pmix = NULL;
+    program_needs_free(&found);
     return rc;
 }
 

@@ -71,10 +71,13 @@ struct wireup_config {
     void *arg;
     /* The library that the kind's server is to load, because the program's MPI
      * does; needed while it opens.  NULL: none is known. */
-    const char *library;
+    const char *pmix;
     /* Memory of GUARDIAN_PATH_MAX bytes in which the guardian finds the path of
      * a directory to remove; may be NULL. */
     char *guarded_dir;
+    /* The file of the program's MPI, or NULL: not known.  Set by wireup_open,
+     * for the kind's function `open` only. */
+    const char *library;
 };
 
 enum wireup_phase {

@@ -43,6 +43,7 @@ struct pmix {
     struct pmix_server server;
     struct pmix_modex modex;
     struct pmix_ready ready;
+    struct pmix_absent absent;
     char *dir;
     int dir_lock;
     int is_ready, closing, lost;
@@ -160,7 +161,7 @@ static int send_setup(struct pmix *p, struct hb_error *err)
                             PMIX_WIRE_PATH_MAX - 1);
     name_job(job, m.nspace);
     if (!library || !*library)
-        library = p->wireup->config.library;
+        library = p->wireup->config.pmix;
     snprintf(m.library, sizeof(m.library), "%s",
              library ? library : "libpmix.so.2");
     snprintf(m.dir, sizeof(m.dir), "%s", p->dir);
@@ -182,7 +183,7 @@ static int send_setup(struct pmix *p, struct hb_error *err)
 static int start_server(struct pmix *p, struct hb_error *err)
 {
     struct wireup *w = p->wireup;
-    struct hb_strv env = pmix_env_server(&job_of(p)->env);
+    struct hb_strv env = pmix_env_server(&job_of(p)->env, &p->absent);
     int rc = pmix_server_start(&p->server, w->config.loop, env.items,
                                &w->helper, err);
 
@@ -204,6 +205,7 @@ static void pmix_fini(struct wireup *w)
     pmix_server_fini(&p->server);
     pmix_modex_close(&p->modex);
     pmix_ready_fini(&p->ready);
+    pmix_absent_fini(&p->absent);
     remove_dir(p);
     hb_free(p->slot_of);
     hb_free(p);
@@ -224,6 +226,19 @@ static int read_limit(struct pmix *p, struct hb_error *err)
     if (rc < 0)
         hb_error_context(err, MODEX_LIMIT);
     return rc;
+}
+
+static void look_at_host(struct pmix *p)
+{
+    const struct wireup_config *c = &p->wireup->config;
+
+    pmix_absent_init(job_of(p), c->library, &p->absent);
+    if (p->absent.fabric)
+        hb_log(c->log, HB_LOG_INFO,
+               "this host has no fabric such as InfiniBand, so none is "
+               "looked for%s%s",
+               p->absent.mtl ? "; OMPI_MCA_mtl=" : "",
+               p->absent.mtl ? p->absent.mtl : "");
 }
 
 static int pmix_open(struct wireup *w, struct hb_error *err)
@@ -247,6 +262,7 @@ static int pmix_open(struct wireup *w, struct hb_error *err)
         make_dir_known(p, p->dir);
         p->dir_lock = trace_dir_hold(p->dir);
         map_slots(p);
+        look_at_host(p);
         rc = start_server(p, err);
     }
     if (rc == 0) {
@@ -477,7 +493,7 @@ static void pmix_environment(struct wireup *w, int slot, struct hb_strv *out)
     struct pmix *p = w->state;
 
     hb_must(hb_strv_add_all(out, p->ready.ranks[slot].env.items));
-    pmix_env_rank(job_of(p), slot, p->dir, out);
+    pmix_env_rank(job_of(p), slot, p->dir, &p->absent, out);
 }
 
 /* Reads first: a rank that finalized waited for hvd-pmix, so the message is
