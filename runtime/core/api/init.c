@@ -156,8 +156,8 @@ static int bring_up_once(struct hb_error *err)
     return 0;
 }
 
-/* Joins the world as bring_up_once does, but in an elastic job begins again with
- * the next generation if a rank dies or leaves meanwhile. */
+/* Joins the world as bring_up_once does, but in an elastic job begins again
+ * with the next generation if a rank dies or leaves meanwhile. */
 static int bring_up(struct hb_error *err)
 {
     int rc;
