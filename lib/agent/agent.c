@@ -50,6 +50,7 @@ static void do_term(struct agent *a)
     tree_free(&tree);
     hb_free(groups);
     start_timer(a, (uint64_t)a->job.spec.grace_ms);
+    agent_check_empty(a); /* the last rank may have ended long ago */
 }
 
 /* Names the processes that SIGKILL did not end, and stops waiting for them: the
@@ -220,7 +221,8 @@ void agent_post(struct agent *a, enum agent_event event)
 void agent_check_empty(struct agent *a)
 {
     if (a->live > 0 || a->state <= AGENT_PREPARING ||
-        a->state >= AGENT_DRAINING)
+        a->state >= AGENT_DRAINING ||
+        (a->state == AGENT_RUNNING && a->job.spec.restart && a->failed))
         return;
     if (wireup_close(&a->wireup) == WIREUP_LATER)
         return;
@@ -408,6 +410,7 @@ static const struct order {
     [CONTROL_STALL_BLAME] = {ANY_TIME, on_abort},
     [CONTROL_GENERATION] = {AFTER_LAUNCH, agent_on_generation},
     [CONTROL_CHANGE] = {AFTER_LAUNCH, agent_on_change},
+    [CONTROL_RESTART] = {AFTER_LAUNCH, agent_on_restart},
 };
 enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 

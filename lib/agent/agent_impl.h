@@ -96,7 +96,9 @@ struct agent {
     struct control_launch job;
     int job_held;
     char *tmpdir;
-    struct launch *launch; /* until the ranks have been started */
+    /* Until the ranks have been started; with spec.restart as long as the
+     * agent. */
+    struct launch *launch;
     struct wireup wireup;
     struct horovod_rdv *horovod; /* NULL: none */
     uv_timer_t fault_timer;      /* until ranks with a fault are killed */
@@ -165,12 +167,17 @@ void agent_on_late(void *arg, int slot, uint32_t ms);
 
 /* ---- elastic/agent_generation.c ---- */
 
+/* Kills the process group of a rank that has just failed, but is not reaped
+ * yet, if the job goes on. */
+void agent_end_group(struct agent *a, int slot);
 /* Tells hvdrun that a rank is ready for a generation, or no longer. */
 void agent_on_ready(void *arg, int slot, int ready);
 int agent_on_generation(struct agent *a, const struct frame *f,
                         struct hb_error *err);
 int agent_on_change(struct agent *a, const struct frame *f,
                     struct hb_error *err);
+int agent_on_restart(struct agent *a, const struct frame *f,
+                     struct hb_error *err);
 
 /* ---- trace.c ---- */
 
@@ -204,6 +211,9 @@ int agent_launch_ranks(struct agent *a);
 int agent_launch_failed(struct agent *a, const struct hb_error *err);
 /* Frees what was kept to start the ranks. */
 void agent_launch_drop(struct agent *a);
+/* Starts a rank that has ended again, in a job with spec.restart.  Returns 0,
+ * or negative with the failure in *failed, released by control_failed_fini. */
+int agent_launch_again(struct agent *a, int slot, struct control_failed *failed);
 
 /* ---- agent_wireup.c ---- */
 

@@ -129,6 +129,8 @@ int endpoint_generation(struct endpoint *e, struct control_generation *m,
                         struct hb_error *err);
 /* Tells the ranks of that generation that others wait to be members. */
 void endpoint_change(struct endpoint *e, uint32_t generation);
+/* Notes that a rank whose process had ended is started again. */
+void endpoint_rank_restarted(struct endpoint *e, int local_rank);
 /* Ends the epoch because of `rank`: HVD_EPEER if it died on another host,
  * HVD_ETIMEOUT if it kept others waiting too long.  Later calls do nothing. */
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,

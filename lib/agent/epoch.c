@@ -387,6 +387,19 @@ int endpoint_generation(struct endpoint *e, struct control_generation *m,
     return 0;
 }
 
+void endpoint_rank_restarted(struct endpoint *e, int local_rank)
+{
+    struct endpoint_slot *s = &e->slots[local_rank];
+
+    hb_free(s->gone);
+    s->gone = NULL;
+    s->blames = s->late = 0;
+    /* If the generation ended by that death, e->failed says so. */
+    if (e->first_gone == local_rank + 1)
+        e->first_gone = 0;
+    relay_rank_restarted(&e->relay, local_rank);
+}
+
 void endpoint_change(struct endpoint *e, uint32_t generation)
 {
     if (e->head && generation == e->members.now.number)

@@ -524,6 +524,14 @@ void relay_rank_gone(struct relay *r, int slot, uint64_t epoch, const char *why)
     }
 }
 
+void relay_rank_restarted(struct relay *r, int slot)
+{
+    struct relay_absence *a = &r->absences[slot];
+
+    hb_free(a->why);
+    *a = (struct relay_absence){0, 0, NULL};
+}
+
 void relay_rank_back(struct relay *r, int slot)
 {
     struct relay_absence *a = &r->absences[slot];

@@ -95,5 +95,8 @@ void relay_rank_gone(struct relay *r, int slot, uint64_t epoch,
                      const char *why);
 /* Undoes relay_rank_gone when the rank joins again, and tells hvdrun. */
 void relay_rank_back(struct relay *r, int slot);
+/* Undoes relay_rank_gone of a process that has ended; hvdrun, which starts the
+ * rank again, knows that. */
+void relay_rank_restarted(struct relay *r, int slot);
 
 #endif

@@ -30,8 +30,6 @@ struct entry {
     char name[STATUS_NAME_BYTES];
 };
 
-struct segment_status *_Atomic hvd__stall_status;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     void (*say)(void *arg, const void *frame, size_t len);
@@ -236,9 +234,9 @@ static void update_device(int set, const struct hvd__gpu_wait *w)
                 hb_now_ns(), warning_ms);
 }
 
-void hvd__stall_device(int set, const struct hvd__gpu_wait *w)
+void hvd__stall_device(struct segment_status *s, int set,
+                       const struct hvd__gpu_wait *w)
 {
-    struct segment_status *s = hvd__stall_on();
     struct entry *e;
     uint32_t asked;
 
@@ -261,10 +259,8 @@ void hvd__stall_device(int set, const struct hvd__gpu_wait *w)
     pthread_mutex_unlock(&lock);
 }
 
-_Atomic uint64_t *hvd__stall_launched(int set)
+_Atomic uint64_t *hvd__stall_launched(struct segment_status *s, int set)
 {
-    struct segment_status *s = hvd__stall_on();
-
     return s && set >= 0 ? &s->launched[set] : NULL;
 }
 
@@ -296,21 +292,18 @@ int hvd__stall_open(const struct hvd__stall_config *config,
     stall.say = config->say;
     stall.say_arg = config->say_arg;
     stall.head = config->head;
-    atomic_store(&hvd__stall_status, config->status);
     return 0;
 }
 
 void hvd__stall_close(void)
 {
-    atomic_store(&hvd__stall_status, NULL);
     pthread_mutex_lock(&lock);
     memset(&stall, 0, sizeof(stall));
     pthread_mutex_unlock(&lock);
 }
 
-void hvd__stall_member(int set, int is)
+void hvd__stall_member(struct segment_status *s, int set, int is)
 {
-    struct segment_status *s = hvd__stall_on();
     uint64_t bit;
 
     if (set < 0)

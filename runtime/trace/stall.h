@@ -32,7 +32,6 @@ struct hvd__stall_watch {
 };
 
 struct hvd__stall_config {
-    struct segment_status *status;
     const struct segment_head *head;
     /* Sends a frame to the agent, or drops it.  Called by any thread until
      * hvd__stall_close. */
@@ -68,43 +67,36 @@ void hvd__stall_close(void); /* before the segment goes; idempotent */
  * know of it. */
 enum { HVD__STALL_UNWATCHED = -1 };
 
+/* `s` is the status of this rank.  If it is NULL, there is no inspector, and
+ * these functions do nothing. */
+
 /* Notes that this rank is, or no longer is, a member of a process set. */
-void hvd__stall_member(int set, int is);
+void hvd__stall_member(struct segment_status *s, int set, int is);
 
 /* Lists what a process set waits for on its device; w NULL: nothing any more.
  * Any thread; takes no lock but its own. */
-void hvd__stall_device(int set, const struct hvd__gpu_wait *w);
+void hvd__stall_device(struct segment_status *s, int set,
+                       const struct hvd__gpu_wait *w);
 /* Returns the counter of a set's launches, or NULL if nobody reads it. */
-_Atomic uint64_t *hvd__stall_launched(int set);
+_Atomic uint64_t *hvd__stall_launched(struct segment_status *s, int set);
 /* Asks which rank keeps this one waiting, by hvdrun's reports since since_ns:
  *    1  err tells it; err->rank is -1 if no rank can be named
  *    0  the agent was told of the wait, but no report has come
  *   -1  the agent was not told */
 int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err);
 
-/* NULL: no stall inspector. */
-extern struct segment_status *_Atomic hvd__stall_status;
-
-static inline struct segment_status *hvd__stall_on(void)
-{
-    /* Relaxed: set before hvd__alive, which all calls check. */
-    return atomic_load_explicit(&hvd__stall_status, memory_order_relaxed);
-}
-
 /* Publishes how many operations of a process set this rank has carried out. */
-static inline void hvd__stall_carried_out(int set, uint64_t count)
+static inline void hvd__stall_carried_out(struct segment_status *s, int set,
+                                          uint64_t count)
 {
-    struct segment_status *s = hvd__stall_on();
-
     if (s && set >= 0)
         status_put(&s->carried_out[set], count);
 }
 
 /* Notes that the call of that number returns to the program; 0: none. */
-static inline void hvd__stall_returned(uint64_t number)
+static inline void hvd__stall_returned(struct segment_status *s,
+                                       uint64_t number)
 {
-    struct segment_status *s = hvd__stall_on();
-
     if (s && number)
         status_returned(s, number);
 }

@@ -29,8 +29,6 @@ enum {
                                   lose */
 };
 
-_Atomic int hvd__timeline_state;
-
 /* Orders open and close. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 /* Protects `ring`, except for what only the thread uses. */
@@ -57,6 +55,7 @@ static struct {
 } ring;
 
 /* protected by life */
+static _Atomic int *is_on; /* of the owner; NULL: no timeline runs */
 static pthread_t thread;
 static char *kept; /* path of the timeline to continue: its lanes and base are
                       kept */
@@ -359,12 +358,14 @@ int hvd__timeline_open(const char *path, unsigned flags,
     int rc;
 
     pthread_mutex_lock(&life);
-    if (hvd__timeline_on())
+    if (is_on)
         rc = hb_error_set(err, HVD_EINVAL, "a timeline is running already");
     else
         rc = begin(path, flags, owner, err);
-    if (rc == 0)
-        atomic_store(&hvd__timeline_state, 1);
+    if (rc == 0) {
+        is_on = owner->is_on;
+        atomic_store(is_on, 1);
+    }
     pthread_mutex_unlock(&life);
     return rc < 0 ? hb_error_context(err, "timeline") : 0;
 }
@@ -401,8 +402,9 @@ int hvd__timeline_close(struct hb_error *err)
     int rc = 0;
 
     pthread_mutex_lock(&life);
-    if (hvd__timeline_on()) {
-        atomic_store(&hvd__timeline_state, 0);
+    if (is_on) {
+        atomic_store(is_on, 0);
+        is_on = NULL;
         stop_thread();
         rc = end(err);
     }

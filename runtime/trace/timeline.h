@@ -97,18 +97,9 @@ enum { HVD__TIMELINE_COPY_ROW = 16 };
 /* The rank that writes the timeline. */
 struct hvd__timeline_owner {
     int rank, size;
-    const char *host; /* NULL or "": unknown */
+    const char *host;   /* NULL or "": unknown */
+    _Atomic int *is_on; /* out: whether a timeline runs */
 };
-
-extern _Atomic int hvd__timeline_state;
-
-/* Returns whether a timeline runs.  Any thread; records around the moment of a
- * change may be lost. */
-static inline int hvd__timeline_on(void)
-{
-    /* Relaxed: hvd__timeline_add checks again under the lock. */
-    return atomic_load_explicit(&hvd__timeline_state, memory_order_relaxed);
-}
 
 /* Flags of a timeline that the environment asks for. */
 enum {

@@ -20,12 +20,12 @@
  * thread does. */
 static inline void burst_begin(void)
 {
-    atomic_fetch_add(&hvd__sets[HVD_WORLD].engine.waiters, 1);
+    atomic_fetch_add(&hvd__context.sets[HVD_WORLD].engine.waiters, 1);
 }
 
 static inline void burst_end(void)
 {
-    atomic_fetch_sub(&hvd__sets[HVD_WORLD].engine.waiters, 1);
+    atomic_fetch_sub(&hvd__context.sets[HVD_WORLD].engine.waiters, 1);
 }
 
 #endif

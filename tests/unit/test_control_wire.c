@@ -56,7 +56,8 @@ static int put_launch(struct hb_buf *b)
                  .bind_gpu = 1,
                  .wireup = CONTROL_WIREUP_PMI1,
                  .grace_ms = 60000,
-                 .elastic = 1},
+                 .elastic = 1,
+                 .restart = 1},
         .output_window = CONTROL_OUTPUT_WINDOW,
         .trace = 1,
         .limits = {{1, 1024}, {0, 0}, {1, UINT64_MAX}},
@@ -181,7 +182,8 @@ static const struct {
      "\"cross_size\":1,\"env\":[],\"stdin_open\":false}],"
      "\"bind\":\"core\",\"gpus_per_rank\":2,\"bind_gpu\":true,"
      "\"share_gpus\":false,\"wireup\":\"pmi1\",\"grace_ms\":60000,"
-     "\"elastic\":true,\"limits\":{\"nofile\":1024,\"core\":-1}}"},
+     "\"elastic\":true,\"restart\":true,"
+     "\"limits\":{\"nofile\":1024,\"core\":-1}}"},
     {put_started, CONTROL_STARTED, "{\"pids\":[4711,0,2147483647]}"},
     {put_exited, CONTROL_EXITED,
      "{\"rank\":3,\"pid\":4711,\"exit_code\":139,\"signal\":11,"

@@ -4,6 +4,7 @@
  * waits, several user threads, requests and hvd_shutdown, lack of memory.
  */
 #include "lib/base/alloc.h"
+#include "runtime/core/world/context.h"
 #include "runtime/hvd.h"
 #include "runtime/trace/stall.h"
 #include "tests/unit/unit.h"

@@ -344,7 +344,7 @@ START_TEST(test_counters)
 {
     static struct segment_status status;
     static const int rank = 0;
-    const struct hvd__stall_config config = {.status = &status};
+    const struct hvd__stall_config config = {0};
     const struct hvd__founding alone = {.ranks = &rank, .n = 1, .founded = 1};
     struct hvd__gpu planes = device;
     struct hb_error err = HB_ERROR_INIT;
@@ -352,17 +352,20 @@ START_TEST(test_counters)
     planes.plane = device_plane;
     hvd__gpu_use(&planes);
     ck_assert_int_eq(hvd__stall_open(&config, &err), 0);
+    atomic_store(&hvd__context.status, &status);
+    hvd__sets_init();
     for (int id = 2; id < 4; id++) {
-        struct hvd__set *s = &hvd__sets[id];
+        struct hvd__set *s = &hvd__context.sets[id];
 
         status.launched[HVD_WORLD] = status.launched[id] = 5;
         ck_assert_int_eq(hvd__set_connect(s, &rank, 1, 0, &err), 0);
-        ck_assert_ptr_eq(counter, hvd__stall_launched(id));
+        ck_assert_ptr_eq(counter, hvd__stall_launched(&status, id));
         ck_assert_uint_eq(status.launched[id], 0);
         ck_assert_int_eq(hvd__set_connect_members(s, &alone, &err), 0);
         ck_assert_ptr_null(counter);
         ck_assert_uint_eq(status.launched[HVD_WORLD], 5);
     }
+    atomic_store(&hvd__context.status, NULL);
     hvd__stall_close();
     hvd__gpu_use(NULL);
 }

@@ -194,7 +194,7 @@ static int lying_progress(struct hvd__plane *p, struct hvd__op *op)
 
 static void begin_to_lie(void)
 {
-    struct hvd__plane *p = hvd__sets[HVD_WORLD].plane;
+    struct hvd__plane *p = hvd__context.sets[HVD_WORLD].plane;
 
     honest = p->ops;
     lying = *honest;

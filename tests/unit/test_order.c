@@ -144,11 +144,12 @@ END_TEST
  * negotiated. */
 static int hold_body(int rank, void *arg)
 {
-    struct hvd__engine *e = &hvd__sets[HVD_WORLD].engine;
     struct hvd_stats before;
+    struct hvd__engine *e;
 
     (void)arg;
     want(hvd_init() == 0);
+    e = &hvd__context.sets[HVD_WORLD].engine;
     for (int step = 0; step < 4; step++) {
         before = stats();
         burst_begin();

@@ -5,6 +5,7 @@
  */
 #include "lib/base/log.h"
 #include "runtime/core/api/trace.h"
+#include "runtime/core/set/set.h"
 #include "runtime/core/world/agent_client.h"
 #include "runtime/trace/stats.h"
 #include "tests/unit/unit.h"
@@ -175,6 +176,7 @@ START_TEST(test_telling_does_not_free)
     struct hvd__agent agent = HVD__AGENT_INIT;
     struct hb_log log = {0};
 
+    hvd__sets_init();
     ck_assert_int_eq(hvd__stats_open(8), 0);
     hvd__trace_close(&agent, &log);
     ck_assert_int_eq(hvd__stats_wanted(), 1);

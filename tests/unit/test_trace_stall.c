@@ -29,12 +29,13 @@ static void say(void *arg, const void *frame, size_t len)
 
 static void open_with(const char *warning, const char *shutdown)
 {
-    const struct hvd__stall_config config = {&status, &head, say, &agent};
+    const struct hvd__stall_config config = {&head, say, &agent};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", warning, 1);
     setenv("HVD_STALL_SHUTDOWN_TIME_SECONDS", shutdown, 1);
     ck_assert_msg(hvd__stall_open(&config, &err) == 0, "%s", err.text);
+    atomic_store(&hvd__context.status, &status);
 }
 
 static void setup(void)
@@ -54,6 +55,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+    atomic_store(&hvd__context.status, NULL);
     hvd__stall_close();
     close(agent.fd);
     close(told_fd);
@@ -124,7 +126,7 @@ START_TEST(calls_are_written_down)
     uint64_t n;
 
     n = hvd__stall_issued(&engine.stall, &req); /* closed: does nothing */
-    hvd__stall_returned(n);
+    hvd__stall_returned(hvd__stall_on(), n);
     ck_assert_uint_eq(view().calls, 0);
     open_with("60", "0");
     n = hvd__stall_issued(&other.stall, &req);
@@ -133,20 +135,20 @@ START_TEST(calls_are_written_down)
     ck_assert_int_eq(view().call.kind, STATUS_ALLTOALL);
     ck_assert_int_eq(view().call.set, 4);
     ck_assert_uint_eq(view().call.when_ns, req.stall_ns);
-    hvd__stall_returned(n);
+    hvd__stall_returned(hvd__stall_on(), n);
     ck_assert_int_eq(view().inside, 0);
 }
 END_TEST
 
 START_TEST(membership)
 {
-    hvd__stall_member(3, 1); /* closed */
+    hvd__stall_member(hvd__stall_on(), 3, 1); /* closed */
     open_with("60", "0");
-    hvd__stall_member(0, 1);
-    hvd__stall_member(31, 1);
-    hvd__stall_member(5, 1);
-    hvd__stall_member(5, 0);
-    hvd__stall_member(HVD_PROCESS_SETS_MAX - 1, 1);
+    hvd__stall_member(hvd__stall_on(), 0, 1);
+    hvd__stall_member(hvd__stall_on(), 31, 1);
+    hvd__stall_member(hvd__stall_on(), 5, 1);
+    hvd__stall_member(hvd__stall_on(), 5, 0);
+    hvd__stall_member(hvd__stall_on(), HVD_PROCESS_SETS_MAX - 1, 1);
     ck_assert_uint_eq(view().sets[0], 0x80000001);
     ck_assert_uint_eq(view().sets[STATUS_SETS_WORDS - 1], UINT64_C(1) << 63);
 }
@@ -155,15 +157,15 @@ END_TEST
 /* The count starts at 0 for the next process set with the same number. */
 START_TEST(what_was_carried_out)
 {
-    hvd__stall_carried_out(3, 7); /* closed */
+    hvd__stall_carried_out(hvd__stall_on(), 3, 7); /* closed */
     open_with("60", "0");
-    hvd__stall_member(3, 1);
+    hvd__stall_member(hvd__stall_on(), 3, 1);
     ck_assert_uint_eq(view().carried_out[3], 0);
-    hvd__stall_carried_out(3, 7);
+    hvd__stall_carried_out(hvd__stall_on(), 3, 7);
     ck_assert_uint_eq(view().carried_out[3], 7);
     ck_assert_uint_eq(view().carried_out[0], 0);
-    hvd__stall_member(3, 0);
-    hvd__stall_member(3, 1);
+    hvd__stall_member(hvd__stall_on(), 3, 0);
+    hvd__stall_member(hvd__stall_on(), 3, 1);
     ck_assert_uint_eq(view().carried_out[3], 0);
 }
 END_TEST
@@ -399,7 +401,7 @@ END_TEST
 
 START_TEST(bad_knobs)
 {
-    const struct hvd__stall_config config = {&status, &head, say, &agent};
+    const struct hvd__stall_config config = {&head, say, &agent};
     struct hb_error err = HB_ERROR_INIT;
 
     setenv("HVD_STALL_CHECK_TIME_SECONDS", "soon", 1);
@@ -444,12 +446,12 @@ START_TEST(devices_are_listed)
     struct hvd_request req = make(HVD__ALLREDUCE, "a", 100);
     struct worker_stalled m;
 
-    ck_assert_ptr_null(hvd__stall_launched(4));
-    hvd__stall_device(4, &w); /* closed: does nothing */
+    ck_assert_ptr_null(hvd__stall_launched(hvd__stall_on(), 4));
+    hvd__stall_device(hvd__stall_on(), 4, &w); /* closed: does nothing */
     open_with("60", "0");
-    *hvd__stall_launched(4) = 9;
+    *hvd__stall_launched(hvd__stall_on(), 4) = 9;
     queue(&engine, &req, 1);
-    hvd__stall_device(4, &w);
+    hvd__stall_device(hvd__stall_on(), 4, &w);
     look(&engine, 0);
     ck_assert_int_eq(view().count, 2);
     ck_assert_uint_eq(view().total, 2);
@@ -462,12 +464,12 @@ START_TEST(devices_are_listed)
     w.is_reached = 0;
     atomic_fetch_add(&status.asked, 1);
     ck_assert_int_eq(view().fresh, 0);
-    hvd__stall_device(4, &w);
+    hvd__stall_device(hvd__stall_on(), 4, &w);
     ck_assert_int_eq(view().fresh, 1);
     ck_assert_int_eq(view().waits[0].where, STATUS_NOT_REACHED);
-    hvd__stall_device(4, NULL);
+    hvd__stall_device(hvd__stall_on(), 4, NULL);
     ck_assert_int_eq(view().count, 1);
-    hvd__stall_device(4, NULL);
+    hvd__stall_device(hvd__stall_on(), 4, NULL);
     ck_assert_int_eq(told(&m), 0);
 }
 END_TEST
@@ -480,19 +482,19 @@ START_TEST(devices_are_told)
     struct worker_stalled m;
 
     open_with("8", "30");
-    hvd__stall_device(4, &w);
+    hvd__stall_device(hvd__stall_on(), 4, &w);
     ck_assert_int_eq(told(&m), 0);
     w = device_wait(7000, 5000);
     w.is_reached = 0;
-    hvd__stall_device(4, &w);
+    hvd__stall_device(hvd__stall_on(), 4, &w);
     ck_assert_int_eq(told(&m), 0);
     w.is_reached = 1;
-    hvd__stall_device(4, &w);
+    hvd__stall_device(hvd__stall_on(), 4, &w);
     ck_assert_int_eq(told(&m), 1);
     ck_assert_uint_ge(m.waited_ms, 7000);
     ck_assert_uint_eq(m.warning_ms, 5000);
     ck_assert_uint_eq(m.shutdown_ms, 30000);
-    hvd__stall_device(4, NULL);
+    hvd__stall_device(hvd__stall_on(), 4, NULL);
     ck_assert_int_eq(told(&m), 1);
     ck_assert_uint_eq(m.waited_ms, 0);
 }
@@ -508,7 +510,7 @@ START_TEST(culprit)
     ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), -1);
     open_with("60", "0");
     ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), -1);
-    hvd__stall_device(0, &w);
+    hvd__stall_device(hvd__stall_on(), 0, &w);
     segment_blame(&head, 3, "an old one", w.since_ns - 1);
     ck_assert_int_eq(hvd__stall_culprit(w.since_ns, &err), 0);
     ck_assert_int_eq(err.status, 0);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's part in generations (control_generation.h): passes messages
- * between hvdrun and the endpoint. */
+/* The agent's part in elastic jobs (control_generation.h): passes messages
+ * between hvdrun and the endpoint, and starts ranks again. */
 #include "lib/agent/agent_impl.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
 
 void agent_on_ready(void *arg, int slot, int ready)
 {
@@ -38,4 +43,70 @@ int agent_on_change(struct agent *a, const struct frame *f,
     if (rc == 0 && a->endpoint_open)
         endpoint_change(&a->endpoint, generation);
     return rc;
+}
+
+void agent_end_group(struct agent *a, int slot)
+{
+    struct agent_rank *r = &a->ranks[slot];
+    siginfo_t info = {0};
+
+    /* Until the rank is reaped, nothing else can have its process group. */
+    if (a->job.spec.elastic && a->state == AGENT_RUNNING &&
+        waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == r->pid &&
+        (info.si_code != CLD_EXITED || info.si_status != 0))
+        kill(-r->pid, SIGKILL);
+}
+
+/* Tells hvdrun that the rank has not come to life again. */
+static void report_unstarted(struct agent *a, int slot,
+                             const struct control_failed *failed)
+{
+    struct control_exited m = {
+        .rank = a->job.ranks[slot].rank,
+        .pid = a->ranks[slot].pid,
+        .exit_code = failed->exit_code,
+        .detail = failed->text,
+        .when_ns = hb_now_ns(),
+    };
+
+    if (!a->gone)
+        control_encode_exited(&a->link.out, &m);
+    link_flush(&a->link);
+}
+
+/* Returns the slot of a rank that has ended and may be started again, or
+ * -1. */
+static int find_ended(const struct agent *a, uint32_t rank)
+{
+    for (int i = 0; i < a->job.rank_count; i++)
+        if ((uint32_t)a->job.ranks[i].rank == rank)
+            return a->endpoint.slots[i].gone && a->ranks[i].pidfd < 0 ? i : -1;
+    return -1;
+}
+
+int agent_on_restart(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
+{
+    struct control_failed failed;
+    uint32_t rank;
+    int rc = control_decode_u32(f->payload, f->len, &rank, err), slot;
+
+    if (rc < 0 || a->state != AGENT_RUNNING)
+        return rc;
+    slot = a->launch ? find_ended(a, rank) : -1;
+    if (slot < 0)
+        return hb_error_set(err, HVD_EPROTO, "rank %u cannot be restarted",
+                            rank);
+    pump_reset(&a->pump, slot);
+    a->ranks[slot].sent = 0;
+    hb_free(a->ranks[slot].fault.text);
+    memset(&a->ranks[slot].fault, 0, sizeof(a->ranks[slot].fault));
+    endpoint_rank_restarted(&a->endpoint, slot);
+    if (agent_launch_again(a, slot, &failed) == 0)
+        return 0;
+    endpoint_rank_ended(&a->endpoint, slot, 1, failed.text);
+    report_unstarted(a, slot, &failed);
+    control_failed_fini(&failed);
+    return 0;
 }

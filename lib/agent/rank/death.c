@@ -124,6 +124,7 @@ static int collect(struct agent *a, int slot)
     memset(&r->info, 0, sizeof(r->info));
     if (r->pidfd < 0)
         return 0;
+    agent_end_group(a, slot);
     r->cpu = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
     (void)prlimit(r->pid, RLIMIT_CPU, NULL, &r->cpu);
     if (syscall(SYS_waitid, P_PID, r->pid, &r->info, WEXITED | WNOHANG, &used) <

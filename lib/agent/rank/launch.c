@@ -30,6 +30,7 @@ struct launch {
     struct gpu_list gpus;
     struct cpus_set *sets; /* by slot; NULL: no binding */
     int port;              /* reserved for MASTER_PORT; 0: none needed */
+    int is_late;           /* the ranks run: one is started again */
     sigset_t reset;
     struct spawn_limit limits[CONTROL_LIMIT_COUNT];
     size_t limit_count;
@@ -96,7 +97,7 @@ static void own_variables(const struct launch *l, int slot, struct hb_strv *own)
     hb_free(timeline);
     hb_strv_addf(own, "HVD_RENDEZVOUS=%s", l->agent->endpoint.name);
     if (job->spec.elastic)
-        hb_strv_add(own, "HVD_ELASTIC=1");
+        hb_strv_addf(own, "HVD_ELASTIC=%d", l->is_late ? 2 : 1);
     wireup_environment(&l->agent->wireup, slot, own);
     horovod_variables(l, own);
     if (l->port)
@@ -422,15 +423,21 @@ static void report_started(struct agent *a)
     hb_free(m.pids);
 }
 
-/* Frees the environment, which the ranks have by now; the agent keeps TMPDIR
- * and PATH only. */
-static void forget_environment(struct agent *a)
+/* Copies what the agent itself needs of the environment. */
+static void keep_paths(struct agent *a)
 {
     const char *tmpdir = hb_env_get(&a->job.env, "TMPDIR");
     const char *path = hb_env_get(&a->job.env, "PATH");
 
+    hb_free(a->tmpdir);
+    hb_free(a->stall.path);
     a->tmpdir = tmpdir ? hb_xstrdup(tmpdir) : NULL;
     a->stall.path = path ? hb_xstrdup(path) : NULL;
+}
+
+/* Frees the environment, which the ranks have by now. */
+static void forget_environment(struct agent *a)
+{
     hb_strv_free(&a->job.env);
     for (int i = 0; i < a->job.rank_count; i++)
         hb_strv_free(&a->job.ranks[i].env);
@@ -502,6 +509,7 @@ void agent_launch_drop(struct agent *a)
     if (!l)
         return;
     a->launch = NULL;
+    keep_paths(a);
     forget_environment(a);
     for (int i = 0; l->sets && i < a->job.rank_count; i++)
         cpus_set_fini(&l->sets[i]);
@@ -539,8 +547,21 @@ int agent_launch_ranks(struct agent *a)
         link_flush(&a->link);
         cause_init(&a->cause, "");
         a->cause_open = 1;
+        a->launch->is_late = 1;
     }
-    agent_launch_drop(a);
+    if (rc < 0 || !a->job.spec.restart)
+        agent_launch_drop(a);
+    else
+        keep_paths(a);
+    return rc;
+}
+
+int agent_launch_again(struct agent *a, int slot, struct control_failed *failed)
+{
+    int rc = start_rank(a->launch, slot);
+
+    *failed = a->failure;
+    memset(&a->failure, 0, sizeof(a->failure));
     return rc;
 }
 

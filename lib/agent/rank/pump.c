@@ -376,6 +376,18 @@ void pump_close_child(struct pump *p, int child_fds[3])
         close_fd(&child_fds[i]);
 }
 
+void pump_reset(struct pump *p, int slot)
+{
+    struct pump_slot *s = &p->slots[slot];
+
+    close_in(p, slot);
+    for (int i = 0; i < 2; i++)
+        if (s->out[i].fd >= 0)
+            end_output(p, &s->out[i]);
+    s->tail_len = 0;
+    s->tail_cut = 0;
+}
+
 void pump_close(struct pump *p)
 {
     if (p->epoll_fd < 0 || !p->slots)

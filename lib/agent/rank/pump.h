@@ -83,6 +83,9 @@ void pump_free_memory(struct pump *p);
 int pump_open(struct pump *p, int slot, int stdin_open, int child_fds[3],
               struct hb_error *err);
 void pump_close_child(struct pump *p, int child_fds[3]);
+/* Closes what is left of a slot's streams, and forgets its tail, so that the
+ * slot can be opened again for another process. */
+void pump_reset(struct pump *p, int slot);
 
 void pump_ack(struct pump *p, uint32_t bytes);
 /* Stops reading output if `held` is 1, because the owner's own queue is full;

@@ -89,6 +89,9 @@ enum control_type {
     /* u32 generation: its ranks meet again at their next commit, because others
      * wait to be members */
     CONTROL_CHANGE = 48,
+    /* u32 rank: start it again; it has failed.  If that cannot be done, EXITED
+     * says why.  Only with `restart`. */
+    CONTROL_RESTART = 49,
 };
 
 enum {
@@ -164,7 +167,10 @@ enum control_wireup {
     /* From SIGTERM to SIGKILL. */ \
     X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS) \
     /* The job goes on without ranks that fail: control_generation.h. */ \
-    X(int, elastic, 0, BOOL, 0, 1)
+    X(int, elastic, 0, BOOL, 0, 1) \
+    /* Ranks that fail may be started again, so an agent ends only by KILL once \
+     * one of its ranks has failed. */ \
+    X(int, restart, 0, BOOL, 0, 1)
 
 #define CONTROL_SPEC_MEMBER(type, name, ...) type name;
 struct control_spec { CONTROL_SPEC(CONTROL_SPEC_MEMBER) };

@@ -82,7 +82,7 @@ static inline int hvd__call_again(struct hvd__call *c,
                                   const struct hvd_options *opts, int *rc)
 {
     if ((opts && !hvd__call_is_plain(opts)) || !hvd__alive() ||
-        !hvd__engine_again(&hvd__sets[HVD_WORLD].engine, given, &c->req,
+        !hvd__engine_again(&hvd__context.sets[HVD_WORLD].engine, given, &c->req,
                            c->even, rc))
         return 0;
     if (*rc < 0)

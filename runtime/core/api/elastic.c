@@ -29,7 +29,7 @@ static struct {
 
 static uint64_t world_done(void)
 {
-    return hvd__sets[HVD_WORLD].engine.controller.plan.done;
+    return hvd__context.sets[HVD_WORLD].engine.controller.plan.done;
 }
 
 static int not_initialised(const char *call)

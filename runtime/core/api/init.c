@@ -33,10 +33,11 @@ static int take_down(int keep)
     int rc = 0;
 
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
-        hvd__set_free(&hvd__sets[i]);
+        hvd__set_free(&hvd__context.sets[i]);
     hvd__providers_close();
     hvd__stats_close();
     hvd__stats_init(&hvd__context.removed, NULL, 0);
+    atomic_store(&hvd__context.status, NULL);
     hvd__stall_close();
     hvd__tuner_close(&tuner);
     if (keep)
@@ -54,8 +55,8 @@ static int take_down(int keep)
 static void say_goodbye(int sets)
 {
     for (int i = sets - 1; i >= 0; i--)
-        if (hvd__sets[i].plane)
-            hvd__sets[i].plane->ops->leave(hvd__sets[i].plane);
+        if (hvd__context.sets[i].plane)
+            hvd__context.sets[i].plane->ops->leave(hvd__context.sets[i].plane);
     hvd__providers_leave();
     hvd__trace_close(hvd__world_agent(), &hvd__context.knobs.log);
     hvd__world_leave();
@@ -84,7 +85,7 @@ static void leave(void)
 static int open_tuner(struct hb_error *err)
 {
     const struct hvd__context *ctx = &hvd__context;
-    const struct hvd__set *world = &hvd__sets[HVD_WORLD];
+    const struct hvd__set *world = &hvd__context.sets[HVD_WORLD];
     const struct hvd__tuner_config config = {
         .n = ctx->topology.size,
         .me = ctx->topology.rank,
@@ -104,6 +105,7 @@ static int open_trace(struct hb_error *err)
         .rank = hvd__context.topology.rank,
         .size = hvd__context.topology.size,
         .host = hvd__world_host(),
+        .is_on = &hvd__context.timeline_on,
     };
 
     return hvd__trace_open(&owner, err);
@@ -115,6 +117,7 @@ static int bring_up_once(struct hb_error *err)
     const struct hvd__world_ops *launched;
     int rc = hvd__context_map(err);
 
+    hvd__sets_init();
     if (rc == 0)
         rc = hvd__world_join(leave, err);
     launched = rc == 0 ? hvd__providers_world() : NULL;
@@ -171,11 +174,11 @@ static int bring_up(struct hb_error *err)
 static void go_down(const struct hb_error *why)
 {
     atomic_store(&hvd__context.page->alive, 0);
-    hvd__set_stop(&hvd__sets[HVD_WORLD], why);
+    hvd__set_stop(&hvd__context.sets[HVD_WORLD], why);
     hvd__world_interrupt();
     hvd__sets_await_change();
     for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
-        hvd__set_stop(&hvd__sets[i], why);
+        hvd__set_stop(&hvd__context.sets[i], why);
     say_goodbye(HVD_PROCESS_SETS_MAX);
 }
 

@@ -42,8 +42,8 @@ static void tell_stats(struct hvd__agent *agent)
     memset(&sum, 0, sizeof(sum));
     /* The sets are stopped, or the process exits; none is freed yet. */
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
-        if (hvd__sets[i].plane)
-            hvd__stats_sum(&hvd__sets[i].engine.controller.stats, &sum);
+        if (hvd__context.sets[i].plane)
+            hvd__stats_sum(&hvd__context.sets[i].engine.controller.stats, &sum);
     hvd__stats_sum(&hvd__context.removed, &sum);
     hvd__providers_stats(&sum);
     hvd__stats_report(&sum, &report);

@@ -375,7 +375,8 @@ static enum hvd__step run_over(struct hvd__controller *c, int rc)
         if (!first)
             remember(c, c->stand_in->entry, c->stand_in->signature,
                      &c->stand_in->op);
-        hvd__stall_carried_out(c->engine->stall.set, c->plan.done);
+        hvd__stall_carried_out(hvd__stall_on(), c->engine->stall.set,
+                               c->plan.done);
         if (first && first->op.kind == HVD__JOIN)
             tell_last(c, first);
     }
@@ -508,7 +509,8 @@ int hvd__controller_progress(struct hvd__controller *c, struct hvd_request *req)
         else
             hvd__stats_count(&c->stats.guessed, 1);
         remember(c, &c->plan.unnamed, req->signature, &req->op);
-        hvd__stall_carried_out(c->engine->stall.set, c->plan.done);
+        hvd__stall_carried_out(hvd__stall_on(), c->engine->stall.set,
+                               c->plan.done);
         hvd__record_done_one(c, req);
     }
     return rc;

@@ -288,7 +288,7 @@ int hvd__engine_submit(struct hvd__engine *e, struct hvd_request *req,
     pthread_mutex_unlock(&e->lock);
     if (rc == 0)
         engine_pass_on(e);
-    hvd__stall_returned(call);
+    hvd__stall_returned(hvd__stall_on(), call);
     return rc;
 }
 

@@ -173,7 +173,7 @@ int hvd__engine_run(struct hvd__engine *e, struct hvd_request *req)
     uint64_t call = hvd__stall_issued(&e->stall, req);
     int rc = run(e, req);
 
-    hvd__stall_returned(call);
+    hvd__stall_returned(hvd__stall_on(), call);
     return rc;
 }
 
@@ -211,6 +211,6 @@ int hvd__engine_run_again(struct hvd__engine *e, const struct hvd__given *given,
     } else {
         *rc = run_again_over(e, req, even, *rc);
     }
-    hvd__stall_returned(call);
+    hvd__stall_returned(hvd__stall_on(), call);
     return 1;
 }

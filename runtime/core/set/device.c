@@ -194,7 +194,7 @@ static void waits(void *arg, const struct hvd__gpu_wait *w)
 {
     const struct hvd__set *s = arg;
 
-    hvd__stall_device(s->engine.stall.set, w);
+    hvd__stall_device(hvd__stall_on(), s->engine.stall.set, w);
 }
 
 static int culprit(void *arg, uint64_t since_ns, struct hb_error *err)
@@ -224,7 +224,7 @@ int hvd__gpu_wrap(struct hvd__set *s, const int *ranks, int n, int me,
         .look_arg = s,
         .ran = ran,
         .ran_arg = s,
-        .launched = hvd__stall_launched(s->engine.stall.set),
+        .launched = hvd__stall_launched(hvd__stall_on(), s->engine.stall.set),
         .waits = waits,
         .culprit = culprit,
         .stall_arg = s,

@@ -8,8 +8,14 @@
 #include <pthread.h>
 #include <string.h>
 
-struct hvd__set hvd__sets[HVD_PROCESS_SETS_MAX] = {
-    [0 ... HVD_PROCESS_SETS_MAX - 1] = {.engine = HVD__ENGINE_INIT}};
+void hvd__sets_init(void)
+{
+    static struct hvd__set table[HVD_PROCESS_SETS_MAX] = {
+        [0 ... HVD_PROCESS_SETS_MAX - 1] = {.engine = HVD__ENGINE_INIT}};
+
+    if (!hvd__context.sets)
+        hvd__context.sets = table;
+}
 
 /* ---- Life --------------------------------------------------------------- */
 
@@ -17,7 +23,7 @@ int hvd__set_open(struct hvd__set *s, const int *ranks, int n, int me)
 {
     int rc = 0;
 
-    s->id = (int)(s - hvd__sets);
+    s->id = (int)(s - hvd__context.sets);
     /* Allocated once for all sets of this number: a call that found the set may
      * still read it after the set was removed. */
     if (!s->ranks)
@@ -40,7 +46,7 @@ int hvd__set_open(struct hvd__set *s, const int *ranks, int n, int me)
 
 void hvd__set_publish(struct hvd__set *s)
 {
-    hvd__stall_member(s->engine.stall.set, s->me >= 0);
+    hvd__stall_member(hvd__stall_on(), s->engine.stall.set, s->me >= 0);
     atomic_store_explicit(&s->exists, 1, memory_order_release);
 }
 
@@ -49,7 +55,7 @@ void hvd__set_stop(struct hvd__set *s, const struct hb_error *why)
     /* Reads first: most of the table is memory that was never written to. */
     if (!atomic_load(&s->exists) || !atomic_exchange(&s->exists, 0))
         return;
-    hvd__stall_member(s->engine.stall.set, 0);
+    hvd__stall_member(hvd__stall_on(), s->engine.stall.set, 0);
     if (s->me >= 0)
         hvd__engine_close(&s->engine, why);
 }
@@ -140,9 +146,9 @@ int hvd__sets_reserve(struct hvd__set **s, uint32_t *founded,
 
     if (rc < 0)
         return rc;
-    while (id > 0 && (hvd__set_find(id) || hvd__sets[id].is_changing))
+    while (id > 0 && (hvd__set_find(id) || hvd__context.sets[id].is_changing))
         id--;
-    *s = &hvd__sets[id];
+    *s = &hvd__context.sets[id];
     *founded = ++last;
     if (id > 0)
         hvd__sets_take_locked(*s);

@@ -13,6 +13,7 @@
 #define HVD_CORE_SET_H
 
 #include "runtime/core/sched/engine.h"
+#include "runtime/core/world/context.h"
 #include "runtime/core/world/hosts.h"
 
 struct hvd__world_ops;
@@ -35,16 +36,18 @@ struct hvd__set {
     struct hvd__engine engine;
 };
 
-extern struct hvd__set hvd__sets[HVD_PROCESS_SETS_MAX];
+/* Sets hvd__context.sets, at the first hvd_init. */
+void hvd__sets_init(void);
 
-/* Returns the set of that number, or NULL. */
+/* Returns the set of that number, or NULL.  After hvd__sets_init. */
 static inline struct hvd__set *hvd__set_find(int id)
 {
     if (id < 0 || id >= HVD_PROCESS_SETS_MAX)
         return NULL;
     /* Acquire: pairs with the release of hvd__set_publish. */
-    return atomic_load_explicit(&hvd__sets[id].exists, memory_order_acquire)
-               ? &hvd__sets[id]
+    return atomic_load_explicit(&hvd__context.sets[id].exists,
+                                memory_order_acquire)
+               ? &hvd__context.sets[id]
                : NULL;
 }
 

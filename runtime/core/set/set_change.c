@@ -70,11 +70,11 @@ static int choose_slot(struct proposal *p, struct hb_error *err)
 
         if (s && same_members(s, p))
             twin = i + 1;
-        if (i && !s && !hvd__sets[i].is_changing)
+        if (i && !s && !hvd__context.sets[i].is_changing)
             slot = i;
     }
     if (slot && !twin)
-        hvd__sets_take_locked(&hvd__sets[slot]);
+        hvd__sets_take_locked(&hvd__context.sets[slot]);
     hvd__sets_unlock();
     if (twin)
         return hb_error_set(err, HVD_EEXIST,
@@ -140,7 +140,7 @@ static int too_many(const struct proposal *p, struct hb_error *err)
  * on all ranks alike, also if only some of them have no number left. */
 static int claim(const struct proposal *p, struct hb_error *err)
 {
-    struct hvd__set *s = &hvd__sets[p->slot];
+    struct hvd__set *s = &hvd__context.sets[p->slot];
     int32_t own[3] = {p->slot > 0, p->slot, -p->slot}, least[3];
     int rc;
 
@@ -156,7 +156,7 @@ static int claim(const struct proposal *p, struct hb_error *err)
 /* Makes the set on this rank, and publishes it if all ranks could. */
 static int make_set(const struct proposal *p, struct hb_error *err)
 {
-    struct hvd__set *s = &hvd__sets[p->slot];
+    struct hvd__set *s = &hvd__context.sets[p->slot];
     int me = -1;
     int rc;
 
@@ -254,7 +254,7 @@ static int add(const int *ranks, struct proposal *p, struct hb_error *err)
     if (rc == 0)
         rc = make_set(p, err);
     if (p->slot)
-        hvd__sets_changed(&hvd__sets[p->slot]);
+        hvd__sets_changed(&hvd__context.sets[p->slot]);
     return rc;
 }
 

@@ -43,7 +43,7 @@ static struct {
 
 static struct hvd__set *world_set(void)
 {
-    return &hvd__sets[HVD_WORLD];
+    return &hvd__context.sets[HVD_WORLD];
 }
 
 /* ---- What hvdrun says ---------------------------------------------------- */
@@ -161,13 +161,17 @@ static void say(void *agent, const void *frame, size_t len)
 static int watch_stalls(const struct worker_welcome *w, struct hb_error *err)
 {
     const struct hvd__stall_config config = {
-        .status = segment_status(world.segment, w->local_size, w->local_rank),
         .head = world.segment,
         .say = say,
         .say_arg = &world.agent,
     };
+    int rc = hvd__stall_open(&config, err);
 
-    return hvd__stall_open(&config, err);
+    if (rc == 0)
+        atomic_store(
+            &hvd__context.status,
+            segment_status(world.segment, w->local_size, w->local_rank));
+    return rc;
 }
 
 /* Returns the array 0 .. n - 1: heap, or NULL with err set. */
@@ -269,7 +273,7 @@ int hvd__set_connect(struct hvd__set *s, const int *ranks, int n, int me,
                               .exchange = exchange};
     int rc = hvd__world_deadline(&sub.deadline_ns, err);
 
-    s->id = (int)(s - hvd__sets);
+    s->id = (int)(s - hvd__context.sets);
     s->slot = s->id;
     s->engine.stall.set = s->id;
     world.groups++; /* on all ranks alike */
@@ -287,7 +291,7 @@ int hvd__set_connect_members(struct hvd__set *s, const struct hvd__founding *f,
                               .exchange = f->exchange,
                               .arg = f->arg};
 
-    s->id = (int)(s - hvd__sets);
+    s->id = (int)(s - hvd__context.sets);
     s->slot = f->slot;
     s->founded = f->founded;
     s->engine.stall.set = HVD__STALL_UNWATCHED;
@@ -346,7 +350,7 @@ static int meet_agent(const char *address, uint64_t deadline_ns,
     int64_t rank = -1;
     int rc = hvd__world_is_elastic(err);
 
-    if (rc > 0 && world.epoch > 0)
+    if (rc > 1 || (rc > 0 && world.epoch > 0))
         deadline_ns = UINT64_MAX;
     if (rc >= 0)
         rc = hb_knob_i64("RANK", 0, INT32_MAX, &rank, err);
@@ -511,9 +515,10 @@ struct hvd__agent *hvd__world_agent(void)
 
 int hvd__world_is_elastic(struct hb_error *err)
 {
-    int elastic = 0, rc = hb_knob_bool("ELASTIC", &elastic, err);
+    int64_t elastic = 0;
+    int rc = hb_knob_i64("ELASTIC", 0, 2, &elastic, err);
 
-    return rc < 0 ? rc : elastic;
+    return rc < 0 ? rc : (int)elastic;
 }
 
 const struct worker_welcome *hvd__world_welcome(void)

@@ -80,8 +80,8 @@ void hvd__world_leave(void);
 /* Unmaps the segment, except for blocks of hvd_alloc that were detached from it,
  * and closes the connection to the agent; idempotent. */
 void hvd__world_close(void);
-/* Returns whether hvdrun has started an elastic job.  0, 1, or -HVD_EINVAL with
- * err set. */
+/* Reads HVD_ELASTIC: 1 in an elastic job, 2 if the other ranks of that job run
+ * already, else 0; or -HVD_EINVAL with err set. */
 int hvd__world_is_elastic(struct hb_error *err);
 /* Returns what the agent has said of this rank's world; valid until hvd_init,
  * hvd_sync or hvd_shutdown. */

@@ -22,6 +22,9 @@ struct hvd__topology {
     int mpi_has_threads; /* and grants MPI_THREAD_MULTIPLE */
 };
 
+struct hvd__set;
+struct segment_status;
+
 struct hvd__page {
     _Atomic int alive; /* between init and shutdown */
     _Atomic int here;  /* like context.up, but 0 in a forked child */
@@ -33,6 +36,12 @@ struct hvd__context {
     /* The number of the generation in an elastic job, else 0. */
     _Atomic uint32_t generation;
     _Atomic int resized; /* the generation has ended, or is to end */
+    _Atomic int timeline_on; /* a timeline runs (trace/timeline.h) */
+    struct hvd__set *sets;   /* [HVD_PROCESS_SETS_MAX] (set/set.h); NULL before
+                                the first init, then for ever the same */
+    /* Where the stall inspector lists what this rank waits for (trace/stall.h);
+     * NULL: there is no inspector. */
+    struct segment_status *_Atomic status;
     struct hvd__topology topology;
     struct hvd__knobs knobs;
     struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */
@@ -57,6 +66,23 @@ static inline int hvd__alive(void)
 
     /* Acquire: pairs with hvd_init's release, for all of the context. */
     return page && atomic_load_explicit(&page->alive, memory_order_acquire);
+}
+
+/* Returns whether a timeline runs.  Any thread; records around the moment of a
+ * change may be lost. */
+static inline int hvd__timeline_on(void)
+{
+    /* Relaxed: hvd__timeline_add checks again under the lock. */
+    return atomic_load_explicit(&hvd__context.timeline_on,
+                                memory_order_relaxed);
+}
+
+/* Returns the rank's status for the functions of trace/stall.h, or NULL if
+ * there is no stall inspector. */
+static inline struct segment_status *hvd__stall_on(void)
+{
+    /* Relaxed: set before hvd__alive, which all calls check. */
+    return atomic_load_explicit(&hvd__context.status, memory_order_relaxed);
 }
 
 /* Returns whether this process is a child forked from an initialised one.  Such
