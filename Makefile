@@ -551,6 +551,7 @@ UNIT_TESTS := \
 	ssh_config \
 	stall \
 	stall_report \
+	state \
 	stats \
 	store \
 	strv \
@@ -1018,7 +1019,8 @@ $(BUILD)/examples/%_cuda: examples/%_cuda.cu $(BUILD)/obj/examples/common.o \
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
 	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
-	thread_plane.c values.c worker_client.c world.c world_hosts.c)
+	thread_plane.c values.c worker_client.c world.c world_elastic.c \
+	world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
