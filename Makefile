@@ -181,6 +181,8 @@ AGENT_SRC := \
 	lib/agent/wireup/wireup_dir.c
 JOB_SRC := \
 	lib/job/agent_link.c \
+	lib/job/elastic/generations.c \
+	lib/job/elastic/job_elastic.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
 	lib/job/job_end.c \
@@ -476,6 +478,7 @@ UNIT_TESTS := \
 	findings \
 	frame \
 	gather_alloc \
+	generations \
 	gpu \
 	hier \
 	host_env \
@@ -491,6 +494,7 @@ UNIT_TESTS := \
 	input \
 	interfaces \
 	job \
+	job_elastic \
 	job_hosts \
 	job_same \
 	job_state \
@@ -1032,7 +1036,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(CHECK_LIBS) -lm \
 		$(SODIUM_A) $(TESTED_LIBS)
 
-$(BUILD)/tests/test_job $(BUILD)/tests/test_job_hosts: \
+$(BUILD)/tests/test_job $(BUILD)/tests/test_job_elastic \
+		$(BUILD)/tests/test_job_hosts: \
 		$(call obj,tests/unit/job_util.c)
 
 # The real agent, which these tests start.

@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 8,
+    JOB_TIMERS = 10,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -172,6 +172,7 @@ static void act_end(struct job *job, int grace_ms)
     }
     job_wait_end(job);
     job_stall_end(job);
+    job_elastic_end(job);
     uv_timer_stop(&job->limit_timer);
     if (grace_ms > JOB_NOTICE_MS)
         start_end_timer(job, on_notice, JOB_NOTICE_MS);
@@ -190,6 +191,7 @@ static void act_drain(struct job *job)
 {
     job_wait_end(job);
     job_stall_end(job);
+    job_elastic_end(job);
     job_beat_end(job);
     start_end_timer(job, on_drain_overdue, JOB_OVERDUE_MS);
     for (int rank = 0; rank < job->config->plan->size; rank++) {
@@ -232,6 +234,8 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[5] = &job->stall_timer;
     timers[6] = &job->stall_end_timer;
     timers[7] = &job->blame_timer;
+    timers[8] = &job->settle_timer;
+    timers[9] = &job->elastic_timer;
 }
 
 static void act_finish(struct job *job)
@@ -405,6 +409,7 @@ int job_start(const struct job_config *config,
     job->exited = hb_xcalloc((size_t)config->plan->size, 1);
     open_rendezvous(job);
     job_stall_open(job);
+    job_elastic_open(job);
     init_timers(job);
     job_start_limit(job, (uint64_t)config->start_timeout_ms);
     job_wait_start(job);
@@ -426,6 +431,7 @@ void job_free(struct job *job)
     routes_free(job->routes);
     job_rendezvous_free(job->rendezvous);
     stall_free(job->stall);
+    job_elastic_free(job);
     hb_free(job->exited);
     hb_free(job);
 }

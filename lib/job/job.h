@@ -4,16 +4,18 @@
  * exit.
  *
  * The job owns one transport per host of the plan, runs the state machine of
- * state.h, decides on failure (the first failure ends the job), writes the
- * ranks' output through output.h, forwards stdin, and calls on_done once, when
- * nothing of the job is left on any host.
+ * state.h, decides on failure (the first failure ends the job, unless it is
+ * elastic), writes the ranks' output through output.h, forwards stdin, and
+ * calls on_done once, when nothing of the job is left on any host.
  *
  * Exit code:
- * - 0: every rank exited with 0
+ * - 0: every rank exited with 0; in an elastic job (spec.elastic), every rank
+ *   that the job did not go on without
  * - that of the first rank that failed (in order of death, by one clock for all
  *   hosts: offset.h); 128+n for signal n
+ * - 1: an elastic job has reached --reset-limit
  * - 124: --timeout, or ranks waited longer than the stall limit or, in
- *   hvd_init, than --start-timeout
+ *   hvd_init, than --start-timeout, or in hvd_sync than --elastic-timeout
  * - 125: the launcher itself failed, or output was lost
  * - 126 / 127: the program could not be run / found
  * - 128+n: signal n asked hvdrun to stop
@@ -72,7 +74,12 @@ struct job_config {
     const char *cwd;
     struct control_spec spec;
     int64_t start_timeout_ms;
-    int64_t timeout_ms;     /* 0: none */
+    int64_t timeout_ms; /* 0: none */
+    /* With spec.elastic.  The job goes on while the ranks that live and those
+     * that have exited with 0 are at least min_np. */
+    int min_np;
+    int reset_limit; /* generations after the first; -1: any number */
+    int64_t elastic_timeout_ms;
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */
     int tag;                /* prefix lines with [rank]<stdout>: */
     int timestamp;          /* and the time before that */

@@ -2,11 +2,12 @@
 /*
  * Why a job ends, and the report about it.
  *
- * The first cause ends the job.  If that is the failure of a rank or the
- * trouble of a host, the news of an earlier failure (by one clock for all
- * hosts) may still come before the end: then the report and the exit code are
- * those of the earlier one.  A user's signals and time limits are causes at the
- * moment they come.
+ * The first cause ends the job; an elastic job goes on after failures of ranks
+ * and the loss of hosts as long as enough ranks are left (job_elastic.c).  If
+ * that is the failure of a rank or the trouble of a host, the news of an
+ * earlier failure (by one clock for all hosts) may still come before the end:
+ * then the report and the exit code are those of the earlier one.  A user's
+ * signals and time limits are causes at the moment they come.
  */
 #include "lib/job/job_impl.h"
 
@@ -96,6 +97,16 @@ static void keep_failed(struct job *job, const struct control_exited *m,
     job->failed_count++;
 }
 
+void job_death_text(const struct job *job, struct hb_buf *out,
+                    const struct control_exited *m)
+{
+    int home = job->config->plan->ranks[m->rank].host;
+
+    hb_must(hb_buf_printf(out, "rank %d (pid %d) on host %s: ", m->rank,
+                          (int)m->pid, job->hosts[home].name));
+    hb_must(control_exited_phrase(out, m));
+}
+
 /* Tells the other hosts at once, because their ranks may wait for the dead one
  * in a collective.  Ranks on its own host learn it from their agent. */
 static void tell_other_hosts(struct job *job, const struct control_exited *m)
@@ -106,9 +117,7 @@ static void tell_other_hosts(struct job *job, const struct control_exited *m)
 
     if (job->config->plan->host_count == 1)
         return;
-    hb_must(hb_buf_printf(&text, "rank %d (pid %d) on host %s: ", m->rank,
-                          (int)m->pid, job->hosts[home].name));
-    hb_must(control_exited_phrase(&text, m));
+    job_death_text(job, &text, m);
     hb_must(control_encode_abort(&frame, m->rank, hb_buf_data(&text)));
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (i != home)
@@ -176,7 +185,7 @@ static void on_blame_time(uv_timer_t *timer)
  * returns its own exit code. */
 static void check_failure(struct job *job)
 {
-    if (job->failed_count == 0)
+    if (job->failed_count == 0 || job_elastic_goes_on(job))
         return;
     if (job->has_verdict || !culprit_lives(job))
         end_by_failure(job);
@@ -187,7 +196,8 @@ static void check_failure(struct job *job)
 void job_rank_exited(struct job *job, struct job_host *host,
                      struct control_exited *m)
 {
-    int ours = m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict;
+    int ours = (m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict) ||
+               job_elastic_is_gone(job, m->rank);
     uint64_t when_ns = offset_ours(&host->clock, m->when_ns, hb_now_ns());
 
     job->exited[m->rank] = ours ? JOB_RANK_ENDED : JOB_RANK_EXITED;
@@ -203,6 +213,8 @@ void job_rank_exited(struct job *job, struct job_host *host,
            (long long)(host->clock.error_ns / 1000),
            ours ? " (ended by hvdrun)" : "");
     if (m->exit_code == 0 || ours) {
+        if (!ours)
+            job_elastic_finished(job, m->rank);
         control_exited_fini(m);
         /* The rank that ended may be the awaited culprit. */
         if (!job->has_verdict)
@@ -210,7 +222,8 @@ void job_rank_exited(struct job *job, struct job_host *host,
         return;
     }
     keep_failed(job, m, when_ns);
-    check_failure(job);
+    if (!job_elastic_failed(job, m, when_ns))
+        check_failure(job);
 }
 
 /* ---- Hosts ---- */
@@ -243,7 +256,18 @@ void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
     job->trouble_count++;
     hb_log(job->config->log, HB_LOG_DEBUG, "host %s: %s", host->name,
            job->troubles[at].text);
-    verdict_by_failure(job);
+    if (!takes_ranks ||
+        !job_elastic_host_lost(host, when_ns, job->troubles[at].text))
+        verdict_by_failure(job);
+}
+
+void job_forget_failures(struct job *job)
+{
+    for (size_t i = 0; i < job->failed_count; i++)
+        control_exited_fini(&job->failed[i]);
+    for (size_t i = 0; i < job->trouble_count; i++)
+        hb_free(job->troubles[i].text);
+    job->failed_count = job->trouble_count = 0;
 }
 
 /* ---- The report ---- */
@@ -390,8 +414,10 @@ void job_report(struct job *job)
 {
     struct hb_buf text = HB_BUF_INIT;
 
-    if (!job->has_verdict)
+    if (!job->has_verdict) {
+        job_elastic_report(job);
         return;
+    }
     if (job->silent)
         report_troubles(&text, "hvdrun: ", job->config->plan, job->troubles,
                         job->trouble_count);
@@ -404,10 +430,7 @@ void job_report(struct job *job)
 
 void job_end_free(struct job *job)
 {
-    for (size_t i = 0; i < job->failed_count; i++)
-        control_exited_fini(&job->failed[i]);
-    for (size_t i = 0; i < job->trouble_count; i++)
-        hb_free(job->troubles[i].text);
+    job_forget_failures(job);
     hb_free(job->failed);
     hb_free(job->failed_ns);
     hb_free(job->troubles);

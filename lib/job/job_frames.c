@@ -47,10 +47,12 @@ static int on_started(void *arg, const struct frame *f, struct hb_error *err)
     if (host->state != HOST_LAUNCHED || m.count != host->plan->count)
         rc = hb_error_set(err, HVD_EPROTO, "started %d ranks of %d", m.count,
                           host->plan->count);
-    for (int i = 0; rc == 0 && i < m.count; i++)
+    for (int i = 0; rc == 0 && i < m.count; i++) {
+        job_elastic_started(host->job, host->plan->ranks[i], m.pids[i]);
         hb_log(host->job->config->log, HB_LOG_DEBUG,
                "host %s: rank %d is pid %d", host->name, host->plan->ranks[i],
                (int)m.pids[i]);
+    }
     control_started_fini(&m);
     if (rc < 0)
         return rc;
@@ -175,7 +177,8 @@ static int on_quitting(void *arg, const struct frame *f, struct hb_error *err)
     host->quitting = 1;
     job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 1, "%s", why);
     hb_free(why);
-    job_event(host->job, JOB_EV_FAILED);
+    if (!job_elastic_goes_on(host->job))
+        job_event(host->job, JOB_EV_FAILED);
     return 0;
 }
 
@@ -221,4 +224,5 @@ const struct agent_message job_messages[AGENT_MESSAGES] = {
     [CONTROL_TRACE] = {AGENT_LAUNCHED, on_trace},
     [CONTROL_STATS] = {AGENT_LAUNCHED, on_trace},
     [CONTROL_LATE] = {AGENT_LAUNCHED, job_stall_frame},
+    [CONTROL_READY] = {AGENT_LAUNCHED, job_elastic_frame},
 };

@@ -13,6 +13,7 @@
  *     job_routes.c  the round of routes
  *     job_same.c    several names of one host
  *     job_trace.c   timelines and statistics
+ *     job_elastic.c generations of an elastic job
  *     job_stall.c   ranks that wait too long
  *     job_sweep.c   ending what lost hosts may still run
  */
@@ -38,6 +39,7 @@ enum host_state {
     HOST_LOST, /* the connection ended or broke before that */
 };
 
+struct elastic;
 struct job_trace;
 struct survey;
 
@@ -86,8 +88,9 @@ struct job {
     struct job_rendezvous *rendezvous;
     struct job_trace *trace;
     struct stall *stall;
-    int window;             /* bytes of output in flight, per host */
-    uv_timer_t limit_timer; /* --start-timeout, then --timeout */
+    struct elastic *elastic; /* NULL: the first failure ends the job */
+    int window;              /* bytes of output in flight, per host */
+    uv_timer_t limit_timer;  /* --start-timeout, then --timeout */
     /* hosts that are overdue; before that, the notice */
     uv_timer_t end_timer;
     uv_timer_t beat_timer;
@@ -96,6 +99,8 @@ struct job {
     uv_timer_t stall_timer;
     uv_timer_t stall_end_timer; /* lets ranks read why before they are ended */
     uv_timer_t blame_timer;     /* lets a blamed rank end by itself */
+    uv_timer_t settle_timer;    /* lets ranks that have left come back */
+    uv_timer_t elastic_timer;   /* --elastic-timeout */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
@@ -163,6 +168,11 @@ int job_exit_code(const struct job *job);
 /* Tells the user once which ranks are waited for. */
 void job_notice(struct job *job);
 void job_report(struct job *job);
+/* Appends the death as other ranks are told of it: one line. */
+void job_death_text(const struct job *job, struct hb_buf *out,
+                    const struct control_exited *m);
+/* Forgets failures and troubles: the job goes on in spite of them. */
+void job_forget_failures(struct job *job);
 void job_end_free(struct job *job);
 
 /* ---- job_wait.c ---- */
@@ -240,8 +250,33 @@ void job_stall_end(struct job *job);   /* the ranks are being ended */
  * the first of them may end meanwhile. */
 int job_stall_ending(const struct job *job);
 void job_stall_rank_gone(struct job *job, int rank);
+/* Notes which ranks are in the generation that begins. */
+void job_stall_members(struct job *job, const int *ranks, int count);
 void job_stall_resumed(struct job *job); /* the ranks had been stopped */
 int job_stall_frame(void *host, const struct frame *f, struct hb_error *err);
+
+/* ---- job_elastic.c: in other jobs, these do nothing and return 0 ---- */
+
+void job_elastic_open(struct job *job);
+void job_elastic_free(struct job *job);
+/* Returns whether the ranks that are left go on by themselves. */
+int job_elastic_goes_on(const struct job *job);
+/* Returns whether the rank was lost with its host. */
+int job_elastic_is_gone(const struct job *job, int rank);
+/* Keeps a rank's pid, for messages. */
+void job_elastic_started(struct job *job, int rank, pid_t pid);
+int job_elastic_frame(void *host, const struct frame *f, struct hb_error *err);
+void job_elastic_finished(struct job *job, int rank); /* exit code 0 */
+/* Handles the failure of a rank, or the loss of a host, and reports it.
+ * Returns 1 if the job goes on; if 0, the failure is to end it. */
+int job_elastic_failed(struct job *job, const struct control_exited *m,
+                       uint64_t when_ns);
+int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
+                          const char *why);
+void job_elastic_end(struct job *job);     /* the ranks are being ended */
+void job_elastic_resumed(struct job *job); /* the ranks had been stopped */
+/* Reports which ranks were lost in a job that ends well. */
+void job_elastic_report(struct job *job);
 
 /* ---- job_sweep.c ---- */
 

@@ -58,6 +58,7 @@ static void job_continue(struct job *job)
     job->limit_left_ms = 0;
     job_beat_resume(job);
     job_stall_resumed(job);
+    job_elastic_resumed(job);
     send_signal(job, SIGCONT);
 }
 

@@ -36,13 +36,21 @@ static const char *host_of(const struct report *r, int rank)
     return r->plan->hosts[host].entry->name;
 }
 
+void report_rank(struct hb_buf *out, const struct plan *plan, int rank,
+                 pid_t pid)
+{
+    xprintf(out, "rank %d on host %s", rank,
+            plan->hosts[plan->ranks[rank].host].entry->name);
+    if (pid > 0)
+        xprintf(out, " (pid %d)", (int)pid);
+}
+
 static void put_culprit(struct hb_buf *out, const struct report *r,
                         const struct control_exited *e)
 {
-    xprintf(out, "hvdrun: rank %d on host %s ", e->rank, host_of(r, e->rank));
-    if (e->pid > 0)
-        xprintf(out, "(pid %d) ", (int)e->pid);
-    xbuf_puts(out, "failed: ");
+    xbuf_puts(out, "hvdrun: ");
+    report_rank(out, r->plan, e->rank, e->pid);
+    xbuf_puts(out, " failed: ");
     hb_must(control_exited_phrase(out, e));
     xbuf_puts(out, "\n");
 }
@@ -100,6 +108,18 @@ static void put_tail(struct hb_buf *out, const struct control_exited *e)
     put_lines(out, v.after, v.after_len);
 }
 
+void report_death(struct hb_buf *out, const struct plan *plan,
+                  const struct control_exited *m, int tail)
+{
+    xbuf_puts(out, "hvdrun: ");
+    report_rank(out, plan, m->rank, m->pid);
+    xbuf_puts(out, ": ");
+    hb_must(control_exited_phrase(out, m));
+    xbuf_puts(out, "\n");
+    if (tail)
+        put_tail(out, m);
+}
+
 /* ---- The other ranks that failed, in one line ---- */
 
 struct group {
@@ -127,27 +147,32 @@ static void put_ranks(struct hb_buf *out, const unsigned char *member, int size)
     }
 }
 
-static void group_add(struct group *groups, size_t *count, int size,
-                      const struct control_exited *e)
+static void group_add(struct group *groups, size_t *count, int size, int rank,
+                      const char *phrase)
 {
-    struct hb_buf phrase = HB_BUF_INIT;
     struct group *g = groups;
 
-    hb_must(control_exited_phrase(&phrase, e));
-    while (g < groups + *count && strcmp(g->phrase, hb_buf_data(&phrase)) != 0)
+    while (g < groups + *count && strcmp(g->phrase, phrase) != 0)
         g++;
     if (g == groups + *count && *count == REPORT_GROUPS_MAX) {
         g--;
         hb_free(g->phrase);
         g->phrase = hb_xstrdup("other reasons");
     } else if (g == groups + *count) {
-        g->phrase = hb_xstrdup(hb_buf_data(&phrase));
+        g->phrase = hb_xstrdup(phrase);
         g->member = hb_xcalloc((size_t)size, 1);
         ++*count;
     }
-    hb_buf_free(&phrase);
-    g->count += !g->member[e->rank];
-    g->member[e->rank] = 1;
+    g->count += !g->member[rank];
+    g->member[rank] = 1;
+}
+
+/* Appends "rank 3" or "ranks 2, 4-6", and frees the group. */
+static void put_group(struct hb_buf *out, struct group *g, int size)
+{
+    xbuf_puts(out, g->count > 1 ? "ranks " : "rank ");
+    put_ranks(out, g->member, size);
+    hb_free(g->member);
 }
 
 static void put_others(struct hb_buf *out, const struct report *r,
@@ -158,16 +183,39 @@ static void put_others(struct hb_buf *out, const struct report *r,
 
     if (n == 0)
         return;
-    for (size_t i = 0; i < n; i++)
-        group_add(groups, &count, r->plan->size, &failed[i]);
+    for (size_t i = 0; i < n; i++) {
+        struct hb_buf phrase = HB_BUF_INIT;
+
+        hb_must(control_exited_phrase(&phrase, &failed[i]));
+        group_add(groups, &count, r->plan->size, failed[i].rank,
+                  hb_buf_data(&phrase));
+        hb_buf_free(&phrase);
+    }
     xbuf_puts(out, "hvdrun: ");
     for (size_t i = 0; i < count; i++) {
-        xprintf(out, "%s%s ", i > 0 ? "; " : "",
-                groups[i].count > 1 ? "ranks" : "rank");
-        put_ranks(out, groups[i].member, r->plan->size);
+        xbuf_puts(out, i > 0 ? "; " : "");
+        put_group(out, &groups[i], r->plan->size);
         xprintf(out, " failed too: %s", groups[i].phrase);
         hb_free(groups[i].phrase);
-        hb_free(groups[i].member);
+    }
+    xbuf_puts(out, "\n");
+}
+
+void report_finish(struct hb_buf *out, const struct plan *plan, int finished,
+                   const struct report_lost *lost, size_t n)
+{
+    struct group groups[REPORT_GROUPS_MAX] = {{NULL, NULL, 0}};
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        group_add(groups, &count, plan->size, lost[i].rank, lost[i].phrase);
+    xprintf(out, "hvdrun: finished with %d of %d ranks; lost: ", finished,
+            plan->size);
+    for (size_t i = 0; i < count; i++) {
+        xbuf_puts(out, i > 0 ? ", " : "");
+        put_group(out, &groups[i], plan->size);
+        xprintf(out, " (%s)", groups[i].phrase);
+        hb_free(groups[i].phrase);
     }
     xbuf_puts(out, "\n");
 }

@@ -50,6 +50,27 @@ struct report {
     int exit_code;
 };
 
+/* A rank that the job went on without. */
+struct report_lost {
+    int rank;
+    char *phrase; /* how it was lost */
+};
+
+/* Appends "rank 3 on host n2 (pid 4711)"; without the pid if that is 0. */
+void report_rank(struct hb_buf *out, const struct plan *plan, int rank,
+                 pid_t pid);
+
+/* Appends the report of a death that the job goes on after: one line, and with
+ * `tail` the rank's last lines. */
+void report_death(struct hb_buf *out, const struct plan *plan,
+                  const struct control_exited *m, int tail);
+
+/* Appends the line at the end of a job that went on without ranks:
+ * "hvdrun: finished with 6 of 8 ranks; lost: rank 2 (exit code 1), ranks 4, 5
+ * (...)".  `finished`: how many exited with 0. */
+void report_finish(struct hb_buf *out, const struct plan *plan, int finished,
+                   const struct report_lost *lost, size_t count);
+
 /* Appends the report to out; nothing for exit code 0 without failures. */
 void report_format(struct hb_buf *out, const struct report *r);
 

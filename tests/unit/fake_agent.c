@@ -121,7 +121,8 @@ static void wire_wait(enum control_type type, uint32_t value)
         dprintf(2, "expected %d, got %d\n", type, f.type);
         _exit(1);
     }
-    if (type == CONTROL_KILL || type == CONTROL_SIGNAL) {
+    if (type == CONTROL_KILL || type == CONTROL_SIGNAL ||
+        type == CONTROL_CHANGE) {
         control_decode_u32(f.payload, f.len, &have, NULL);
         if (have != value)
             dprintf(2, "expected value %u, got %u\n", value, have);
@@ -192,7 +193,8 @@ static void send_hello(const char *version)
     wire_send(&frame);
 }
 
-static void send_exited(int rank, int code, int signo, int ours)
+static void send_exited(int rank, int code, int signo, int ours,
+                        const char *tail)
 {
     struct control_exited m = {
         .rank = rank,
@@ -203,7 +205,7 @@ static void send_exited(int rank, int code, int signo, int ours)
                  : signo ? CONTROL_CAUSE_SIGNAL
                          : CONTROL_CAUSE_EXIT,
         .detail = (char *)"",
-        .stderr_tail = (char *)"",
+        .stderr_tail = (char *)tail,
         .when_ns = my_clock() - (uint64_t)ago_ns,
         .blames = blames,
     };
@@ -328,10 +330,69 @@ static void send_failed(int code, const char *text)
     wire_send(&frame);
 }
 
+static void send_ready(int rank, int ready)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_ready(&frame, rank, ready);
+    wire_send(&frame);
+}
+
+/* Waits for a generation, and complains if it is not "N JOINED RANKS [WHY]". */
+static void wait_generation(const char *want)
+{
+    struct frame f = wire_next();
+    struct control_generation m;
+    struct hb_buf text = HB_BUF_INIT;
+
+    if (f.type != CONTROL_GENERATION ||
+        control_decode_generation(f.payload, f.len, &m, NULL) < 0) {
+        dprintf(2, "expected generation %s, got message %d\n", want, f.type);
+        _exit(1);
+    }
+    hb_buf_printf(&text, "%u %u ", m.number, m.joined);
+    for (int i = 0; i < m.count; i++)
+        hb_buf_printf(&text, "%s%d", i ? "," : "", m.ranks[i]);
+    if (m.why[0])
+        hb_buf_printf(&text, " %s", m.why);
+    if (strcmp(hb_buf_data(&text), want) != 0)
+        dprintf(2, "expected generation %s, got %s\n", want,
+                hb_buf_data(&text));
+    hb_buf_free(&text);
+    control_generation_fini(&m);
+    frame_done(&wire_in, &f);
+}
+
+/* Does a step that has a text; returns 0 for another step. */
+static int step_text(const char *s)
+{
+    int a = 0, b = 0, skip = 0;
+
+    if (sscanf(s, "out %d %d %n", &a, &b, &skip) == 2)
+        send_output(a, b, s + skip);
+    else if (sscanf(s, "end %d %d", &a, &b) == 2)
+        send_output(a, b, "");
+    else if (sscanf(s, "dies %d %n", &a, &skip) == 1)
+        send_exited(a, 0, 9, 0, s + skip);
+    else if (sscanf(s, "generation %n", &skip) == 0 && skip > 0)
+        wait_generation(s + skip);
+    else if (sscanf(s, "say %n", &skip) == 0 && skip > 0)
+        dprintf(2, "%s\n", s + skip);
+    else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
+        send_quitting(s + skip);
+    else if (sscanf(s, "failed %d %n", &a, &skip) == 1)
+        send_failed(a, s + skip);
+    else if (sscanf(s, "stdin %d %n", &a, &skip) == 1)
+        wait_stdin(a, s + skip);
+    else
+        return 0;
+    return 1;
+}
+
 static void step(const char *s)
 {
     char word[16] = "";
-    int a = 0, b = 0, c = 0, skip = 0;
+    int a = 0, b = 0, c = 0;
 
     sscanf(s, " %15s %d %d %d", word, &a, &b, &c);
     if (strcmp(word, "hello") == 0)
@@ -343,9 +404,9 @@ static void step(const char *s)
     else if (strcmp(word, "done") == 0)
         send_simple(CONTROL_DONE);
     else if (strcmp(word, "exit") == 0)
-        send_exited(a, b, c, 0);
+        send_exited(a, b, c, 0, "");
     else if (strcmp(word, "ours") == 0)
-        send_exited(a, b, 0, 1);
+        send_exited(a, b, 0, 1, "");
     else if (strcmp(word, "blames") == 0)
         blames = a + 1;
     else if (strcmp(word, "kill") == 0)
@@ -381,19 +442,11 @@ static void step(const char *s)
         wait_silence((uint32_t)a);
     else if (strcmp(word, "garbage") == 0)
         dprintf(1, "this is not the protocol, not at all");
-    else if (sscanf(s, "out %d %d %n", &a, &b, &skip) == 2)
-        send_output(a, b, s + skip);
-    else if (sscanf(s, "end %d %d", &a, &b) == 2)
-        send_output(a, b, "");
-    else if (sscanf(s, "say %n", &skip) == 0 && skip > 0)
-        dprintf(2, "%s\n", s + skip);
-    else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
-        send_quitting(s + skip);
-    else if (sscanf(s, "failed %d %n", &a, &skip) == 1)
-        send_failed(a, s + skip);
-    else if (sscanf(s, "stdin %d %n", &a, &skip) == 1)
-        wait_stdin(a, s + skip);
-    else
+    else if (strcmp(word, "ready") == 0 || strcmp(word, "left") == 0)
+        send_ready(a, word[0] == 'r');
+    else if (strcmp(word, "change") == 0)
+        wire_wait(CONTROL_CHANGE, (uint32_t)a);
+    else if (!step_text(s))
         dprintf(2, "unknown step: %s\n", s);
 }
 

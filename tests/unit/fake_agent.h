@@ -19,6 +19,9 @@
  *     pings N (wait)     silence MS (wait for a PING that says so)
  *     ahead MS (of hvdrun's clock)   ago MS (when the next rank exited)
  *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
+ *     ready RANK   left RANK   change N (wait)
+ *     generation N JOINED RANKS [WHY] (wait; RANKS as in 0,2,3)
+ *     dies RANK TEXT (killed by signal 9, with TEXT as its last words)
  *
  * The agent exits at the end of its script.  LAUNCH tells it its host's name;
  * it goes on with the script FAKE_AGENT_<host>, if that is set.  It answers a

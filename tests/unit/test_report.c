@@ -353,6 +353,50 @@ START_TEST(many_different_troubles)
 }
 END_TEST
 
+START_TEST(a_death_in_an_elastic_job)
+{
+    struct control_exited e = killed(5, 9);
+    struct hb_buf out = HB_BUF_INIT;
+
+    e.stderr_tail = (char *)"one\033\n";
+    report_death(&out, &plan, &e, 1);
+    ck_assert_str_eq(
+        hb_buf_data(&out),
+        "hvdrun: rank 5 on host b (pid 4711): killed by signal 9 (SIGKILL)\n"
+        "hvdrun: last lines of rank 5's stderr:\n"
+        "  one?\n");
+    hb_buf_clear(&out);
+    e.pid = 0;
+    report_death(&out, &plan, &e, 0);
+    ck_assert_str_eq(
+        hb_buf_data(&out),
+        "hvdrun: rank 5 on host b: killed by signal 9 (SIGKILL)\n");
+    hb_buf_free(&out);
+}
+END_TEST
+
+START_TEST(the_end_of_an_elastic_job)
+{
+    static const struct report_lost lost[] = {
+        {2, (char *)"exit code 1"}, {5, (char *)"host b: x"},
+        {6, (char *)"host b: x"},   {4, (char *)"host b: x"},
+        {1, (char *)"exit code 4"}, {0, (char *)"exit code 5"},
+        {3, (char *)"exit code 6"}};
+    struct hb_buf out = HB_BUF_INIT;
+
+    report_finish(&out, &plan, 7, lost, 1);
+    ck_assert_str_eq(hb_buf_data(&out), "hvdrun: finished with 7 of 8 ranks; "
+                                        "lost: rank 2 (exit code 1)\n");
+    hb_buf_clear(&out);
+    report_finish(&out, &plan, 1, lost, 7);
+    ck_assert_str_eq(
+        hb_buf_data(&out),
+        "hvdrun: finished with 1 of 8 ranks; lost: rank 2 (exit code 1), ranks "
+        "4-6 (host b: x), rank 1 (exit code 4), ranks 0, 3 (other reasons)\n");
+    hb_buf_free(&out);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("report");
@@ -374,6 +418,8 @@ int main(void)
     tcase_add_test(tc, hosts_and_ranks);
     tcase_add_test(tc, names_of_hosts);
     tcase_add_test(tc, many_different_troubles);
+    tcase_add_test(tc, a_death_in_an_elastic_job);
+    tcase_add_test(tc, the_end_of_an_elastic_job);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -465,6 +465,42 @@ START_TEST(ended_ranks_are_not_missing)
 }
 END_TEST
 
+static void answer_of_members(void)
+{
+    make_answers();
+    *of(1) = (struct control_stall_rank){.rank = 1};
+    *of(3) = (struct control_stall_rank){
+        .rank = 3, .pid = 103, .state = 'T', .in_init = 1};
+    add_wait(of(0), STATUS_ALLREDUCE, KEY, "grad.7", 1000);
+    send_answer(0, 100);
+    send_answer(1, 100);
+}
+
+/* After the deaths of an elastic job: rank 1 is dead, and
+ * rank 3 waits in hvd_init to come back.  Rank 0 waits for rank 2 alone. */
+START_TEST(only_members_are_missing)
+{
+    static const int members[] = {0, 2};
+
+    stall_rank_gone(s, 1, start_ns);
+    stall_members(s, members, 2);
+    told(0, 1000, 0);
+    answer_of_members();
+    ck_assert_int_eq(blamed, 2);
+    ck_assert_int_eq(asked[1].count, 1);
+    ck_assert_int_eq(asked[1].ranks[0], 2);
+    stall_tick(s, stall_next_ns(s)); /* no stacks come */
+    expect_said("stall: 1 of 2 ranks waits");
+    expect_not_said("rank 1");
+    expect_not_said("rank 3");
+    stall_tick(s, start_ns + 2000 * ms);
+    answer_of_members();
+    stall_tick(s, stall_next_ns(s));
+    ck_assert_int_eq(ends, 1);
+    ck_assert_int_eq(end_rank, 2);
+}
+END_TEST
+
 /* A rank that runs, or has got past hvd_init, may do so for ever. */
 START_TEST(ranks_that_are_left_and_work)
 {
@@ -525,6 +561,7 @@ int main(void)
     tcase_add_test(tc, a_stopped_rank_is_left_on_one_host);
     tcase_add_test(tc, ended_ranks_are_not_late);
     tcase_add_test(tc, ended_ranks_are_not_missing);
+    tcase_add_test(tc, only_members_are_missing);
     tcase_add_loop_test(tc, ranks_that_are_left_and_work, 0, 3);
     tcase_add_test(tc, control_bytes_are_not_printed);
     suite_add_tcase(suite, tc);

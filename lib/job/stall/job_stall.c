@@ -141,6 +141,11 @@ void job_stall_rank_gone(struct job *job, int rank)
     arm(job);
 }
 
+void job_stall_members(struct job *job, const int *ranks, int count)
+{
+    stall_members(job->stall, ranks, count);
+}
+
 void job_stall_resumed(struct job *job)
 {
     stall_resumed(job->stall, hb_now_ns());

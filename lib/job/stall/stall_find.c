@@ -116,6 +116,8 @@ int stall_is_missing(const struct stall_view *v, const struct stall_tensor *t,
 {
     const struct control_stall_rank *r = &v->ranks[rank];
 
+    if (v->outside[rank])
+        return 0;
     if (t->before[rank] || !t->waiting)
         return t->waiting > 0;
     if (is_unheard(v, rank))
@@ -194,18 +196,19 @@ static void find_suspects(struct stall_view *v)
 {
     suspect_missing(v, 0);
     for (int rank = 0; rank < v->plan->size; rank++)
-        if (is_unheard(v, rank) || cannot_run(&v->ranks[rank]))
+        if (!v->outside[rank] &&
+            (is_unheard(v, rank) || cannot_run(&v->ranks[rank])))
             suspect(v, rank);
     v->is_disagreed = v->suspect_count == 0;
     suspect_missing(v, 1);
     v->is_disagreed &= v->suspect_count > 0;
     for (int rank = 0; v->suspect_count == 0 && rank < v->plan->size; rank++)
-        if (is_stuck(&v->ranks[rank]))
+        if (!v->outside[rank] && is_stuck(&v->ranks[rank]))
             suspect(v, rank);
     if (v->suspect_count > 0)
         return;
     for (int rank = 0; rank < v->plan->size; rank++)
-        if (v->ranks[rank].total > 0)
+        if (!v->outside[rank] && v->ranks[rank].total > 0)
             suspect(v, rank);
     v->is_unknown = v->suspect_count != 1;
 }
@@ -244,7 +247,7 @@ void stall_view_find(struct stall_view *v)
         return;
     }
     for (int rank = 0; rank < v->plan->size; rank++)
-        for (int i = 0; i < v->ranks[rank].count; i++)
+        for (int i = 0; !v->outside[rank] && i < v->ranks[rank].count; i++)
             add_wait(v, &v->ranks[rank].waits[i], rank);
     for (int i = 0; i < v->tensor_count; i++)
         count_ranks(v, &v->tensors[i]);

@@ -38,6 +38,7 @@ struct stall {
     uint64_t phase_ends_ns;
     unsigned char *answered; /* [hosts] */
     unsigned char *gone;     /* [size] ranks that have ended */
+    unsigned char *outside;  /* [size] ranks that are not in the world */
     struct stall_view view;  /* of the report in progress */
 
     int reports;          /* since a rank began to wait */
@@ -59,6 +60,8 @@ struct stall *stall_new(const struct stall_config *config)
     s->gone = hb_xcalloc(size, 1);
     s->view.answered = s->answered;
     s->view.gone = s->gone;
+    s->outside = hb_xcalloc(size, 1);
+    s->view.outside = s->outside;
     return s;
 }
 
@@ -79,6 +82,7 @@ void stall_free(struct stall *s)
     hb_free(s->tellers);
     hb_free(s->answered);
     hb_free(s->gone);
+    hb_free(s->outside);
     hb_free(s);
 }
 
@@ -391,6 +395,13 @@ void stall_rank_gone(struct stall *s, int rank, uint64_t now_ns)
         s->deserted_ns = now_ns + (uint64_t)s->config.start_ms * ns_per_ms;
     if (s->tellers[rank].since_ns)
         set_teller(s, rank, 0, now_ns);
+}
+
+void stall_members(struct stall *s, const int *ranks, int count)
+{
+    memset(s->outside, 1, (size_t)s->config.plan->size);
+    for (int i = 0; i < count; i++)
+        s->outside[ranks[i]] = 0;
 }
 
 void stall_resumed(struct stall *s, uint64_t now_ns)

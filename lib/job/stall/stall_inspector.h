@@ -72,6 +72,9 @@ void stall_late(struct stall *s, uint32_t waited_ms, uint64_t now_ns);
 /* Notes that a rank has ended: it does not wait any more, and an agent whose
  * ranks have all ended is not asked. */
 void stall_rank_gone(struct stall *s, int rank, uint64_t now_ns);
+/* Notes that the world consists of these ranks now: no operation waits for the
+ * others.  Before the first call, it consists of all. */
+void stall_members(struct stall *s, const int *ranks, int count);
 /* Counts waits from now: the ranks were stopped for a while, which is nobody's
  * fault. */
 void stall_resumed(struct stall *s, uint64_t now_ns);

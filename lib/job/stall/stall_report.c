@@ -67,7 +67,8 @@ static void put_ranks(struct hb_buf *out, const struct stall_view *v,
 static int all_wait(const struct stall_view *v, const struct stall_tensor *t)
 {
     for (int rank = 0; rank < v->plan->size; rank++)
-        if (stall_is_member(&v->ranks[rank], t) && !t->has[rank])
+        if (!v->outside[rank] && stall_is_member(&v->ranks[rank], t) &&
+            !t->has[rank])
             return 0;
     return 1;
 }
@@ -189,6 +190,15 @@ static void put_suspect(struct hb_buf *out, const struct stall_view *v,
         put_stack(out, s);
 }
 
+static int count_members(const struct stall_view *v)
+{
+    int count = 0;
+
+    for (int rank = 0; rank < v->plan->size; rank++)
+        count += !v->outside[rank];
+    return count;
+}
+
 void stall_view_format(struct hb_buf *out, const struct stall_view *v)
 {
     int shown = v->tensor_count < STALL_TENSORS_SHOWN ? v->tensor_count
@@ -202,7 +212,7 @@ void stall_view_format(struct hb_buf *out, const struct stall_view *v)
         hb_must(hb_buf_printf(out,
                               "hvdrun: stall: %d of %d ranks wait%s for "
                               "others, for up to ",
-                              v->stalled, v->plan->size,
+                              v->stalled, count_members(v),
                               v->stalled == 1 ? "s" : ""));
     put_seconds(out, v->waited_ms);
     xbuf_puts(out, "\n");

@@ -65,6 +65,7 @@ struct stall_view {
     struct control_stall_rank *ranks;
     const unsigned char *answered; /* [hosts] */
     const unsigned char *gone;     /* [size] ranks that have ended */
+    const unsigned char *outside;  /* [size] ranks that are not in the world */
     int stalled;                   /* number of ranks that wait too long */
     int64_t waited_ms;             /* the longest wait */
     enum stall_start start;        /* what is wrong with the start */

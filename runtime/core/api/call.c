@@ -211,9 +211,7 @@ int hvd__call_run(struct hvd__call *c, int rc)
         rc = hvd__engine_run(&c->set->engine, req);
         if (rc == 0 && req->op.device.launch)
             hvd__engine_wait_on_stream(&c->set->engine, req, c->o.stream);
-        rc = req->err.status;
-        if (rc < 0)
-            hvd__tell(&req->err);
+        rc = hvd__tell(&req->err);
     }
     end(c);
     return rc < 0 ? rc : 0;

@@ -86,7 +86,7 @@ static inline int hvd__call_again(struct hvd__call *c,
                            c->even, rc))
         return 0;
     if (*rc < 0)
-        hvd__tell(&c->req.err);
+        *rc = hvd__tell(&c->req.err);
     return 1;
 }
 

@@ -2,6 +2,8 @@
 /* The queue of an engine: what callers append and the controller completes. */
 #include "runtime/core/sched/engine_impl.h"
 
+#include "runtime/core/world/message.h"
+
 /* ---- Appending ----------------------------------------------------------- */
 
 int engine_find_entry(struct hvd__engine *e, struct hvd_request *req,
@@ -69,7 +71,7 @@ void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
         hb_error_set(&req->err, (enum hvd_status) - rc, "%s",
                      hb_status_text(rc));
     if (req->on_done)
-        req->on_done(req->done_arg, req->err.status);
+        req->on_done(req->done_arg, hvd__public_status(&req->err));
     /* Release: pairs with hvd__request_done.  A sleeper misses nothing: whoever
      * completes requests takes the lock afterwards to wake it. */
     atomic_store_explicit(&req->done, 1, memory_order_release);

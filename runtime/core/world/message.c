@@ -16,9 +16,9 @@
  * fail at once each read their own line. */
 static _Thread_local char message[HB_ERROR_TEXT_MAX];
 
-/* Returns the status that the program gets: in an elastic job the end of a
- * generation, whatever a rank noticed of it first. */
-static int public_status(const struct hb_error *err)
+/* In an elastic job it is the end of the generation, whatever this rank noticed
+ * of it first. */
+int hvd__public_status(const struct hb_error *err)
 {
     return hvd__generation_ended(err) ? -HVD_ERESIZED : err->status;
 }
@@ -35,7 +35,7 @@ int hvd__tell(const struct hb_error *err)
             memcpy(message, err->text, sizeof(message));
         hvd__blame(err);
     }
-    return public_status(err);
+    return hvd__public_status(err);
 }
 
 int hvd__fail(enum hvd_status status, const char *fmt, ...)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides when an elastic job gets a new generation, and of which ranks; see
+ * lib/protocol/control/control_generation.h for the messages.
+ *
+ *     a rank is ready         it waits in hvd_init or hvd_sync
+ *     every rank that lives   a generation of all of them is made
+ *     is ready
+ *     all but some that have  the same, but these have a moment to come back:
+ *     left (hvd_shutdown)     the caller's settle timer
+ *     a rank outside the      CHANGE: the members meet it at their next commit
+ *     generation is ready
+ *     too few are left        the job ends: fewer ranks than min_np live or
+ *                             have exited with 0
+ *
+ * Pure: events in, one action out, no I/O and no clock.  After each event the
+ * caller carries the action out, then starts and stops its two timers as
+ * generations_settles and generations_waits say.  After an action that ends the
+ * job, all events give GENERATIONS_NOTHING.
+ */
+#ifndef HVD_JOB_GENERATIONS_H
+#define HVD_JOB_GENERATIONS_H
+
+#include <stdint.h>
+
+enum generations_action {
+    GENERATIONS_NOTHING,
+    GENERATIONS_MADE,   /* a new one: number, members and joined are set */
+    GENERATIONS_CHANGE, /* tell the members that others are ready */
+    /* The job ends: */
+    GENERATIONS_TOO_FEW,  /* too few ranks are left */
+    GENERATIONS_TOO_MANY, /* the next would exceed the reset limit */
+    GENERATIONS_OVERDUE,  /* ranks have waited for others for too long */
+};
+
+enum generations_life {
+    GENERATIONS_LIVES,
+    GENERATIONS_FINISHED, /* exited with 0 */
+    GENERATIONS_FAILED,
+    GENERATIONS_LIVES_COUNT,
+};
+
+enum generations_place {
+    GENERATIONS_AWAY, /* before hvd_init, or at work in its generation */
+    GENERATIONS_READY,
+    GENERATIONS_LEFT,
+    GENERATIONS_PLACES_COUNT,
+};
+
+/* A rank of the plan; the enums as bytes. */
+struct generations_rank {
+    unsigned char life, place;
+    unsigned char member;     /* of the current generation */
+    unsigned char was_member; /* of any generation */
+};
+
+struct generations {
+    int size, min_np;
+    int reset_limit; /* generations allowed after the first; -1: any number */
+    struct generations_rank *ranks; /* [size] */
+    /* How many ranks are in each life, and how many that live in each place. */
+    int lives[GENERATIONS_LIVES_COUNT], places[GENERATIONS_PLACES_COUNT];
+
+    uint32_t number; /* of the current generation; 0: there was none */
+    int joined;      /* its members that were in none before */
+    int changing;    /* GENERATIONS_CHANGE was given for it */
+    int ended;       /* an action that ends the job was given */
+};
+
+/* Starts with `size` living ranks, none of them ready. */
+void generations_init(struct generations *g, int size, int min_np,
+                      int reset_limit);
+void generations_fini(struct generations *g);
+
+/* The events.  What is heard of a rank that has ended changes nothing. */
+enum generations_action generations_ready(struct generations *g, int rank);
+enum generations_action generations_left(struct generations *g, int rank);
+/* The ranks have ended at once; `failed`: not with exit code 0, or their host
+ * was lost. */
+enum generations_action generations_ended(struct generations *g,
+                                          const int *ranks, int count,
+                                          int failed);
+enum generations_action generations_settled(struct generations *g);
+enum generations_action generations_overdue(struct generations *g);
+
+/* Returns whether the ranks that have left are all that is waited for. */
+int generations_settles(const struct generations *g);
+/* Returns whether ranks wait for others, after the first generation. */
+int generations_waits(const struct generations *g);
+/* Returns whether the rank lives, and keeps those that are ready waiting. */
+int generations_is_missing(const struct generations *g, int rank);
+
+/* Lists the members of the current generation, ascending; returns how many. */
+int generations_members(const struct generations *g, int *ranks);
+
+#endif

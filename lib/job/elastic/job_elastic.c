@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The generations of an elastic job (generations.h): messages in and out, the
+ * timers, and what the user is told.
+ *
+ * While the job can go on, the death of a rank is reported at once, and is no
+ * cause of the job's end.  job->failed and job->troubles hold what has happened
+ * since the generation began: so if the job does end, its report names the
+ * first failure that the ranks did not survive.
+ */
+#include "lib/job/job_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+#include "lib/base/text.h"
+#include "lib/job/elastic/generations.h"
+#include "lib/job/output/xbuf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* Time for ranks that have called hvd_shutdown to call hvd_init again. */
+    ELASTIC_SETTLE_MS = 1000,
+    /* Exit code for --reset-limit, as of horovodrun. */
+    ELASTIC_EXIT_RESETS = 1,
+    /* Deaths that are reported with the rank's last lines. */
+    ELASTIC_TAILS_MAX = 16,
+    ELASTIC_NAMED_MAX = 8, /* ranks listed one by one */
+};
+
+struct elastic {
+    struct generations generations;
+    pid_t *pids;         /* [size] 0: not known */
+    unsigned char *gone; /* [size] ranks that were lost with their host */
+    int *members;        /* [count] of the current generation */
+    int count;
+    /* The first loss since the generation began: its line, and its time by our
+     * clock; NULL and 0: none. */
+    char *why;
+    uint64_t stopped_ns;
+    struct report_lost *lost; /* all ranks that were lost */
+    size_t lost_count, lost_cap;
+    int tails; /* reported so far */
+};
+
+void job_elastic_open(struct job *job)
+{
+    const struct job_config *config = job->config;
+    size_t size = (size_t)config->plan->size;
+    struct elastic *e;
+
+    if (!config->spec.elastic)
+        return;
+    e = job->elastic = hb_xcalloc(1, sizeof(*e));
+    generations_init(&e->generations, config->plan->size, config->min_np,
+                     config->reset_limit);
+    e->pids = hb_xcalloc(size, sizeof(*e->pids));
+    e->gone = hb_xcalloc(size, 1);
+    e->members = hb_xcalloc(size, sizeof(*e->members));
+}
+
+void job_elastic_free(struct job *job)
+{
+    struct elastic *e = job->elastic;
+
+    if (!e)
+        return;
+    for (size_t i = 0; i < e->lost_count; i++)
+        hb_free(e->lost[i].phrase);
+    generations_fini(&e->generations);
+    hb_free(e->lost);
+    hb_free(e->pids);
+    hb_free(e->gone);
+    hb_free(e->members);
+    hb_free(e->why);
+    hb_free(e);
+}
+
+int job_elastic_goes_on(const struct job *job)
+{
+    return job->elastic && !job->has_verdict &&
+           !job->elastic->generations.ended &&
+           (job->state == JOB_LAUNCHING || job->state == JOB_RUNNING);
+}
+
+int job_elastic_is_gone(const struct job *job, int rank)
+{
+    return job->elastic && job->elastic->gone[rank];
+}
+
+void job_elastic_started(struct job *job, int rank, pid_t pid)
+{
+    if (job->elastic)
+        job->elastic->pids[rank] = pid;
+}
+
+/* ---- Who was lost ---- */
+
+static void keep_lost(struct elastic *e, int rank, char *phrase)
+{
+    if (e->lost_count == e->lost_cap) {
+        e->lost_cap = e->lost_cap ? 2 * e->lost_cap : 8;
+        e->lost = hb_xrealloc_array(e->lost, e->lost_cap, sizeof(*e->lost));
+    }
+    e->lost[e->lost_count++] = (struct report_lost){rank, phrase};
+}
+
+/* Keeps why the generation ends, and since when its ranks have not worked. */
+static void keep_why(struct elastic *e, const char *line, uint64_t when_ns)
+{
+    if (!e->why)
+        e->why = hb_xstrdup(line);
+    if (!e->stopped_ns || when_ns < e->stopped_ns)
+        e->stopped_ns = when_ns;
+}
+
+static int is_member(const struct elastic *e, int rank)
+{
+    for (int i = 0; i < e->count; i++)
+        if (e->members[i] == rank)
+            return 1;
+    return 0;
+}
+
+/* ---- Messages ---- */
+
+/* Sends a frame to each host with a member that lives, but not to `except`. */
+static void send_to_members(struct job *job, const struct hb_buf *frame,
+                            int except)
+{
+    const struct elastic *e = job->elastic;
+    const struct plan *plan = job->config->plan;
+    unsigned char *sent = hb_xcalloc((size_t)plan->host_count, 1);
+
+    for (int i = 0; i < e->count; i++) {
+        int host = plan->ranks[e->members[i]].host;
+
+        if (sent[host] || host == except ||
+            e->generations.ranks[e->members[i]].life != GENERATIONS_LIVES)
+            continue;
+        sent[host] = 1;
+        job_send(job, host, frame);
+    }
+    hb_free(sent);
+}
+
+static void send_abort(struct job *job, int rank, const char *text)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    hb_must(control_encode_abort(&frame, rank, text));
+    send_to_members(job, &frame, job->config->plan->ranks[rank].host);
+    hb_buf_free(&frame);
+}
+
+static void send_change(struct job *job)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    hb_must(control_encode_u32(&frame, CONTROL_CHANGE,
+                               job->elastic->generations.number));
+    send_to_members(job, &frame, -1);
+    hb_buf_free(&frame);
+}
+
+static void send_generation(struct job *job, const char *why)
+{
+    struct elastic *e = job->elastic;
+    struct control_generation m = {.number = e->generations.number,
+                                   .joined = (uint32_t)e->generations.joined,
+                                   .ranks = e->members,
+                                   .count = e->count};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    snprintf(m.why, sizeof(m.why), "%s", why);
+    hb_text_trim_cut(m.why);
+    hb_must(control_encode_generation(&frame, &m));
+    send_to_members(job, &frame, -1);
+    hb_buf_free(&frame);
+}
+
+/* ---- A new generation ---- */
+
+static char *rank_line(const struct job *job, int rank, const char *what)
+{
+    struct hb_buf text = HB_BUF_INIT;
+
+    report_rank(&text, job->config->plan, rank, job->elastic->pids[rank]);
+    xbuf_puts(&text, what);
+    return hb_buf_detach(&text);
+}
+
+/* Returns why the generation before ended (heap); `before` are its members. */
+static char *find_why(const struct job *job, const int *before, int count)
+{
+    const struct elastic *e = job->elastic;
+
+    if (e->why && count > 0)
+        return hb_xstrdup(e->why);
+    for (int i = 0; i < count; i++)
+        if (!is_member(e, before[i]))
+            return rank_line(job, before[i],
+                             e->generations.ranks[before[i]].life ==
+                                     GENERATIONS_FINISHED
+                                 ? ": exit code 0"
+                                 : ": has left");
+    for (int i = 0; count > 0 && i < e->count; i++) {
+        int k = 0;
+
+        while (k < count && before[k] != e->members[i])
+            k++;
+        if (k == count)
+            return rank_line(job, e->members[i], ": is ready to join");
+    }
+    return hb_xstrdup("");
+}
+
+/* Tells the user how many ranks work now, if it is not those of before. */
+static void say_made(struct job *job, int before, int is_same)
+{
+    const struct elastic *e = job->elastic;
+    double ms = (double)(hb_now_ns() - e->stopped_ns) / 1e6;
+    char stopped[64] = "";
+
+    if (before == 0 && e->count < job->config->plan->size)
+        job_say(job, "starting with %d of %d ranks (generation 1)", e->count,
+                job->config->plan->size);
+    if (before == 0 || is_same)
+        return;
+    if (e->stopped_ns)
+        snprintf(stopped, sizeof(stopped), ", stopped for %.*f %s", 1,
+                 ms < 1000 ? ms : ms / 1000, ms < 1000 ? "ms" : "s");
+    job_say(job, "%d -> %d ranks (generation %u)%s", before, e->count,
+            e->generations.number, stopped);
+}
+
+static void on_made(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    size_t bytes = (size_t)job->config->plan->size * sizeof(*e->members);
+    int *before = hb_xmalloc(bytes), count = e->count;
+    char *why;
+
+    memcpy(before, e->members, bytes);
+    e->count = generations_members(&e->generations, e->members);
+    why = find_why(job, before, count);
+    send_generation(job, why);
+    job_stall_members(job, e->members, e->count);
+    say_made(job, count,
+             count == e->count && memcmp(before, e->members,
+                                         (size_t)count * sizeof(*before)) == 0);
+    job_forget_failures(job);
+    hb_free(e->why);
+    e->why = NULL;
+    e->stopped_ns = 0;
+    hb_free(why);
+    hb_free(before);
+}
+
+/* ---- The end ---- */
+
+/* Says why the caller ends the job by a failure. */
+static void say_too_few(struct job *job)
+{
+    int left = job->config->plan->size -
+               job->elastic->generations.lives[GENERATIONS_FAILED];
+
+    job_say(job, "%d rank%s left, fewer than --min-np %d: the job ends", left,
+            left == 1 ? " is" : "s are", job->config->min_np);
+}
+
+static void end_by_resets(struct job *job)
+{
+    const struct elastic *e = job->elastic;
+
+    job_verdict(job, ELASTIC_EXIT_RESETS,
+                "the job ends, because --reset-limit %d allows no generation "
+                "%u%s%s",
+                job->config->reset_limit, e->generations.number + 1,
+                e->why ? ": " : "", e->why ? e->why : "");
+    job_event(job, JOB_EV_FAILED);
+}
+
+static void end_overdue(struct job *job)
+{
+    const struct elastic *e = job->elastic;
+    struct hb_buf names = HB_BUF_INIT;
+    int count = 0;
+
+    for (int rank = 0; rank < job->config->plan->size; rank++) {
+        if (!generations_is_missing(&e->generations, rank))
+            continue;
+        if (count++ >= ELASTIC_NAMED_MAX)
+            continue;
+        xbuf_puts(&names, count > 1 ? ", " : "");
+        report_rank(&names, job->config->plan, rank, e->pids[rank]);
+    }
+    if (count > ELASTIC_NAMED_MAX)
+        hb_must(
+            hb_buf_printf(&names, " and %d more", count - ELASTIC_NAMED_MAX));
+    job_verdict(job, JOB_EXIT_TIMEOUT,
+                "ranks have waited in hvd_sync for %g s (--elastic-timeout); "
+                "not there: %s",
+                (double)job->config->elastic_timeout_ms / 1e3,
+                hb_buf_data(&names));
+    hb_buf_free(&names);
+    job->urgent = 1;
+    job_event(job, JOB_EV_TIMEOUT);
+}
+
+/* ---- Events ---- */
+
+static void act(struct job *job, enum generations_action action);
+
+static void on_settled(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+
+    if (job_elastic_goes_on(job))
+        act(job, generations_settled(&job->elastic->generations));
+}
+
+static void on_waited(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+
+    if (job_elastic_goes_on(job))
+        act(job, generations_overdue(&job->elastic->generations));
+}
+
+/* Starts or stops a timer; one that runs goes on. */
+static void set_timer(uv_timer_t *timer, int on, uv_timer_cb cb, int64_t ms)
+{
+    if (!on)
+        uv_timer_stop(timer);
+    else if (!uv_is_active((uv_handle_t *)timer))
+        uv_timer_start(timer, cb, (uint64_t)ms, 0);
+}
+
+/* Carries out what an event has led to. */
+static void act(struct job *job, enum generations_action action)
+{
+    const struct generations *g = &job->elastic->generations;
+
+    switch (action) {
+    case GENERATIONS_NOTHING:
+        break;
+    case GENERATIONS_TOO_FEW:
+        say_too_few(job);
+        break;
+    case GENERATIONS_MADE:
+        on_made(job);
+        break;
+    case GENERATIONS_CHANGE:
+        send_change(job);
+        break;
+    case GENERATIONS_TOO_MANY:
+        end_by_resets(job);
+        break;
+    case GENERATIONS_OVERDUE:
+        end_overdue(job);
+        break;
+    }
+    set_timer(&job->settle_timer, generations_settles(g), on_settled,
+              ELASTIC_SETTLE_MS);
+    set_timer(&job->elastic_timer, generations_waits(g), on_waited,
+              job->config->elastic_timeout_ms);
+}
+
+int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct job_host *host = arg;
+    struct job *job = host->job;
+    int rank, ready;
+    int rc = control_decode_ready(f->payload, f->len, &rank, &ready, err);
+
+    if (rc == 0)
+        rc = job_check_rank(host, rank, err);
+    if (rc == 0 && !job->elastic)
+        rc = hb_error_set(err, HVD_EPROTO,
+                          "rank %d waits for a generation, but the job is not "
+                          "elastic",
+                          rank);
+    if (rc < 0 || !job_elastic_goes_on(job))
+        return rc;
+    act(job, ready ? generations_ready(&job->elastic->generations, rank)
+                   : generations_left(&job->elastic->generations, rank));
+    return 0;
+}
+
+void job_elastic_finished(struct job *job, int rank)
+{
+    if (job_elastic_goes_on(job))
+        act(job, generations_ended(&job->elastic->generations, &rank, 1, 0));
+}
+
+static void report_failed(struct job *job, const struct control_exited *m)
+{
+    struct elastic *e = job->elastic;
+    struct hb_buf text = HB_BUF_INIT;
+
+    /* What a rank says that fails because of another is not the cause. */
+    report_death(&text, job->config->plan, m,
+                 !m->blames && e->tails++ < ELASTIC_TAILS_MAX);
+    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    hb_buf_free(&text);
+}
+
+int job_elastic_failed(struct job *job, const struct control_exited *m,
+                       uint64_t when_ns)
+{
+    struct elastic *e = job->elastic;
+    struct hb_buf text = HB_BUF_INIT;
+    enum generations_action action;
+    char *line;
+
+    if (!job_elastic_goes_on(job))
+        return 0;
+    action = generations_ended(&e->generations, &m->rank, 1, 1);
+    hb_must(control_exited_phrase(&text, m));
+    keep_lost(e, m->rank, hb_xstrdup(hb_buf_data(&text)));
+    hb_buf_clear(&text);
+    report_rank(&text, job->config->plan, m->rank, m->pid);
+    xbuf_puts(&text, ": ");
+    hb_must(control_exited_phrase(&text, m));
+    line = hb_buf_detach(&text);
+    if (is_member(e, m->rank))
+        keep_why(e, line, when_ns);
+    if (action != GENERATIONS_TOO_FEW)
+        report_failed(job, m);
+    if (action != GENERATIONS_TOO_FEW && is_member(e, m->rank)) {
+        job_death_text(job, &text, m);
+        send_abort(job, m->rank, hb_buf_data(&text));
+        hb_buf_free(&text);
+    }
+    hb_free(line);
+    act(job, action);
+    return action != GENERATIONS_TOO_FEW;
+}
+
+/* Tells everybody but the agents that the rank is lost with its host. */
+static void lose_rank(struct job *job, int rank, const char *line)
+{
+    struct elastic *e = job->elastic;
+
+    e->gone[rank] = 1;
+    keep_lost(e, rank, hb_xstrdup(line));
+    job_rendezvous_rank_gone(job->rendezvous, rank, line);
+    job_stall_rank_gone(job, rank);
+    if (job->input)
+        input_rank_gone(job->input, rank);
+}
+
+int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
+                          const char *why)
+{
+    struct job *job = host->job;
+    struct elastic *e = job->elastic;
+    enum generations_action action;
+    int count = 0, member = -1;
+    int *ranks;
+    char *line;
+
+    if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING)
+        return 0;
+    ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (job->exited[rank] || e->gone[rank])
+            continue;
+        ranks[count++] = rank;
+        if (is_member(e, rank))
+            member = rank;
+    }
+    action = generations_ended(&e->generations, ranks, count, 1);
+    if (action != GENERATIONS_TOO_FEW) {
+        line = hb_xasprintf("host %s: %s", host->name, why);
+        hb_text_sanitize(line);
+        for (int i = 0; i < count; i++)
+            lose_rank(job, ranks[i], line);
+        if (count > 0)
+            job_say(job, "%s; its %d rank%s %s gone", line, count,
+                    count > 1 ? "s" : "", count > 1 ? "are" : "is");
+        else
+            job_say(job, "%s", line);
+        if (member >= 0) {
+            keep_why(e, line, when_ns);
+            send_abort(job, member, line);
+        }
+        hb_free(line);
+    }
+    hb_free(ranks);
+    act(job, action);
+    return action != GENERATIONS_TOO_FEW;
+}
+
+/* ---- Life ---- */
+
+void job_elastic_end(struct job *job)
+{
+    uv_timer_stop(&job->settle_timer);
+    uv_timer_stop(&job->elastic_timer);
+}
+
+void job_elastic_resumed(struct job *job)
+{
+    if (!job_elastic_goes_on(job))
+        return;
+    job_elastic_end(job);
+    act(job, GENERATIONS_NOTHING);
+}
+
+void job_elastic_report(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    struct hb_buf text = HB_BUF_INIT;
+
+    if (!e || e->lost_count == 0)
+        return;
+    report_finish(&text, job->config->plan,
+                  e->generations.lives[GENERATIONS_FINISHED], e->lost,
+                  e->lost_count);
+    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    hb_buf_free(&text);
+}
