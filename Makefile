@@ -468,6 +468,7 @@ UNIT_TESTS := \
 	doctor \
 	done \
 	dryrun \
+	elastic \
 	endpoint \
 	engine \
 	env \
