@@ -10,6 +10,9 @@
  * Prints "done RANK SIZE STEPS" at the end, or what was wrong.  FLAGS, letters:
  *
  *     a   buffers from hvd_alloc
+ *     f   prints "working" in rank 0 after the first step
+ *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
+ *         hvd_shutdown, the other by its exit alone
  *     p   sleeps 1 ms in each step
  *     s   takes snapshots, and changes the weights before the last operation
  *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
@@ -31,7 +34,7 @@ static struct {
 
 static int64_t *weights, *grad;
 static size_t count;
-static int uses_alloc, pauses, snapshots, tells;
+static int uses_alloc, pauses, snapshots, tells, tells_first, leaves;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -93,6 +96,10 @@ static int step_once(hvd_state *s)
     if (compare(grad, want, "sum") < 0)
         return 1;
     tell_change();
+    if (tells_first && state.step == 0 && hvd_rank() == 0) {
+        printf("working\n");
+        fflush(stdout);
+    }
     for (size_t i = 0; i < count; i++)
         weights[i] += grad[i];
     state.weight += want;
@@ -110,11 +117,26 @@ static int get_memory(int64_t **p)
     return *p ? 0 : -1;
 }
 
+/* Leaves the job, if this rank is to: then does not return. */
+static void leave(void)
+{
+    int rank = hvd_rank();
+
+    if (!leaves || state.step != 100 || hvd_generation() != 1 ||
+        (rank != 1 && rank != 2))
+        return;
+    printf("left %d\n", rank);
+    if (rank == 1)
+        hvd_shutdown();
+    exit(0);
+}
+
 static int run(hvd_state *s, int64_t steps)
 {
     int rc = hvd_sync(s);
 
     while (rc == 0 && state.step < steps) {
+        leave();
         rc = step_once(s);
         if (rc == 1)
             return 1;
@@ -149,6 +171,8 @@ int main(int argc, char **argv)
     pauses = strchr(flags, 'p') != NULL;
     snapshots = strchr(flags, 's') != NULL;
     tells = strchr(flags, 't') != NULL;
+    tells_first = strchr(flags, 'f') != NULL;
+    leaves = strchr(flags, 'l') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Elastic jobs with libhvd on this machine: whichever ranks are killed, and
+# whenever, the others do each step once, with the right sums.
+#
+# HVD_TEST_ELASTIC_JOBS=300 makes a storm of that many jobs (with
+# HVD_TEST_LIMIT above its time), each with four deaths.
+
+# start_steps NP STEPS COUNT FLAGS [OPTION]...: starts a job of
+# prog/elastic_steps and waits until its ranks work.
+start_steps() {
+    start job "$HVDRUN" -np "$1" --min-np 1 --no-tag-output "${@:5}" \
+        "$PROG/elastic_steps" "$2" "$3" "f$4"
+    wait_for 'grep -q "^working" job.out || ! alive '"$pid"
+}
+
+ranks() {
+    job_pids job elastic_steps
+}
+
+# finished RANKS STEPS: fails unless the job ends well, with that many ranks
+# that have done all steps.
+finished() {
+    finish job 0
+    [ "$(grep -c "^done [0-9]* $1 $2\$" job.out)" -eq "$1" ] ||
+        fail "not $1 ranks finished: $(cat job.out job.err)"
+}
+
+test_a_rank_is_killed() {
+    local victim count flags
+    for victim in 1 3 4; do # rank 0 is the first
+        for count in 1 1000 100000; do
+            case $count in 1) flags=pt ;; 1000) flags=pst ;; *) flags=at ;; esac
+            start_steps 4 400 $count $flags
+            kill -KILL "$(ranks | sort -n | sed -n ${victim}p)" || :
+            finish job 0
+        done
+    done
+}
+
+test_over_tcp() {
+    start_steps 4 1000 3000 p -x HVD_FORCE_TCP=1
+    kill -KILL "$(ranks | sort -n | head -n 1)"
+    wait_for 'grep -q "4 -> 3 ranks (generation 2), stopped for" job.err'
+    finished 3 1000
+}
+
+# All but one die at the same moment.
+test_one_is_left() {
+    start_steps 5 1000 3000 p
+    ranks | sort -n | tail -n +2 | xargs kill -KILL
+    finished 1 1000
+    grep -q 'finished with 1 of 5 ranks' job.err
+}
+
+test_too_few_are_left() {
+    start job "$HVDRUN" -np 3 --min-np 3 --grace 1 --no-tag-output \
+        "$PROG/elastic_steps" 100000 1000 fp
+    wait_for 'grep -q "^working" job.out'
+    kill -KILL "$(ranks | sort -n | head -n 1)"
+    finish job 137
+    grep -q 'fewer than --min-np 3' job.err
+    grep -q 'rank 0 on host .* failed: killed by signal 9' job.err
+    gone job
+}
+
+# A rank that leaves by hvd_shutdown, and one that exits without it, are no
+# failures; the others go on without them.
+test_ranks_leave() {
+    expect_exit 0 "$HVDRUN" -np 4 --min-np 1 --no-tag-output \
+        "$PROG/elastic_steps" 300 1000 pl
+    [ "$(grep -c '^left' out)" -eq 2 ]
+    [ "$(grep -c '^done [0-9] 2 300$' out)" -eq 2 ] || fail "$(cat out err)"
+}
+
+# hvdrun is killed while ranks wait for a generation, or work.
+test_hvdrun_is_killed() {
+    start_steps 4 100000 1000 p
+    kill -KILL "$(ranks | sort -n | head -n 1)"
+    kill -KILL "$(job_pids job hvdrun)"
+    wait_for -t 15 'gone job'
+}
+
+test_storm() {
+    local i k victim
+    for ((i = 0; i < ${HVD_TEST_ELASTIC_JOBS:-4}; i++)); do
+        RANDOM=$i
+        case $((i % 4)) in
+        0) start_steps 5 1200 1000 p ;;
+        1) start_steps 5 1200 20000 ap ;;
+        2) start_steps 5 1200 300 sp ;;
+        3) start_steps 5 1200 1000 p -x HVD_FORCE_TCP=1 ;;
+        esac
+        for k in 1 2 3 4; do
+            sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
+            victim=$(ranks | shuf -n 1 --random-source=<(yes $RANDOM))
+            kill -KILL "$victim" 2>/dev/null || :
+        done
+        finish job
+        [ "$status" -eq 0 ] ||
+            fail "storm $i: exit $status: $(cat job.out job.err)"
+        grep -q '^done [0-9]* [0-9]* 1200$' job.out ||
+            fail "storm $i: $(cat job.out job.err)"
+        gone job || fail "storm $i: something is left"
+    done
+}
