@@ -474,6 +474,7 @@ UNIT_TESTS := \
 	doctor \
 	done \
 	dryrun \
+	elastic \
 	endpoint \
 	engine \
 	env \
@@ -565,6 +566,7 @@ UNIT_TESTS := \
 	ssh_config \
 	stall \
 	stall_report \
+	state \
 	stats \
 	store \
 	strv \
@@ -1046,7 +1048,8 @@ $(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
 	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
-	thread_plane.c values.c worker_client.c world.c world_hosts.c)
+	thread_plane.c values.c worker_client.c world.c world_elastic.c \
+	world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \

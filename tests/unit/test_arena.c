@@ -184,6 +184,118 @@ START_TEST(test_ordinary)
 }
 END_TEST
 
+/* What hvd_sync does: blocks keep their address and contents when the segment
+ * is unmapped around them, and no longer belong to it. */
+START_TEST(test_detach)
+{
+    static const size_t sizes[] = {1, 3 * MIB, 5 * PAGE, PAGE - 1};
+    unsigned char *p[4], *elsewhere, *gone, *again;
+    int fds[2];
+
+    for (int i = 0; i < 4; i++) {
+        p[i] = get(sizes[i]);
+        memset(p[i], i + 1, sizes[i]);
+    }
+    gone = p[2];
+    ck_assert_int_eq(hvd__arena_free(&arena, gone), 0);
+    ck_assert_int_eq(hvd__arena_detach(&arena), 0);
+    ck_assert(!arena.base && arena.inside.count == 0);
+    ck_assert_uint_eq(arena.apart.count, 3);
+    ck_assert_int_eq(pipe(fds), 0);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            continue;
+        ck_assert(is_all(p[i], sizes[i], i + 1));
+        memset(p[i], i + 11, sizes[i]);
+        ck_assert_int_eq(madvise(p[i], PAGE, MADV_REMOVE), -1); /* not shared */
+    }
+    /* Unmapping the rest, as the caller does. */
+    for (unsigned char *at = memory; at < memory + BYTES; at += PAGE) {
+        int kept = 0;
+
+        for (size_t k = 0; k < arena.apart.count; k++)
+            kept |= at >= arena.apart.blocks[k].at &&
+                    at < arena.apart.blocks[k].at + arena.apart.blocks[k].bytes;
+        if (!kept)
+            ck_assert_int_eq(munmap(at, PAGE), 0);
+    }
+    ck_assert_int_eq(write(fds[1], gone, 1), -1); /* EFAULT */
+    close(fds[0]);
+    close(fds[1]);
+    /* A new segment, beside which the old blocks stay. */
+    elsewhere = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert(elsewhere != MAP_FAILED);
+    hvd__arena_init(&arena, elsewhere, BYTES);
+    again = get(MIB);
+    ck_assert(again >= elsewhere && again + MIB <= elsewhere + BYTES);
+    memset(again, 9, MIB);
+    for (int i = 0; i < 4; i++)
+        if (i != 2) {
+            ck_assert(is_all(p[i], sizes[i], i + 11));
+            ck_assert_int_eq(hvd__arena_free(&arena, p[i]), 0);
+            ck_assert_int_eq(hvd__arena_free(&arena, p[i]), -HVD_EINVAL);
+        }
+    ck_assert_uint_eq(arena.apart.count, 0);
+    /* Blocks are detached from the next segment, too. */
+    ck_assert_int_eq(hvd__arena_detach(&arena), 0);
+    ck_assert(is_all(again, MIB, 9));
+    ck_assert_int_eq(hvd__arena_free(&arena, again), 0);
+    munmap(elsewhere, BYTES);
+}
+END_TEST
+
+/* Without a segment there is nothing to detach. */
+START_TEST(test_detach_ordinary)
+{
+    unsigned char *p;
+
+    hvd__arena_init(&arena, NULL, 0);
+    p = get(PAGE);
+    memset(p, 7, PAGE);
+    ck_assert_int_eq(hvd__arena_detach(&arena), 0);
+    ck_assert(is_all(p, PAGE, 7));
+    ck_assert_int_eq(hvd__arena_free(&arena, p), 0);
+    hvd__arena_fini(&arena);
+}
+END_TEST
+
+/* A detach that fails keeps every block in exactly one list. */
+static int detach_many(void *arg)
+{
+    void *p[40];
+    int rc;
+
+    (void)arg;
+    hb_alloc_fail_after(-1);
+    for (int i = 0; i < 40; i++) {
+        ck_assert_int_eq(hvd__arena_alloc(&arena, PAGE, &p[i]), 0);
+        memset(p[i], i, PAGE);
+    }
+    hb_alloc_fail_after(*(long *)arg);
+    rc = hvd__arena_detach(&arena);
+    *(long *)arg = hb_alloc_fail_after(-1) ? *(long *)arg + 1 : -1;
+    ck_assert_uint_eq(arena.inside.count + arena.apart.count, 40);
+    for (int i = 0; i < 40; i++) {
+        ck_assert(is_all(p[i], PAGE, i));
+        ck_assert_int_eq(hvd__arena_free(&arena, p[i]), 0);
+    }
+    close_shared();
+    open_shared();
+    return rc;
+}
+
+START_TEST(test_detach_memory)
+{
+    long after = 0;
+
+    for (int rc = -1; after >= 0;) {
+        rc = detach_many(&after);
+        ck_assert_int_eq(rc, after >= 0 ? -HVD_ENOMEM : 0);
+    }
+}
+END_TEST
+
 static int alloc_many(void *arg)
 {
     void *p[40];
@@ -245,7 +357,10 @@ int main(void)
     tcase_add_test(shared, test_pages);
     tcase_add_test(shared, test_mistakes);
     tcase_add_test(shared, test_memory);
+    tcase_add_test(shared, test_detach);
+    tcase_add_test(shared, test_detach_memory);
     tcase_add_test(other, test_ordinary);
+    tcase_add_test(other, test_detach_ordinary);
     tcase_add_test(other, test_size);
     suite_add_tcase(s, shared);
     suite_add_tcase(s, other);

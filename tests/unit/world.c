@@ -33,11 +33,6 @@ struct world_board *world_board;
 
 /* ---- Places --------------------------------------------------------- */
 
-static int host_of(const struct world *w, int rank)
-{
-    return w->place ? w->place[rank] - 'a' : 0;
-}
-
 const char *world_host(const struct world *w, int rank)
 {
     static char name[16];
@@ -50,12 +45,22 @@ const char *world_host(const struct world *w, int rank)
 
 static int local_rank_of(const struct agent *a, int rank)
 {
-    const struct host *h = &a->hosts[host_of(a->world, rank)];
+    const struct host *h = &a->hosts[world_host_of(a->world, rank)];
     int local = 0;
 
     while (h->ranks[local] != rank)
         local++;
     return local;
+}
+
+void world_place(struct agent *a, int rank)
+{
+    int host = world_host_of(a->world, rank);
+    struct host *h = &a->hosts[host];
+
+    h->ranks[h->size++] = rank;
+    if (host >= a->host_count)
+        a->host_count = host + 1;
 }
 
 /* Counts the hosts before `hosts` that have this local rank. */
@@ -70,23 +75,20 @@ static int cross_count(const struct agent *a, int local_rank, int hosts)
 
 static void place_ranks(struct agent *a)
 {
-    for (int r = 0; r < a->world->size; r++) {
-        int host = host_of(a->world, r);
-        struct host *h = &a->hosts[host];
-
-        h->ranks[h->size++] = r;
-        if (host >= a->host_count)
-            a->host_count = host + 1;
+    a->size = a->world->size;
+    for (int r = 0; r < a->size; r++) {
+        a->number[r] = r;
+        world_place(a, r);
     }
 }
 
 /* Fills a rank's WELCOME with its place among ranks and hosts. */
 static void topology(const struct agent *a, int rank, struct worker_welcome *w)
 {
-    int host = host_of(a->world, rank), local = local_rank_of(a, rank);
+    int host = world_host_of(a->world, rank), local = local_rank_of(a, rank);
 
-    w->rank = (uint32_t)rank;
-    w->size = (uint32_t)a->world->size;
+    w->rank = (uint32_t)a->number[rank];
+    w->size = (uint32_t)a->size;
     w->local_rank = (uint32_t)local;
     w->local_size = (uint32_t)a->hosts[host].size;
     w->cross_rank = (uint32_t)cross_count(a, local, host);
@@ -117,6 +119,7 @@ static void rank_main(const struct agent *a, int rank)
     set_number("HVD_CROSS_RANK", w.cross_rank);
     set_number("HVD_CROSS_SIZE", w.cross_size);
     need(setenv("HVD_RENDEZVOUS", a->address, 1) == 0, "setenv");
+    need(!a->world->elastic || setenv("HVD_ELASTIC", "1", 1) == 0, "setenv");
     exit(a->world->body(rank, a->world->arg));
 }
 
@@ -151,12 +154,15 @@ static void tell_death(struct agent *a, int rank, int wait_status)
     else
         snprintf(text, sizeof(text), "rank %d on host %s: exit status %d", rank,
                  host, WEXITSTATUS(wait_status));
+    snprintf(a->why, sizeof(a->why), "%s", text);
+    if (a->number[rank] < 0)
+        return;
+    a->dead = a->number[rank] + 1;
     for (int i = 0; i < a->host_count; i++)
         if (a->hosts[i].head)
             segment_abort(a->hosts[i].head, (uint32_t)a->hosts[i].size,
-                          (uint32_t)rank, HVD_EPEER, text);
-    if (a->host_count > 1)
-        say_abort(a, rank, text);
+                          (uint32_t)a->number[rank], HVD_EPEER, text);
+    say_abort(a, rank, text);
 }
 
 static void reap(struct agent *a, int rank)
@@ -206,20 +212,25 @@ static uint32_t usable_cpus(void)
     return (uint32_t)CPU_COUNT(&set);
 }
 
-static void say_welcome(const struct agent *a, const struct conn *c)
+void world_say_welcome(const struct agent *a, const struct conn *c)
 {
     static struct worker_welcome w;
     const struct world *world = a->world;
-    const struct host *h = &a->hosts[host_of(world, c->rank)];
+    int host = world_host_of(world, c->rank);
+    const struct host *h = &a->hosts[host];
     struct hb_buf out = HB_BUF_INIT;
 
     memset(&w, 0, sizeof(w));
     topology(a, c->rank, &w);
     w.local_count = w.local_size;
-    w.host_index = (uint32_t)host_of(world, c->rank);
-    w.host_count = (uint32_t)a->host_count;
+    w.host_index = (uint32_t)cross_count(a, 0, host);
+    w.host_count = (uint32_t)cross_count(a, 0, a->host_count);
+    w.generation = a->generation;
+    w.joined = (uint32_t)a->joined;
+    if (a->generation)
+        snprintf(w.why, sizeof(w.why), "%s", a->why);
     for (uint32_t i = 0; i < w.local_count; i++) {
-        w.local_ranks[i] = (uint32_t)h->ranks[i];
+        w.local_ranks[i] = (uint32_t)a->number[h->ranks[i]];
         w.local_domains[i] = world->domains ? world->domains[i] : 0;
     }
     if (world->fault == WORLD_WRONG_SIZE) {
@@ -239,6 +250,7 @@ static void hang_up(struct conn *c)
     close(c->fd);
     c->fd = -1;
     c->joined = 0;
+    c->is_ready = 0;
     c->scope[0] = '\0';
     hb_buf_free(&c->in);
 }
@@ -262,21 +274,30 @@ static void answer_hello(struct agent *a, struct conn *c)
         world_say(c, &out, -1);
         break;
     default:
-        say_welcome(a, c);
+        if (a->world->elastic)
+            c->is_ready = 1;
+        else
+            world_say_welcome(a, c);
     }
     hb_buf_free(&out);
 }
 
+/* Tells those that wait for the segment or, on several hosts, may wait for a
+ * fence. */
 static void say_abort(struct agent *a, int rank, const char *text)
 {
-    struct worker_abort m = {.rank = (uint32_t)rank};
+    struct worker_abort m = {.rank = (uint32_t)a->number[rank]};
     struct hb_buf out = HB_BUF_INIT;
 
     snprintf(m.text, sizeof(m.text), "%s", text);
     need(worker_encode_abort(&out, &m) == 0, "abort");
-    for (int i = 0; i < a->conn_count; i++)
-        if (a->conns[i].fd >= 0 && a->conns[i].rank >= 0)
-            world_say(&a->conns[i], &out, -1);
+    for (int i = 0; i < a->conn_count; i++) {
+        struct conn *c = &a->conns[i];
+
+        if (c->fd >= 0 && c->rank >= 0 && !c->is_ready &&
+            (a->host_count > 1 || (a->world->elastic && c->joined)))
+            world_say(c, &out, -1);
+    }
     hb_buf_free(&out);
 }
 
@@ -308,7 +329,7 @@ static int make_segment(struct agent *a, struct host *h, uint32_t epoch,
 static int waits(const struct agent *a, const struct conn *c, int host,
                  uint32_t epoch)
 {
-    return c->joined == epoch && host_of(a->world, c->rank) == host;
+    return c->joined == epoch && world_host_of(a->world, c->rank) == host;
 }
 
 static void hand_out(struct agent *a, int host, uint32_t epoch, uint64_t bytes)
@@ -359,9 +380,12 @@ static void hear(struct agent *a, struct conn *c, const struct frame *f)
         return;
     case WORKER_JOIN:
         need(worker_decode_join(f->payload, f->len, &join) == 0, "JOIN");
-        c->joined = join.epoch;
         frame_done(&c->in, f);
-        joined(a, host_of(a->world, c->rank), join.epoch, join.segment_bytes);
+        if (world_elastic_ended(a, c))
+            return;
+        c->joined = join.epoch;
+        joined(a, world_host_of(a->world, c->rank), join.epoch,
+               join.segment_bytes);
         return;
     case WORKER_ROUTES:
         frame_done(&c->in, f);
@@ -491,6 +515,8 @@ int world_run_with(struct world *w)
     start_ranks(&a);
     while (a.alive) {
         turn(&a);
+        if (w->elastic)
+            world_elastic_turn(&a);
         if (hb_now_ns() > limit_ns) {
             kill_all(&a);
             limit_ns = UINT64_MAX;

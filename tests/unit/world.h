@@ -42,6 +42,7 @@ enum world_fault {
 struct world_board {
     _Atomic int flag[WORLD_RANKS_MAX]; /* free for the test to use */
     _Atomic int kill_rank;             /* rank + 1: the agent kills that rank */
+    _Atomic int change; /* 1: the agent lets the generation end at a commit */
     _Atomic uint64_t word[16];
 };
 
@@ -59,6 +60,10 @@ struct world {
     const char *place;
     /* By local rank, as in worker.h; NULL: all ranks in one domain. */
     const uint32_t *domains;
+    /* 1: an elastic job, in which the agent makes generations: all processes
+     * that live, once all of them wait for one; the first without the last
+     * `late` ranks. */
+    int elastic, late;
     /* Out: how each rank ended, as waitpid reports it. */
     int wait_status[WORLD_RANKS_MAX];
 };

@@ -13,9 +13,12 @@ void world_answer_routes(const struct agent *a, const struct conn *c)
     char *addresses[WORLD_RANKS_MAX];
     struct hb_buf out = HB_BUF_INIT;
 
+    int hosts = 0;
+
     for (int i = 0; i < a->host_count; i++)
-        addresses[i] = loopback;
-    need(worker_encode_routes_are(&out, addresses, (size_t)a->host_count) == 0,
+        if (a->hosts[i].size > 0)
+            addresses[hosts++] = loopback;
+    need(worker_encode_routes_are(&out, addresses, (size_t)hosts) == 0,
          "routes");
     world_say(c, &out, -1);
     hb_buf_free(&out);
@@ -29,19 +32,23 @@ static struct conn *fenced_conn(struct agent *a, int rank, const char *scope)
     return NULL;
 }
 
-/* Once all ranks wait for the fence, sends all values to all. */
+/* Once all ranks of the world wait for the fence, sends all values to all. */
 static void answer_fence(struct agent *a, const char *scope)
 {
     struct conn *conns[WORLD_RANKS_MAX];
     struct hb_buf out = HB_BUF_INIT;
-    uint32_t size = (uint32_t)a->world->size;
+    uint32_t size = (uint32_t)a->size;
     size_t bytes = 0;
 
-    for (uint32_t r = 0; r < size; r++) {
-        conns[r] = fenced_conn(a, (int)r, scope);
-        if (!conns[r])
+    for (int r = 0; r < a->world->size; r++) {
+        struct conn *c = fenced_conn(a, r, scope);
+
+        if (a->number[r] < 0)
+            continue;
+        if (!c)
             return;
-        bytes += conns[r]->value_len;
+        conns[a->number[r]] = c;
+        bytes += c->value_len;
     }
     need(worker_begin_fenced(&out, scope, size, bytes) == 0, "fenced");
     for (uint32_t r = 0; r < size; r++)
@@ -63,5 +70,8 @@ void world_hear_fence(struct agent *a, struct conn *c, const struct frame *f)
     memcpy(c->value, v.value, v.len);
     memcpy(scope, c->scope, sizeof(scope));
     frame_done(&c->in, f);
-    answer_fence(a, scope);
+    if (world_elastic_ended(a, c))
+        c->scope[0] = '\0';
+    else
+        answer_fence(a, scope);
 }

@@ -17,6 +17,7 @@ struct conn {
     struct hb_buf in;
     int rank;
     uint32_t joined; /* epoch asked for and not yet got, or 0 */
+    int is_ready;    /* waits for a generation */
     uint64_t segment_bytes;
     /* fence that it waits for, or "" */
     char scope[WORKER_SCOPE_MAX];
@@ -26,7 +27,7 @@ struct conn {
 
 /* One per host of the world. */
 struct host {
-    int size;
+    int size; /* of what follows: the members of the world on it */
     int ranks[WORLD_RANKS_MAX];
     struct segment_head *head; /* of the latest epoch */
     uint64_t head_bytes;
@@ -43,10 +44,33 @@ struct agent {
     pid_t pids[WORLD_RANKS_MAX];
     int pidfds[WORLD_RANKS_MAX];
     int alive;
+    /* Of an elastic job: the generation, and each rank's number in it, or -1;
+     * whether it was in one, and why the last one has ended. */
+    uint32_t generation;
+    int size, number[WORLD_RANKS_MAX], was_member[WORLD_RANKS_MAX], joined;
+    int dead; /* number of a member that has died in it, plus 1; or 0 */
+    char why[SEGMENT_TEXT_MAX];
 };
+
+static inline int world_host_of(const struct world *w, int rank)
+{
+    return w->place ? w->place[rank] - 'a' : 0;
+}
+
+/* Adds a rank to its host's members. */
+void world_place(struct agent *a, int rank);
+void world_say_welcome(const struct agent *a, const struct conn *c);
 
 /* Sends a message, with a descriptor unless fd is negative. */
 void world_say(const struct conn *c, const struct hb_buf *out, int fd);
+
+/* ---- world_elastic.c ---- */
+
+/* Returns whether the generation has ended, and then tells c. */
+int world_elastic_ended(const struct agent *a, const struct conn *c);
+/* Begins the next generation if all ranks are ready for it, or tells those of
+ * the present one that others wait. */
+void world_elastic_turn(struct agent *a);
 
 /* ---- world_hosts.c: requests in worlds on several hosts only ---- */
 void world_answer_routes(const struct agent *a, const struct conn *c);
