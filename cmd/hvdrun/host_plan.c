@@ -28,6 +28,22 @@ int host_plan_read(const struct options *o, const char *hostname,
     return parse_here(o, "localhost", hosts, err);
 }
 
+/* Checks the limits of an elastic job against its number of ranks. */
+static int check_limits(const struct options *o, const struct plan *plan,
+                        struct hb_error *err)
+{
+    if (o->min_np > plan->size)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--min-np %d: the job has only %d rank%s",
+                            o->min_np, plan->size, plan->size > 1 ? "s" : "");
+    if (o->max_np && o->max_np != plan->size)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--max-np %d: this version adds no ranks to a job: "
+                            "leave it out, or give the number of ranks, %d",
+                            o->max_np, plan->size);
+    return 0;
+}
+
 int host_plan_make(const struct options *o, const struct hostlist *hosts,
                    struct plan *plan, struct hb_error *err)
 {
@@ -41,5 +57,5 @@ int host_plan_make(const struct options *o, const struct hostlist *hosts,
         rc = hb_error_set(err, HVD_EINVAL,
                           "--stdin %d: there are only ranks 0 to %d",
                           o->stdin_rank, plan->size - 1);
-    return rc;
+    return rc == 0 ? check_limits(o, plan, err) : rc;
 }

@@ -54,6 +54,36 @@ START_TEST(stdin_names_a_rank)
 }
 END_TEST
 
+static void expect_limits(int min_np, int max_np, const char *text)
+{
+    struct options o = {.hosts = (char *)"a:2,b:2",
+                        .stdin_rank = -1,
+                        .min_np = min_np,
+                        .max_np = max_np};
+
+    expect(&o, "n7", "a", 2);
+    err = (struct hb_error)HB_ERROR_INIT;
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &plan, &err),
+                     *text ? -HVD_EINVAL : 0);
+    ck_assert_str_eq(err.text, text);
+    plan_free(&plan);
+    hostlist_free(&hosts);
+}
+
+START_TEST(limits_of_an_elastic_job)
+{
+    expect_limits(4, 4, "");
+    expect_limits(1, 0, "");
+    expect_limits(5, 0, "--min-np 5: the job has only 4 ranks");
+    expect_limits(1, 5,
+                  "--max-np 5: this version adds no ranks to a job: leave it "
+                  "out, or give the number of ranks, 4");
+    expect_limits(0, 3,
+                  "--max-np 3: this version adds no ranks to a job: leave it "
+                  "out, or give the number of ranks, 4");
+}
+END_TEST
+
 static void clear(void)
 {
     memset(&hosts, 0, sizeof(hosts));
@@ -69,6 +99,7 @@ int main(void)
     tcase_add_checked_fixture(t, clear, NULL);
     tcase_add_test(t, chooses_hosts);
     tcase_add_test(t, stdin_names_a_rank);
+    tcase_add_test(t, limits_of_an_elastic_job);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

@@ -726,16 +726,52 @@ START_TEST(json_of_check_build)
 }
 END_TEST
 
+START_TEST(elastic_jobs)
+{
+    ok("hvdrun -np 4 cmd");
+    ck_assert_int_eq(o.spec.elastic, 0);
+    ck_assert_int_eq(o.reset_limit, -1);
+    ck_assert_int_eq(o.elastic_timeout_ms, 600000);
+    ok("hvdrun -np 4 --min-np 2 --max-num-proc 4 --reset-limit 0 "
+       "--elastic-timeout 90 cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+    ck_assert_int_eq(o.min_np, 2);
+    ck_assert_int_eq(o.max_np, 4);
+    ck_assert_int_eq(o.reset_limit, 0);
+    ck_assert_int_eq(o.elastic_timeout_ms, 90000);
+    ok("hvdrun -np 4 --max-np 4 --elastic-timeout 1 cmd");
+    ck_assert_int_eq(o.spec.elastic, 0);
+    ok("hvdrun -np 4 --min-np 2 --wireup none --timeline DYNAMIC cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+}
+END_TEST
+
+START_TEST(what_elastic_jobs_exclude)
+{
+    refused("hvdrun -np 4 --min-np 0 cmd",
+            "--min-np: 0 is out of range; give a number from 1 to 65536");
+    refused("hvdrun -np 4 --reset-limit -1 cmd",
+            "--reset-limit: -1 is out of range; give a number from 0 to "
+            "2147483647");
+    refused("hvdrun -np 4 --elastic-timeout 0 cmd",
+            "--elastic-timeout '0': must be more than 0");
+    refused("hvdrun -np 4 --min-np 2 --mpi cmd",
+            "--min-np cannot be used with --mpi: mpirun has nothing like it");
+    refused("hvdrun -np 4 --min-np 2 --wireup pmix cmd",
+            "--min-np cannot be used with --wireup: an MPI program cannot go "
+            "on without a rank");
+    refused("hvdrun -np 4 --wireup pmi1 --min-np 2 cmd",
+            "--min-np cannot be used with --wireup: an MPI program cannot go "
+            "on without a rank");
+    refused("hvdrun -np 4 --timeline t.json --min-np 2 cmd",
+            "--min-np cannot be used with --timeline-filename: a rank that is "
+            "lost leaves no timeline");
+}
+END_TEST
+
 START_TEST(what_would_change_the_meaning_is_refused)
 {
-    static const char *const names[] = {"--jsrun",
-                                        "--min-np",
-                                        "--min-num-proc",
-                                        "--max-np",
-                                        "--max-num-proc",
-                                        "--slots-per-host",
-                                        "--elastic-timeout",
-                                        "--reset-limit",
+    static const char *const names[] = {"--jsrun", "--slots-per-host",
                                         "--blacklist-cooldown-range",
                                         "--host-discovery-script"};
     char line[96], text[96];
@@ -788,6 +824,8 @@ int main(void)
     tcase_add_test(t, horovod);
     tcase_add_test(t, called_horovodrun);
     tcase_add_test(t, json_of_check_build);
+    tcase_add_test(t, elastic_jobs);
+    tcase_add_test(t, what_elastic_jobs_exclude);
     tcase_add_test(t, what_would_change_the_meaning_is_refused);
     tcase_add_test(t, tunables_without_effect_are_told);
     tcase_add_test(t, reaching_hosts);

@@ -35,8 +35,8 @@ START_TEST(help_is_short_and_help_all_is_whole)
 
     for (char *p = brief; *p; p++)
         lines += *p == '\n';
-    ck_assert_int_le(lines, 66);
-    ck_assert_ptr_null(strstr(brief, "--min-num-proc"));
+    ck_assert_int_le(lines, 67);
+    ck_assert_ptr_null(strstr(brief, "--slots-per-host"));
     for (size_t i = 0; i < options_table_count; i++)
         ck_assert_ptr_nonnull(strstr(all, options_table[i].names[0]));
     for (char *p = strtok(all, "\n"); p; p = strtok(NULL, "\n"))

@@ -21,6 +21,7 @@
 enum {
     START_TIMEOUT_MS = 30000,
     HEARTBEAT_MS = 15000,
+    ELASTIC_TIMEOUT_MS = 600000,
     MAX_STARTUPS = 16,
 };
 
@@ -37,6 +38,8 @@ void options_init(struct options *o)
         .stdin_rank = JOB_STDIN_NONE,
         .start_timeout_ms = START_TIMEOUT_MS,
         .heartbeat_ms = HEARTBEAT_MS,
+        .reset_limit = -1,
+        .elastic_timeout_ms = ELASTIC_TIMEOUT_MS,
         .max_startups = MAX_STARTUPS,
         .spec = CONTROL_SPEC_INIT,
         .log_level = HB_LOG_WARNING,
@@ -362,6 +365,27 @@ static int check_mpi_only(struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Checks what an elastic job excludes.  How many ranks there are is known only
+ * with the plan (host_plan.c). */
+static int check_elastic(struct options *o, struct hb_error *err)
+{
+    const char *timeline = hb_env_get(&o->knobs, "HVD_TIMELINE");
+
+    if (!o->min_np)
+        return 0;
+    if (o->spec.wireup == CONTROL_WIREUP_PMIX ||
+        o->spec.wireup == CONTROL_WIREUP_PMI1)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--min-np cannot be used with --wireup: an MPI "
+                            "program cannot go on without a rank");
+    if (timeline && strcmp(timeline, "DYNAMIC") != 0)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--min-np cannot be used with --timeline-filename: "
+                            "a rank that is lost leaves no timeline");
+    o->spec.elastic = 1;
+    return 0;
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
     struct options *o = a->options;
@@ -376,7 +400,7 @@ static int check_whole(struct applier *a, struct hb_error *err)
                             "--check-build");
     if (o->action != OPTIONS_RUN && o->action != OPTIONS_DRY_RUN)
         return 0;
-    if (check_mpi_only(o, err) < 0)
+    if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0)
         return err->status;
     if (!o->command.count)
         return hb_error_set(err, HVD_EINVAL,

@@ -53,12 +53,16 @@ struct options {
     char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
     int timestamp;
-    int tag;                  /* 1 unless --no-tag-output */
-    int stdin_rank;           /* JOB_STDIN_* */
-    int64_t start_timeout_ms; /* default 30 s */
-    int64_t timeout_ms;       /* 0: none */
-    int64_t heartbeat_ms;     /* default 15 s; 0: never */
-    struct control_spec spec; /* what every agent must know */
+    int tag;                    /* 1 unless --no-tag-output */
+    int stdin_rank;             /* JOB_STDIN_* */
+    int64_t start_timeout_ms;   /* default 30 s */
+    int64_t timeout_ms;         /* 0: none */
+    int64_t heartbeat_ms;       /* default 15 s; 0: never */
+    int min_np;                 /* 0: not given, the job is not elastic */
+    int max_np;                 /* 0: not given */
+    int reset_limit;            /* default -1: none */
+    int64_t elastic_timeout_ms; /* default 600 s */
+    struct control_spec spec;   /* what every agent must know */
     int verbose;
     enum hb_log_level log_level;
     int log_timestamp;
