@@ -178,14 +178,16 @@ class ObjectState(State):
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a function that synchronises its state and starts over after errors.
 
-    func: takes a State first.  All that ranks tell each other before is told anew
-          in each generation by ranks that have just started, so leave that to
-          State.sync(); only process sets may be made, see register_reset_callbacks().
+    func: takes a State first.
 
     The result synchronises the state and calls func, whose result it returns.
     After a HorovodInternalError it restores the state, after a
     HostsUpdatedInterrupt it keeps it; then it joins the next generation, calls the
     state's on_reset() and sync(), and calls func again.
+
+    A rank that has just started must issue no operation before this one, but for
+    making process sets: the others wait for it here.  Operations after this one are
+    not repeated when a rank dies.
 
     In a job that is not elastic all ranks leave the world and join it again.  If a
     rank has died there is no world to join, and it raises HorovodInternalError with
@@ -211,9 +213,12 @@ def run_with(
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         marks = common.Ordinals.mark()
-        differs = False
+        differs = restarted = False
         while True:
             try:
+                if restarted:
+                    state.on_reset()
+                    common.tell_changed()
                 _synchronize(state, differs)
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
@@ -226,10 +231,9 @@ def run_with(
                 differs = not status and not interrupt.skip_sync
             # Here, where the error and the frames that it refers to are gone.
             common.Ordinals.go_back(marks)
-            if status != ERESIZED:
+            restarted = status != ERESIZED
+            if restarted:
                 _reset_or_end(reset, cause)
-                state.on_reset()
-                common.tell_changed()
 
     return wrapper
 
