@@ -421,6 +421,7 @@ PYTHON_SRC := \
 	python/ext/args.c \
 	python/ext/block.c \
 	python/ext/dtype.c \
+	python/ext/generation.c \
 	python/ext/issue_gather.c \
 	python/ext/issue_group.c \
 	python/ext/issue_reduce.c \

@@ -11,7 +11,8 @@
  *   py_work         operations that were issued: what they hold, how they end
  *   notify          calls of functions when operations are done
  *   py_request      the type Request
- *   issue_*, world  the functions
+ *   issue_*, world, generation
+ *                   the functions
  *
  * Threads: everything runs with the GIL held unless its comment says otherwise.
  * libhvd's threads never run Python; they call only work_done() and
@@ -311,9 +312,9 @@ fast_method call_allreduce, call_allreduce_async, call_grouped_allreduce_async,
  * status, or 1 with an exception. */
 PyObject *issue_end(struct work *w, int rc);
 
-/* ---- world.c ------------------------------------------------------------ */
+/* ---- world.c, generation.c ---------------------------------------------- */
 
-extern PyMethodDef world_methods[];
+extern PyMethodDef world_methods[], generation_methods[];
 
 #define FAST(fn) ((PyCFunction)(void (*)(void))(fn))
 #define FAST_METHOD(name, fn, doc)                         \

@@ -27,6 +27,7 @@ static PyMethodDef call_methods[] = {
 static int add_all(PyObject *module)
 {
     if (PyModule_AddFunctions(module, world_methods) < 0 ||
+        PyModule_AddFunctions(module, generation_methods) < 0 ||
         PyModule_AddFunctions(module, call_methods) < 0)
         return -1;
     if (tensor_init(module) < 0 || buffer_type_init(module) < 0)

@@ -215,6 +215,31 @@ def process_set_rank(id: int, /) -> int: ...
 def process_set_size(id: int, /) -> int: ...
 def process_set_ranks(id: int, /) -> list[int]: ...
 def process_sets() -> list[int]: ...
+def sync(on_change: Callable[[], object] | None = None) -> None:
+    """Join the next generation of an elastic job if the present one has ended.
+
+    ``on_change`` is called without arguments in each new generation, before this
+    rank compares itself with the others; it may make process sets.  An exception in
+    it is raised.  All ranks of the world call it; blocks, without the GIL, until they
+    have.  In other jobs it is a barrier.
+    """
+
+def commit() -> bool:
+    """Tell whether ranks wait to join the world: if so, all call sync().
+
+    True on all ranks or on none, unless a rank dies.  An operation of the world
+    without a name; outside of elastic jobs it does nothing and returns False.
+    """
+
+def generation() -> int:
+    """Return the number of the generation: from 1 in an elastic job, else 0."""
+
+def change() -> dict[str, Any]:
+    """Tell what the last init() or sync() has changed, see hvd_change(3).
+
+    The keys are the members of ``struct hvd_change`` without ``source``.
+    """
+
 def timeline_start(path: str, flags: int = 0) -> None: ...
 def timeline_stop() -> None: ...
 def stats() -> dict[str, Any]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Union
 
 from hvd import _hvd
@@ -299,19 +299,85 @@ def shutdown() -> None:
     ``init()`` may be called again, as long as no rank has ended.  Process sets must
     then be registered again.
     """
-    global _shutdowns
     _hvd.shutdown()
-    _shutdowns += 1
+    _forget_sets()
+
+
+_worlds = 0
+
+
+def worlds_left() -> int:
+    """Return how many worlds this process has left; a process set lasts for one."""
+    return _worlds
+
+
+def _forget_sets() -> None:
+    """Note that the world is left, and its process sets with it."""
+    global _worlds
+    _worlds += 1
     for process_set in list(_registered.values()):
         process_set._forget()
 
 
-_shutdowns = 0
+# ---- Elastic jobs -------------------------------------------------------------------
 
 
-def shutdowns() -> int:
-    """Return how often shutdown() has ended; a process set lasts from one to the next."""
-    return _shutdowns
+def is_elastic() -> bool:
+    """Tell whether the job goes on after the death of a rank."""
+    return _hvd.is_initialized() and _hvd.generation() > 0
+
+
+def enter_generation() -> None:
+    """Note that the world is another one; called in a new generation."""
+    _forget_sets()
+    global_process_set.ranks = list(range(_hvd.size()))
+
+
+_after_change: list[Callable[[], None]] = []
+
+
+def after_change(fn: Callable[[], None]) -> None:
+    """Have ``fn()`` called after each change of the world in an elastic function."""
+    _after_change.append(fn)
+
+
+def tell_changed() -> None:
+    """Call what after_change() was given."""
+    for fn in _after_change:
+        fn()
+
+
+class Ordinals:
+    """Numbers that make names differ, counted for each process set.
+
+    An elastic function that is called again makes the same objects as in a rank that
+    has just started; so it begins to count where it began the first time.
+    """
+
+    _all: list[Ordinals] = []
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[int, ...], int] = {}
+        self._all.append(self)
+
+    def take(self, process_set: ProcessSet) -> int:
+        """Return the next number of a process set."""
+        world = process_set.process_set_id == 0
+        key = () if world else tuple(process_set.ranks or ())
+        number = self._next.get(key, 0)
+        self._next[key] = number + 1
+        return number
+
+    @classmethod
+    def mark(cls) -> list[tuple[Ordinals, dict[tuple[int, ...], int]]]:
+        """Return where all of them are."""
+        return [(ordinals, dict(ordinals._next)) for ordinals in cls._all]
+
+    @staticmethod
+    def go_back(marks: list[tuple[Ordinals, dict[tuple[int, ...], int]]]) -> None:
+        """Return to where they were."""
+        for ordinals, numbers in marks:
+            ordinals._next = dict(numbers)
 
 
 # ---- Features -----------------------------------------------------------------------

@@ -1,16 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that survives errors: what the frameworks' elastic modules share.
+"""States of a training, and run(): training goes on when a rank dies.
 
-A job's ranks are started once, so the world never grows or shrinks: nothing
-tells of new hosts.
+In a job of ``hvdrun --min-np N`` the death of a rank makes the operations of the
+others raise HorovodInternalError.  run() then returns to the last commit, joins the
+world of the ranks that are left, and calls the function again.
+
+A commit is complete on some ranks and not on others if a rank dies just then.  So
+each state counts its commits, and sync() takes the state of the lowest rank that has
+the most.  That of a rank which got only a part of it does not count.
+
+In other jobs the world never changes; run() goes on after an error that all ranks
+survive.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any, Callable
 
-from hvd.common import HorovodInternalError, HostsUpdatedInterrupt, rank
+from hvd import _hvd, common
+from hvd.common import (
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    init,
+    rank,
+    shutdown,
+)
+from hvd.objects import allgather_object, broadcast_object
+
+ERESIZED = 18  # enum hvd_status: the world has changed
+
+# Instead of a number of commits: this rank has just started; or has got a part
+# of the job's state only.
+_NEW = -1
+_IN_PART = -2
 
 
 class State:
@@ -18,11 +42,17 @@ class State:
 
     bcast_object: returns rank 0's argument on all ranks.
     get_rank:     returns the rank of this process.
+
+    A class of your own has save(), restore() and sync(), which gives all ranks the
+    state of rank 0, or, if it has a parameter root_rank, that of this rank, and
+    changes what restore() returns to only at the end.
     """
+
+    _commits = _NEW
 
     def __init__(
         self,
-        bcast_object: Callable[[Any], Any],
+        bcast_object: Callable[..., Any] = broadcast_object,
         get_rank: Callable[[], int] = rank,
     ):
         self._bcast_object = bcast_object
@@ -30,7 +60,11 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
-        """Has callbacks called, without arguments, after each reset."""
+        """Has callbacks called, without arguments, after each change of the world.
+
+        They may make process sets, as the program of a new rank does before it calls
+        the elastic function.
+        """
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
@@ -40,12 +74,30 @@ class State:
             callback()
 
     def commit(self) -> None:
-        """Keeps a copy of the state, to which an error returns."""
-        self.save()
-        self.check_host_updates()
+        """Keeps a copy of the state, to which an error returns.
+
+        All ranks call it alike, as one of the world's operations.  Raises
+        HostsUpdatedInterrupt if ranks wait to join; the commit counts.
+        """
+        changes = _ask_for_changes()
+        self._keep()
+        if changes:
+            raise _interrupt()
 
     def check_host_updates(self) -> None:
-        """Does nothing: the hosts of a job do not change."""
+        """Raises HostsUpdatedInterrupt if ranks wait to join; then it commits, too.
+
+        All ranks call it alike, as one of the world's operations.
+        """
+        if _ask_for_changes():
+            self._keep()
+            raise _interrupt()
+
+    def _keep(self) -> None:
+        """Saves, and counts that as a commit once ranks have the same state."""
+        self.save()
+        if self._commits >= 0:
+            self._commits += 1
 
     def save(self) -> None:
         """Keeps a copy of the state."""
@@ -62,6 +114,22 @@ class State:
     def reset(self) -> None:
         """Prepares for another world; called before sync()."""
 
+    def takes_root(self) -> bool:
+        """Tells whether sync() can take the state of any rank, by root_rank."""
+        return "root_rank" in inspect.signature(self.sync).parameters
+
+
+def _ask_for_changes() -> bool:
+    """Asks all ranks whether others wait to join; False outside of jobs."""
+    return _hvd.is_initialized() and _hvd.commit()
+
+
+def _interrupt() -> HostsUpdatedInterrupt:
+    """Makes the exception of a planned change."""
+    interrupt = HostsUpdatedInterrupt()
+    interrupt.status = ERESIZED
+    return interrupt
+
 
 class ObjectState(State):
     """A state of objects that can be pickled, given as keywords.
@@ -72,7 +140,7 @@ class ObjectState(State):
 
     def __init__(
         self,
-        bcast_object: Callable[[Any], Any],
+        bcast_object: Callable[..., Any] = broadcast_object,
         get_rank: Callable[[], int] = rank,
         **kwargs: Any,
     ):
@@ -88,11 +156,15 @@ class ObjectState(State):
         """Returns to the objects of the last save()."""
         self._set_attrs()
 
-    def sync(self) -> None:
-        """Gives all ranks the objects that rank 0 has saved."""
-        if self._saved_state:
+    def sync(self, root_rank: int = 0) -> None:
+        """Gives all ranks the objects that root_rank has saved."""
+        if not self._saved_state:
+            return
+        if root_rank == 0:  # a function for Horovod takes no rank
             self._saved_state = self._bcast_object(self._saved_state)
-            self._set_attrs()
+        else:
+            self._saved_state = broadcast_object(self._saved_state, root_rank)
+        self._set_attrs()
 
     def _set_attrs(self) -> None:
         """Makes attributes of the saved objects."""
@@ -100,51 +172,115 @@ class ObjectState(State):
             setattr(self, name, value)
 
 
-def run_with(
-    func: Callable[..., Any], reset: Callable[[], None]
-) -> Callable[..., Any]:
-    """Makes a function that synchronises a state and starts over after errors.
+# ---- run ----------------------------------------------------------------------
 
-    func:  takes a State first.
-    reset: leaves the world and joins it again.
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function that synchronises its state and starts over after errors.
+
+    func: takes a State first.
 
     The result synchronises the state and calls func, whose result it returns.
     After a HorovodInternalError it restores the state, after a
-    HostsUpdatedInterrupt it keeps it; it resets and calls func again.  If a
-    rank has died there is no world to join, and it raises HorovodInternalError
-    with one line that says why the job ends.
+    HostsUpdatedInterrupt it keeps it; then it joins the next generation, calls the
+    state's on_reset() and sync(), and calls func again.
+
+    A rank that has just started must issue no operation before this one, but for
+    making process sets: the others wait for it here.  Operations after this one are
+    not repeated when a rank dies.
+
+    In a job that is not elastic all ranks leave the world and join it again.  If a
+    rank has died there is no world to join, and it raises HorovodInternalError with
+    one line that says why the job ends.
+    """
+    return run_with(func, _rejoin)
+
+
+def _rejoin() -> None:
+    """Leaves the world and joins it again."""
+    shutdown()
+    init()
+
+
+def run_with(
+    func: Callable[..., Any], reset: Callable[[], None]
+) -> Callable[..., Any]:
+    """Makes a function like run().
+
+    reset: leaves the world and joins it again.
     """
 
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
-        skip_sync = False
+        marks = common.Ordinals.mark()
+        differs = restarted = False
         while True:
-            cause = None
             try:
-                if not skip_sync:
-                    state.sync()
+                if restarted:
+                    state.on_reset()
+                    common.tell_changed()
+                _synchronize(state, differs)
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
-                cause = error
-                skip_sync = False
                 state.restore()
+                cause: str | None = str(error)
+                status, differs = error.status, False
             except HostsUpdatedInterrupt as interrupt:
-                skip_sync = interrupt.skip_sync
-            _reset_or_end(reset, cause)
-            state.on_reset()
+                cause = None
+                status = interrupt.status
+                differs = not status and not interrupt.skip_sync
+            # Here, where the error and the frames that it refers to are gone.
+            common.Ordinals.go_back(marks)
+            restarted = status != ERESIZED
+            if restarted:
+                _reset_or_end(reset, cause)
 
     return wrapper
 
 
-def _reset_or_end(
-    reset: Callable[[], None], cause: HorovodInternalError | None
-) -> None:
+def _reset_or_end(reset: Callable[[], None], cause: str | None) -> None:
     """Resets the world; HorovodInternalError if that cannot be done."""
     try:
         reset()
     except (HorovodInternalError, ValueError) as error:
-        text = cause or error
         raise HorovodInternalError(
-            f"the training cannot go on: {text}; the ranks of a job are started "
-            "once, so start the job again, from its last checkpoint"
+            f"the training cannot go on: {cause or error}; start the job again, from "
+            "its last checkpoint; hvdrun --min-np N goes on while N ranks are left"
         ) from None
+
+
+def _synchronize(state: State, differs: bool) -> None:
+    """Joins the next generation if this one has ended, and gives all ranks the
+    newest state.
+
+    differs: the state may be another one than on ranks with as many commits.
+    """
+
+    def on_change() -> None:
+        common.enter_generation()
+        state.on_reset()
+        common.tell_changed()
+
+    _hvd.sync(on_change)
+    ranks = allgather_object((state._commits, differs), name="elastic.commits")
+    commits = [count for count, _ in ranks]
+    newest = max(commits)
+    takes_root = state.takes_root()
+    root = commits.index(newest) if takes_root else 0
+    if newest < 0 and _IN_PART in commits or commits[root] < 0 <= newest:
+        raise RuntimeError(
+            "the ranks that had the state of the training have ended; start the job "
+            "again, from its last checkpoint"
+        )
+    if takes_root and 0 <= newest == min(commits) and not any(d for _, d in ranks):
+        return
+    if newest > state._commits and (state._commits < 0 or not takes_root):
+        state._commits = _IN_PART
+    if takes_root:
+        state.sync(root_rank=root)
+    else:
+        state.sync()
+    state._commits = max(newest, 0) + 1
+
+
+__all__ = ["ObjectState", "State", "run", "run_with"]

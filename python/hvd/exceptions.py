@@ -24,7 +24,10 @@ class HostsUpdatedInterrupt(RuntimeError):
 
     Attributes:
         skip_sync: True if the state of the ranks needs no synchronization.
+        status: as in HorovodInternalError; 0 if a program has raised it.
     """
+
+    status: int = 0
 
     def __init__(self, skip_sync: bool = False) -> None:
         super().__init__("hosts were added or removed")

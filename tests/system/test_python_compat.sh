@@ -120,7 +120,7 @@ END
     expect_exit 0 "$PYTHON" run.py
     grep -q '\[0\]<stdout>:no newline 0$' out
     grep -q '^hvdrun exited with code 1; its report says why$' out
-    grep -q '^hvd has no elastic jobs' out
+    grep -q '^run() has no elastic jobs' out
     grep -q 'ZeroDivisionError' err
     absent hvd-result out
 }

@@ -66,3 +66,12 @@ test_tensorflow_keras_trains_as_one_process() {
     need_tensorflow
     run_ranks tensorflow_keras.py
 }
+
+test_tensorflow_goes_on_when_a_rank_dies() {
+    need_tensorflow
+    expect_exit 0 "$HVDRUN" -np 3 --min-np 1 "$TF_PYTHON" \
+        "$TF_TESTS/tensorflow_elastic.py"
+    [ "$(grep -c 'graph=False: trained on 2 ranks$' out)" -eq 2 ]
+    [ "$(grep -c 'graph=True: trained on 1 ranks$' out)" -eq 1 ]
+    rm -f "$TMPDIR"/__autograph_generated_file* # of the ranks that were killed
+}

@@ -185,7 +185,10 @@ def run(
     elastic = [min_num_proc, max_num_proc, slots, reset_limit, cooldown_range]
     elastic += [host_discovery_script, min_np, max_np]
     if any(value is not None for value in elastic):
-        raise ValueError("hvd has no elastic jobs: give num_proc and no limits")
+        raise ValueError(
+            "run() has no elastic jobs: give num_proc and no limits, or start the "
+            "program by hvdrun --min-np"
+        )
     if use_mpi or mpi_args:
         raise ValueError("use_mpi is not supported here; use hvdrun --mpi")
     ranks = num_proc if np is None else np

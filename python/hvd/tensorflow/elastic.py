@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States that can be saved and restored, and run().
 
-A job of hvdrun has a fixed number of ranks.  Values are saved, restored, and
-copied from rank 0, but no rank is added or replaced; hvd.elastic says what
-happens after a rank has died.
+hvd.elastic says what happens when a rank dies.
 """
 
 from __future__ import annotations
@@ -11,9 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from .. import _hvd
-from ..common import init, shutdown
-from ..elastic import ObjectState, run_with
+from ..elastic import ERESIZED, ObjectState
+from ..elastic import run as run_any
 from ..exceptions import HorovodInternalError
 from ._lazy import executing_eagerly, tf
 from .functions import (
@@ -24,14 +21,9 @@ from .functions import (
 )
 
 
-def _reset() -> None:
-    shutdown()
-    init()
-
-
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function of (state, ...) that calls `func` with its parameters,
-    after the state was made equal to that of rank 0.
+    as hvd.elastic.run() does.
 
     An error of libhvd that TensorFlow reports from a graph is raised as
     HorovodInternalError.
@@ -46,9 +38,17 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
                 err, HorovodInternalError
             ):
                 raise
-            raise HorovodInternalError(str(err)) from err
+            raise _from_graph(str(err)) from err
 
-    return run_with(wrapper, _reset)
+    return run_any(wrapper)
+
+
+def _from_graph(text: str) -> HorovodInternalError:
+    """Makes the error of libhvd whose text TensorFlow has kept of it."""
+    error = HorovodInternalError(text)
+    if "call hvd_sync" in text:
+        error.status = ERESIZED
+    return error
 
 
 class _VariableState(ObjectState):
@@ -56,10 +56,10 @@ class _VariableState(ObjectState):
 
     def __init__(self, session: Any, **kwargs: Any) -> None:
         self._session = session
-        self._operation: Any = None
+        self._operations: dict[int, Any] = {}
         self._values: list[Any] = []
         self._save_variables()
-        super().__init__(bcast_object=broadcast_object, get_rank=_hvd.rank, **kwargs)
+        super().__init__(bcast_object=broadcast_object, **kwargs)
 
     def _all(self) -> list[Any]:
         raise NotImplementedError
@@ -93,16 +93,17 @@ class _VariableState(ObjectState):
         self._load_variables()
         super().restore()
 
-    def sync(self) -> None:
-        """Gives variables and objects the values of rank 0, and saves them."""
+    def sync(self, root_rank: int = 0) -> None:
+        """Gives variables and objects the values of root_rank, and saves them."""
         if self._in_session():
-            if self._operation is None:
-                self._operation = broadcast_variables(self._all(), root_rank=0)
-            self._sess().run(self._operation)
+            if root_rank not in self._operations:
+                operation = broadcast_variables(self._all(), root_rank)
+                self._operations[root_rank] = operation
+            self._sess().run(self._operations[root_rank])
         else:
-            broadcast_variables(self._all(), root_rank=0)
+            broadcast_variables(self._all(), root_rank)
+        super().sync(root_rank)
         self._save_variables()
-        super().sync()
 
 
 class TensorFlowState(_VariableState):

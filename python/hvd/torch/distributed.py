@@ -783,7 +783,7 @@ def _process_set(ranks: list[int], tag: str) -> int:
 
 
 # Process sets of groups that the program has dropped, which new groups of the same ranks
-# take: by ranks and the number of hvd.shutdown()s before, the set of each tag.
+# take: by ranks and the number of worlds left before, the set of each tag.
 _dropped: dict[tuple[tuple[int, ...], int], dict[str, int]] = {}
 
 
@@ -792,7 +792,7 @@ def _take_dropped(store: Any, rank: int, ranks: list[int]) -> tuple[str, int] | 
 
     Members may drop their halves of a group at different times, so each says which it has.
     """
-    mine = _dropped.get((tuple(ranks), common.shutdowns()), {})
+    mine = _dropped.get((tuple(ranks), common.worlds_left()), {})
     store.set(f"hvd.dropped.{rank}", ",".join(["", *mine]))
     all_tags = set(mine)
     for place in range(len(ranks)):
@@ -801,9 +801,9 @@ def _take_dropped(store: Any, rank: int, ranks: list[int]) -> tuple[str, int] | 
     return (tag, mine.pop(tag)) if tag else None
 
 
-def _keep_dropped(ranks: list[int], shutdowns: int, tag: str, number: int) -> None:
+def _keep_dropped(ranks: list[int], world: int, tag: str, number: int) -> None:
     """Keeps the set of a group that is being freed."""
-    _dropped.setdefault((tuple(ranks), shutdowns), {})[tag] = number
+    _dropped.setdefault((tuple(ranks), world), {})[tag] = number
 
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessGroup:
@@ -828,7 +828,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessG
         tag = store.get("hvd.tag").decode()
         number = _process_set(ranks, tag)
     group = HvdProcessGroup(number, ranks, rank, timeout)
-    weakref.finalize(group, _keep_dropped, ranks, common.shutdowns(), tag, number)
+    weakref.finalize(group, _keep_dropped, ranks, common.worlds_left(), tag, number)
     return group
 
 

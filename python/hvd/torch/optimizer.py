@@ -16,9 +16,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections import defaultdict
+import weakref
 from contextlib import contextmanager
-from itertools import count
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -27,9 +26,11 @@ from hvd import _hvd
 from hvd.common import (
     Adasum,
     Average,
+    Ordinals,
     ProcessSet,
+    after_change,
     global_process_set,
-    process_set_id,
+    is_elastic,
     size,
 )
 from hvd.torch.compression import Compression, wire_for
@@ -37,9 +38,8 @@ from hvd.torch.functions import broadcast_object
 from hvd.torch.handle import full_name, stream_of
 from hvd.torch.reduce import sparse_allreduce_async
 
-# What makes the names of unnamed parameters differ between optimizers: a count
-# for each set of ranks, as only its members make the same optimizers.
-_ordinals: dict[tuple[int, ...], Iterator[int]] = defaultdict(count)
+# What makes the names of unnamed parameters differ between optimizers.
+_ordinals = Ordinals()
 
 _TOO_MANY = (
     "more backward passes than backward_passes_per_step before step(); increase "
@@ -49,6 +49,23 @@ _ZEROED_IN_FLIGHT = (
     "zero_grad() between backward() and step() or synchronize(): the gradients "
     "are still being reduced"
 )
+
+
+_all: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+
+
+def _enter_world() -> None:
+    """Tells all optimizers that this rank has come to another world."""
+    for optimizer in list(_all):
+        optimizer._enter_world()
+
+
+after_change(_enter_world)
+
+
+def _may_have_peers() -> bool:
+    """Tells whether there are other ranks now or, in an elastic job, later."""
+    return size() > 1 or is_elastic() or os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
 class _Slot:
@@ -145,7 +162,7 @@ def _check_named(
 
 def _next_ordinal(process_set: ProcessSet) -> int:
     """Returns a number that no optimizer of these ranks has used for a name."""
-    return next(_ordinals[tuple(process_set.ranks or ())])
+    return _ordinals.take(process_set)
 
 
 def _noname(ordinal: int, group: int, index: int) -> str:
@@ -243,12 +260,10 @@ class _Hooked:
         self._slots: dict[torch.nn.Parameter, _Slot] = {}
         self._units: list[_Group] = []
         self._keep: list[Any] = []
-        self._busy = False  # a backward pass has happened since the last step
-        self._synchronized = False
         self._should_synchronize = True
-        self._active = bool(pset.included()) and (
-            size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
-        )
+        self._active = bool(pset.included()) and _may_have_peers()
+        self._enter_world()
+        _all.add(self)
 
     def _add_slots(self):
         """Makes slots and hooks for parameters that have none yet."""
@@ -273,6 +288,16 @@ class _Hooked:
         for slot in self._slots.values():
             slot.work = None
             slot.delay = self.backward_passes_per_step
+
+    def _enter_world(self):
+        """Begins in another world: what was in flight in the last one has ended."""
+        number = self.process_set.process_set_id
+        self._number = -1 if number is None else number  # -1: an error says so
+        self._synchronized = False
+        self._forget()
+        for param in self._slots:
+            if param.grad is not None:
+                param.grad.detach_().zero_()
 
     def zero_grad(self, *args, **kwargs):
         """Clears the gradients; takes the wrapped optimizer's arguments."""
@@ -311,7 +336,6 @@ class _Reducing(_Hooked):
         self._groups = groups
         if not self._active:
             return
-        self._number = process_set_id(pset)
         self._scales = (1.0 / factor, factor)
         self._add_slots()
         if groups is not None and self._slots:
@@ -751,7 +775,7 @@ def DistributedOptimizer(
         raise ValueError("backward_passes_per_step must be at least 1")
     _check_groups(groups)
     named = _check_named(optimizer, named_parameters, process_set)
-    if op == Adasum and size() > 1:
+    if op == Adasum and _may_have_peers():
         if process_set.process_set_id != 0:
             raise NotImplementedError("Adasum works in the global process set only")
         made = _derive(optimizer, _ReducingDeltas)

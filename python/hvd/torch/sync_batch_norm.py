@@ -9,20 +9,24 @@ Source: Ioffe and Szegedy, Batch Normalization (ICML 2015).
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import count
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hvd import _hvd
-from hvd.common import ProcessSet, Sum, global_process_set, process_set_id
+from hvd.common import (
+    Ordinals,
+    ProcessSet,
+    Sum,
+    global_process_set,
+    process_set_id,
+)
 from hvd.torch.handle import stream_of
 
-# What makes the names of layers' operations differ: a count for each set of ranks.
-_ordinals: dict[int, Iterator[int]] = defaultdict(count)
+# What makes the names of layers' operations differ.
+_ordinals = Ordinals()
 
 
 def _reduce(values: torch.Tensor, name: str, process_set: ProcessSet) -> torch.Tensor:
@@ -154,7 +158,7 @@ class SyncBatchNorm(_BatchNorm):
             )
         if self._name is None:
             # Not before, since a rank may make layers that it does not train.
-            number = next(_ordinals[process_set_id(self.process_set)])
+            number = _ordinals.take(self.process_set)
             self._name = f"sync_batch_norm.{number}"
         with torch.no_grad():
             mean, var, total = _joint_statistics(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any, Callable
 
 import torch
@@ -18,7 +19,10 @@ from hvd.torch.functions import (
 
 
 class StateHandler:
-    """Saves, restores and synchronises one value of a TorchState."""
+    """Saves, restores and synchronises one value of a TorchState.
+
+    sync() may have a parameter root_rank, the rank whose state all get, else rank 0's.
+    """
 
     def __init__(self, value: Any):
         self.value = value
@@ -59,26 +63,24 @@ class _StateDictHandler(StateHandler):
 class ModelStateHandler(_StateDictHandler):
     """Handles a torch.nn.Module."""
 
-    def sync(self) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank=0)
-        self.save()
+    def sync(self, root_rank: int = 0) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank)
 
 
 class OptimizerStateHandler(_StateDictHandler):
     """Handles an optimizer."""
 
-    def sync(self) -> None:
-        broadcast_optimizer_state(self.value, root_rank=0)
-        self.save()
+    def sync(self, root_rank: int = 0) -> None:
+        broadcast_optimizer_state(self.value, root_rank)
 
 
 class SamplerStateHandler(_StateDictHandler):
     """Handles an ElasticSampler."""
 
-    def sync(self) -> None:
-        state = broadcast_object(self.value.state_dict(), name="elastic.sampler")
+    def sync(self, root_rank: int = 0) -> None:
+        state = self.value.state_dict()
+        state = broadcast_object(state, root_rank, name="elastic.sampler")
         self.value.load_state_dict(state)
-        self.save()
 
 
 _registry: list[tuple[type, Callable[[Any], StateHandler]]] = [
@@ -107,6 +109,11 @@ def _handler_for(value: Any) -> StateHandler | None:
         if isinstance(value, kind):
             return handler(value)
     return None
+
+
+def _takes_root(handler: StateHandler) -> bool:
+    """Tells whether a handler's sync() can take the state of any rank."""
+    return "root_rank" in inspect.signature(handler.sync).parameters
 
 
 class TorchState(ObjectState):
@@ -147,11 +154,21 @@ class TorchState(ObjectState):
             handler.restore()
         super().restore()
 
-    def sync(self) -> None:
-        """Gives all ranks the state of rank 0."""
+    def sync(self, root_rank: int = 0) -> None:
+        """Gives all ranks the state of root_rank, and saves it."""
         for handler in self._handlers.values():
-            handler.sync()
-        super().sync()
+            if _takes_root(handler):
+                handler.sync(root_rank=root_rank)
+            else:
+                handler.sync()
+        super().sync(root_rank)
+        # Only now, so that after an error in between all is as before.
+        for handler in self._handlers.values():
+            handler.save()
+
+    def takes_root(self) -> bool:
+        """Tells whether all parts can be taken from any rank."""
+        return super().takes_root() and all(map(_takes_root, self._handlers.values()))
 
     def reset(self) -> None:
         """Divides the rows of samplers among the present ranks."""
