@@ -228,7 +228,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .spec = o->spec,
         .start_timeout_ms = o->start_timeout_ms,
         .timeout_ms = o->timeout_ms,
-        .min_np = o->min_np,
+        .min_np = o->min_np ? o->min_np : run->plan.size,
         .reset_limit = o->reset_limit,
         .restart_failed = o->restart_failed,
         .elastic_timeout_ms = o->elastic_timeout_ms,

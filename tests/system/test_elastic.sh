@@ -89,9 +89,11 @@ test_restarts() {
     absent lost job.err
 }
 
-# The ranks wait for the restart, because fewer than --min-np are left.
+# The ranks wait for the restart, because without --min-np all are needed.
 test_restart_that_is_awaited() {
-    start_steps 3 3000 1000 p --restart-failed 1 --min-np 3
+    start job "$HVDRUN" -np 3 --restart-failed 1 --no-tag-output \
+        "$PROG/elastic_steps" 3000 1000 fp
+    wait_for 'grep -q "^working" job.out'
     kill -KILL "$(ranks | sort -n | sed -n 2p)"
     finished 3 3000
     grep -q '3 -> 3 ranks (generation 2), stopped for' job.err

@@ -59,6 +59,10 @@ START_TEST(elastic_jobs)
     ok("hvdrun -np 4 --min-np 2 --restart-failed 3 cmd");
     ck_assert_int_eq(o.restart_failed, 3);
     ck_assert_int_eq(o.spec.restart, 1);
+    ok("hvdrun -np 4 --restart-failed 3 cmd");
+    ck_assert_int_eq(o.min_np, 0);
+    ck_assert_int_eq(o.spec.elastic, 1);
+    ck_assert_int_eq(o.spec.restart, 1);
     ok("hvdrun -np 4 --max-np 4 --elastic-timeout 1 cmd");
     ck_assert_int_eq(o.spec.elastic, 0);
     ok("hvdrun -np 4 --min-np 2 --wireup none --timeline DYNAMIC cmd");
@@ -70,9 +74,6 @@ START_TEST(what_elastic_jobs_exclude)
 {
     refused("hvdrun -np 4 --min-np 0 cmd",
             "--min-np: 0 is out of range; give a number from 1 to 65536");
-    refused("hvdrun -np 4 --restart-failed 1 cmd",
-            "--restart-failed needs --min-np N: how many ranks may go on "
-            "without the others");
     refused("hvdrun -np 4 --min-np 2 --restart-failed 1001 cmd",
             "--restart-failed: 1001 is out of range; give a number from 0 to "
             "1000");

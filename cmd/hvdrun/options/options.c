@@ -371,11 +371,7 @@ static int check_elastic(struct options *o, struct hb_error *err)
 {
     const char *timeline = hb_env_get(&o->knobs, "HVD_TIMELINE");
 
-    if (!o->min_np && o->restart_failed && !o->mpi)
-        return hb_error_set(err, HVD_EINVAL,
-                            "--restart-failed needs --min-np N: how many ranks "
-                            "may go on without the others");
-    if (!o->min_np)
+    if (!o->min_np && !o->restart_failed)
         return 0;
     if (o->spec.wireup == CONTROL_WIREUP_PMIX ||
         o->spec.wireup == CONTROL_WIREUP_PMI1)

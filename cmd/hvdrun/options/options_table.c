@@ -91,7 +91,7 @@ const struct option options_table[] = {
       .group = GROUP_JOB, .arg = ARG_INT, .target = TO_INT,
       .metavar = "N", .field = FIELD(restart_failed), .max = RESTARTS_MAX,
       .flags = OPTION_AGENT | OPTION_HIDDEN | OPTION_OWN,
-      .help = "with --min-np: start each failed rank again" },
+      .help = "start each failed rank again, N times" },
     { .names = { "--mpi" },
       .group = GROUP_JOB, .arg = ARG_NONE, .target = TO_CALL,
       .call = apply_controller, .number = 1,

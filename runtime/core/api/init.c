@@ -140,7 +140,8 @@ static int bring_up_once(struct hb_error *err)
         /* Ranks that have come this far must not wait for this one. */
         if (hvd__world_has_peers())
             say_goodbye(HVD_PROCESS_SETS_MAX);
-        generation_ended = hvd__generation_ended(err);
+        generation_ended =
+            err->status == -HVD_ERESIZED || hvd__generation_ended(err);
         take_down(1);
         return hb_error_context(err, "hvd_init");
     }

@@ -70,8 +70,9 @@ void engine_finish(struct hvd__engine *e, struct hvd_request *req, int rc)
     if (rc < 0 && !req->err.status)
         hb_error_set(&req->err, (enum hvd_status) - rc, "%s",
                      hb_status_text(rc));
+    hvd__translate(&req->err);
     if (req->on_done)
-        req->on_done(req->done_arg, hvd__public_status(&req->err));
+        req->on_done(req->done_arg, req->err.status);
     /* Release: pairs with hvd__request_done.  A sleeper misses nothing: whoever
      * completes requests takes the lock afterwards to wake it. */
     atomic_store_explicit(&req->done, 1, memory_order_release);

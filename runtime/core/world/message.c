@@ -16,26 +16,32 @@
  * fail at once each read their own line. */
 static _Thread_local char message[HB_ERROR_TEXT_MAX];
 
-/* Replaces, in an elastic job, whatever this rank noticed first of the end of
- * its generation. */
-int hvd__public_status(const struct hb_error *err)
+void hvd__translate(struct hb_error *err)
 {
-    return hvd__generation_ended(err) ? -HVD_ERESIZED : err->status;
+    char text[HB_ERROR_TEXT_MAX];
+
+    if (!hvd__generation_ended(err))
+        return;
+    hvd__blame(err);
+    atomic_store(&hvd__context.resized, 1);
+    snprintf(text, sizeof(text),
+             "generation %u has ended: %.400s; call hvd_sync",
+             atomic_load(&hvd__context.generation), err->text);
+    memcpy(err->text, text, sizeof(text));
+    err->status = -HVD_ERESIZED;
 }
 
 int hvd__tell(const struct hb_error *err)
 {
-    if (err->status) {
-        if (hvd__generation_ended(err)) {
-            atomic_store(&hvd__context.resized, 1);
-            snprintf(message, sizeof(message),
-                     "generation %u has ended: %.400s; call hvd_sync",
-                     atomic_load(&hvd__context.generation), err->text);
-        } else
-            memcpy(message, err->text, sizeof(message));
-        hvd__blame(err);
-    }
-    return hvd__public_status(err);
+    struct hb_error told;
+
+    if (!err->status)
+        return 0;
+    told = *err;
+    hvd__translate(&told);
+    memcpy(message, told.text, sizeof(message));
+    hvd__blame(&told);
+    return told.status;
 }
 
 int hvd__fail(enum hvd_status status, const char *fmt, ...)

@@ -13,8 +13,11 @@
  * where that says that the generation has ended; without a failure 0. */
 int hvd__tell(const struct hb_error *err) __attribute__((warn_unused_result));
 
-/* Returns the status for the program, without recording anything. */
-int hvd__public_status(const struct hb_error *err);
+/* Rewrites an error by which this rank has noticed the end of its generation,
+ * in an elastic job, as HVD_ERESIZED, and notes that end; other errors stay.
+ * Done as soon as an operation has failed, so that an old request does not end
+ * a later generation. */
+void hvd__translate(struct hb_error *err);
 
 /* Records a failure given by status and format; returns -status. */
 int hvd__fail(enum hvd_status status, const char *fmt, ...)
