@@ -432,7 +432,7 @@ PYTHON_SRC := \
 	python/ext/tensor.c \
 	python/ext/world.c
 
-EXAMPLES := train_digits anomaly_autoencoder
+EXAMPLES := train_digits train_digits_elastic anomaly_autoencoder
 EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 

@@ -182,17 +182,23 @@ static void default_path(char *path, size_t size, const char *name)
     snprintf(path, size, "%s/data/%s", exe, name);
 }
 
+/* As table_read, but path may be NULL. */
+static int table_open(struct table *t, const char *path, const char *name,
+                      int header_lines)
+{
+    char beside[PATH_MAX + 64];
+
+    default_path(beside, sizeof beside, name);
+    return table_read(t, path ? path : beside, header_lines);
+}
+
 void table_load(struct table *t, const char *path, const char *name,
                 int header_lines, int cols)
 {
     *t = (struct table){.cols = cols};
     int32_t rows = -1;
-    if (hvd_rank() == 0) {
-        char beside[PATH_MAX + 64];
-        default_path(beside, sizeof beside, name);
-        if (table_read(t, path ? path : beside, header_lines))
-            rows = t->rows;
-    }
+    if (hvd_rank() == 0 && table_open(t, path, name, header_lines))
+        rows = t->rows;
     must(hvd_broadcast(&rows, &rows, 1, HVD_INT32, 0, NULL),
          "hvd_broadcast of the table's size");
     if (rows < 0)
@@ -224,11 +230,9 @@ void table_free(struct table *t)
 
 /* ---- The handwritten digits ------------------------------------------ */
 
-void digits_load(struct digits *d, const char *path)
+/* Divides the rows of the table into those for training and for testing. */
+static void digits_divide(struct digits *d)
 {
-    *d = (struct digits){0};
-    table_load(&d->table, path, "digits.csv", 0, PIXELS + 1);
-
     int rows = d->table.rows;
     d->train = must_alloc((size_t)rows, sizeof *d->train);
     d->test = must_alloc((size_t)rows, sizeof *d->test);
@@ -243,11 +247,40 @@ void digits_load(struct digits *d, const char *path)
     }
 }
 
+void digits_load(struct digits *d, const char *path)
+{
+    *d = (struct digits){0};
+    table_load(&d->table, path, "digits.csv", 0, PIXELS + 1);
+    digits_divide(d);
+}
+
+void digits_read(struct digits *d, const char *path)
+{
+    *d = (struct digits){.table.cols = PIXELS + 1};
+    if (!table_open(&d->table, path, "digits.csv", 0))
+        exit(1);
+    digits_divide(d);
+}
+
 void digits_free(struct digits *d)
 {
     table_free(&d->table);
     free(d->train);
     free(d->test);
+}
+
+double digits_loss(const float *out, int label, float *delta, int *hit)
+{
+    int best = 0;
+    for (int c = 1; c < CLASSES; c++)
+        best = out[c] > out[best] ? c : best;
+    float sum = 0;
+    for (int c = 0; c < CLASSES; c++)
+        sum += expf(out[c] - out[best]);
+    for (int c = 0; c < CLASSES; c++)
+        delta[c] = expf(out[c] - out[best]) / sum - (c == label);
+    *hit = best == label;
+    return logf(sum) - (out[label] - out[best]);
 }
 
 /* ---- Random numbers (SplitMix64) ------------------------------------ */

@@ -71,7 +71,15 @@ struct digits {
 
 /* Loads the digits; path as of table_load. */
 void digits_load(struct digits *d, const char *path);
+/* As digits_load, but each rank reads the file by itself. */
+void digits_read(struct digits *d, const char *path);
 void digits_free(struct digits *d);
+
+/*
+ * Computes softmax and cross-entropy of one row of outputs.  Returns the loss
+ * and stores d loss / d output; *hit tells whether the best class is right.
+ */
+double digits_loss(const float *out, int label, float *delta, int *hit);
 
 /* ---- Random numbers ------------------------------------------------- */
 

@@ -18,7 +18,6 @@
 #include "common.h"
 
 #include <hvd.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,24 +104,6 @@ static int load_slice(struct trainer *t, const int *rows, int count)
     return end - first;
 }
 
-/*
- * Computes softmax and cross-entropy of one row of outputs.  Returns the loss
- * and stores d loss / d output; *hit tells whether the best class is right.
- */
-static double row_loss(const float *out, int label, float *delta, int *hit)
-{
-    int best = 0;
-    for (int c = 1; c < CLASSES; c++)
-        best = out[c] > out[best] ? c : best;
-    float sum = 0;
-    for (int c = 0; c < CLASSES; c++)
-        sum += expf(out[c] - out[best]);
-    for (int c = 0; c < CLASSES; c++)
-        delta[c] = expf(out[c] - out[best]) / sum - (c == label);
-    *hit = best == label;
-    return logf(sum) - (out[label] - out[best]);
-}
-
 /* Sums over this rank's rows: totals[0] losses, [1] hits, [2] rows. */
 static void forward_slice(struct trainer *t, int rows, double *totals)
 {
@@ -130,8 +111,8 @@ static void forward_slice(struct trainer *t, int rows, double *totals)
     float *delta = mlp_delta(&t->net);
     for (int r = 0; r < rows; r++) {
         int hit;
-        totals[0] +=
-            row_loss(out + r * CLASSES, t->label[r], delta + r * CLASSES, &hit);
+        totals[0] += digits_loss(out + r * CLASSES, t->label[r],
+                                 delta + r * CLASSES, &hit);
         totals[1] += hit;
     }
     totals[2] += rows;

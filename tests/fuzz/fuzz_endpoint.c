@@ -6,8 +6,13 @@
  * job's secret; a segment has the size that all ranks wanted; messages to
  * hvdrun are complete.
  *
+ * In an elastic job, only a member of a new generation is welcomed, with its
+ * number among the members; nobody waits for a generation to begin in which a
+ * member has ended.
+ *
  * The input is a list of steps: a byte for the connection and one for the
- * event, then its arguments.
+ * event, then its arguments.  Before them, the byte ELASTIC makes the job an
+ * elastic one, and all steps possible.
  */
 #include "lib/agent/endpoint_impl.h"
 #include "lib/base/alloc.h"
@@ -18,29 +23,47 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RANKS = 3, FIRST = 10, SIZE = 20, PEERS = 5, ASKED_MAX = 8 };
+enum {
+    RANKS = 3,
+    FIRST = 10,
+    SIZE = 20,
+    HOSTS = 3,
+    PEERS = 5,
+    ASKED_MAX = 8,
+    ELASTIC = 0xe1,
+    STEPS = 13,
+    ELASTIC_STEPS = 16,
+};
 
 /* ---- What the endpoint knows ---- */
 
 static uv_loop_t loop;
 static struct endpoint endpoint;
 static struct control_rank ranks[RANKS];
-static char *peers[] = {(char *)"192.0.2.1", (char *)""};
+static char *peers[] = {(char *)"192.0.2.1", (char *)"", (char *)"192.0.2.3"};
+static char *names[] = {(char *)"before", (char *)"here", (char *)"after"};
+static struct control_run runs[] = {
+    {0, FIRST}, {1, RANKS}, {2, SIZE - FIRST - RANKS}};
 static struct control_launch job = {
     .job_id = (char *)"0123456789abcdef0123456789abcdef",
     .host = (char *)"here",
     .size = SIZE,
     .ranks = ranks,
     .rank_count = RANKS,
-    .peers = {.items = peers, .count = 2}};
+    .host_index = 1,
+    .peers = {.items = peers, .count = HOSTS},
+    .host_names = {.items = names, .count = HOSTS},
+    .runs = runs,
+    .run_count = HOSTS};
 
 static struct peer {
-    int fd, stranger;    /* fd -1: none */
-    int rank;            /* of the last HELLO; -1: none valid */
-    int welcome;         /* has got WELCOME */
-    uint32_t epoch;      /* of the last JOIN */
-    uint64_t bytes;      /* in the last JOIN */
-    struct hb_buf heard; /* received, not yet parsed */
+    int fd, stranger;           /* fd -1: none */
+    int rank;                   /* of the last HELLO; -1: none valid */
+    int welcome;                /* has got WELCOME */
+    uint32_t generation, hosts; /* that it told of */
+    uint32_t epoch;             /* of the last JOIN */
+    uint64_t bytes;             /* in the last JOIN */
+    struct hb_buf heard;        /* received, not yet parsed */
 } peers_of[PEERS];
 
 static uint32_t asked[ASKED_MAX];
@@ -75,6 +98,36 @@ static void on_ask(void *arg, const struct rdv_request *m)
         asked[asked_count++ % ASKED_MAX] = m->id;
 }
 
+/* Bit i: the rank in slot i has ended in the current generation. */
+static unsigned ended;
+
+static int is_elastic(void)
+{
+    return job.spec.elastic;
+}
+
+/* The number of a rank in the world, or -1: computed from the messages. */
+static struct {
+    uint32_t number, joined;
+    int ranks[SIZE], count;
+} generation;
+
+static int world_rank(int rank)
+{
+    for (int i = 0; i < generation.count; i++)
+        if (generation.ranks[i] == rank)
+            return i;
+    return -1;
+}
+
+static void on_ready(void *arg, int local_rank, int ready)
+{
+    (void)arg;
+    FUZZ_CHECK(is_elastic() && local_rank >= 0 && local_rank < RANKS);
+    FUZZ_CHECK(!ready || (endpoint.slots[local_rank].conn &&
+                          endpoint.slots[local_rank].is_ready));
+}
+
 static void check_slot(int local_rank)
 {
     FUZZ_CHECK(local_rank >= 0 && local_rank < RANKS);
@@ -105,15 +158,42 @@ static void on_stats(void *arg, int local_rank, const struct worker_stats *m)
 
 /* ---- What it answers ---- */
 
+/* Checks what WELCOME says about the generation. */
+static void check_member(const struct peer *p, const struct worker_welcome *m)
+{
+    uint32_t here = 0;
+
+    FUZZ_CHECK(m->generation == generation.number && m->generation > 0);
+    FUZZ_CHECK(m->joined == generation.joined);
+    FUZZ_CHECK(world_rank(p->rank) >= 0);
+    FUZZ_CHECK(m->rank == (uint32_t)world_rank(p->rank));
+    FUZZ_CHECK(m->size == (uint32_t)generation.count);
+    for (int i = 0; i < generation.count; i++)
+        if (is_here((uint32_t)generation.ranks[i])) {
+            FUZZ_CHECK(here < m->local_size);
+            FUZZ_CHECK(m->local_ranks[here++] == (uint32_t)i);
+        }
+    FUZZ_CHECK(here == m->local_size && here == m->local_count);
+    FUZZ_CHECK(m->local_ranks[m->local_rank] == m->rank);
+    FUZZ_CHECK(m->host_index < m->host_count && m->host_count <= HOSTS);
+    FUZZ_CHECK(m->cross_rank < m->cross_size && m->cross_size <= m->host_count);
+}
+
 static void check_welcome(struct peer *p, const struct frame *f)
 {
     static struct worker_welcome m;
 
     FUZZ_CHECK(worker_decode_welcome(f->payload, f->len, &m) == 0);
     FUZZ_CHECK(!p->stranger && !p->welcome);
-    FUZZ_CHECK(p->rank >= 0 && m.rank == (uint32_t)p->rank);
+    FUZZ_CHECK(p->rank >= 0);
+    if (is_elastic())
+        check_member(p, &m);
+    else
+        FUZZ_CHECK(m.rank == (uint32_t)p->rank && m.generation == 0);
     FUZZ_CHECK(memcmp(m.secret, job.secret, sizeof(m.secret)) == 0);
     p->welcome = 1;
+    p->generation = m.generation;
+    p->hosts = m.host_count;
 }
 
 static void check_answer(struct peer *p, const struct frame *f)
@@ -121,10 +201,13 @@ static void check_answer(struct peer *p, const struct frame *f)
     struct worker_segment segment;
     struct worker_abort gone;
     struct rdv_reply reply;
-    char text[WORKER_TEXT_MAX], addresses[2][WORKER_ADDRESS_MAX];
+    char text[WORKER_TEXT_MAX], addresses[HOSTS][WORKER_ADDRESS_MAX];
 
+    /* A rank that waits for a generation is not one of the world yet, but may
+     * ask what it likes. */
     FUZZ_CHECK(p->welcome || f->type == WORKER_WELCOME ||
-               f->type == WORKER_REFUSED);
+               f->type == WORKER_REFUSED ||
+               (is_elastic() && p->rank >= 0 && f->type != WORKER_SEGMENT));
     switch (f->type) {
     case WORKER_WELCOME:
         check_welcome(p, f);
@@ -141,10 +224,14 @@ static void check_answer(struct peer *p, const struct frame *f)
     case WORKER_ABORT:
     case WORKER_TIMEOUT:
         FUZZ_CHECK(worker_decode_abort(f->payload, f->len, &gone) == 0);
+        /* An abort of a generation before may come late. */
+        FUZZ_CHECK(gone.rank == SEGMENT_NO_RANK || gone.rank < SIZE ||
+                   !is_elastic());
         break;
     case WORKER_ROUTES_ARE:
-        FUZZ_CHECK(worker_decode_routes_are(f->payload, f->len, 2, addresses) ==
-                   0);
+        if (p->generation == generation.number && p->welcome)
+            FUZZ_CHECK(worker_decode_routes_are(f->payload, f->len, p->hosts,
+                                                addresses) == 0);
         break;
     case WORKER_RDV_REPLY:
         FUZZ_CHECK(rdv_decode_reply(f->payload, f->len, &reply) == 0);
@@ -235,7 +322,7 @@ static void say_hello(struct peer *p, struct fuzz_input *in)
     struct hb_buf b = HB_BUF_INIT;
 
     FUZZ_CHECK(worker_encode_hello(&b, &m) == 0);
-    if (!p->welcome)
+    if (!p->welcome && !(is_elastic() && p->rank >= 0))
         p->rank = m.abi == WORKER_ABI && is_here(m.rank) ? (int)m.rank : -1;
     say_buf(p, &b);
 }
@@ -243,7 +330,9 @@ static void say_hello(struct peer *p, struct fuzz_input *in)
 static void say_join(struct peer *p, struct fuzz_input *in)
 {
     unsigned how = fuzz_take(in);
-    struct worker_join m = {how & 3, 4096u << (how >> 2 & 7)};
+    struct worker_join m = {is_elastic() && how & 64 ? generation.number
+                                                     : how & 3,
+                            4096u << (how >> 2 & 7)};
     struct hb_buf b = HB_BUF_INIT;
 
     FUZZ_CHECK(worker_encode_join(&b, &m) == 0);
@@ -339,6 +428,55 @@ static void end_rank(struct fuzz_input *in)
 
     endpoint_rank_ended(&endpoint, (int)(how % RANKS), how >= 128,
                         "rank 10: has ended");
+    if (world_rank(FIRST + (int)(how % RANKS)) >= 0)
+        ended |= 1u << how % RANKS;
+}
+
+/* Begins the next generation, of the ranks that the input's bits name. */
+static void begin_generation(struct fuzz_input *in)
+{
+    uint32_t bits = fuzz_take(in), number;
+    struct control_generation m = {.joined = fuzz_take(in), .why = "over"};
+    struct hb_error err = HB_ERROR_INIT;
+    int rc, fits;
+
+    /* Three ranks of the host before this one, this host's, and one of the
+     * host after it; or one that is not in the plan. */
+    m.number = number = generation.number + (bits & 1);
+    m.ranks = hb_xcalloc(9, sizeof(*m.ranks));
+    for (int i = 1; i < 8; i++)
+        if (bits >> i & 1)
+            m.ranks[m.count++] = i < 4 ? i : FIRST - 4 + i;
+    if (m.joined == 255 || m.count == 0)
+        m.ranks[m.count++] = SIZE;
+    fits = (bits & 1) && m.ranks[m.count - 1] < SIZE;
+    rc = endpoint_generation(&endpoint, &m, &err);
+    fuzz_check_error(rc, &err);
+    FUZZ_CHECK((rc == 0) == fits);
+    if (rc < 0) {
+        control_generation_fini(&m);
+        return;
+    }
+    generation.number = number;
+    generation.joined = endpoint.members.now.joined;
+    generation.count = endpoint.members.now.count;
+    FUZZ_CHECK(generation.count <= SIZE);
+    memcpy(generation.ranks, endpoint.members.now.ranks,
+           (size_t)generation.count * sizeof(*generation.ranks));
+    ended = 0;
+    for (int i = 0; i < RANKS; i++)
+        if (world_rank(FIRST + i) >= 0 && endpoint.slots[i].gone)
+            ended |= 1u << i;
+}
+
+static void restart_rank(struct fuzz_input *in)
+{
+    int slot = (int)(fuzz_take(in) % RANKS);
+
+    /* The agent restarts what has ended. */
+    if (endpoint.slots[slot].gone && !endpoint.slots[slot].conn)
+        endpoint_rank_restarted(&endpoint, slot);
+    ended &= ~(1u << slot);
 }
 
 static void end_world(struct fuzz_input *in)
@@ -365,7 +503,7 @@ static void step(struct fuzz_input *in)
     struct peer *p = &peers_of[fuzz_take(in) % PEERS];
     unsigned what = fuzz_take(in);
 
-    switch (what % 13) {
+    switch (what % (is_elastic() ? ELASTIC_STEPS : STEPS)) {
     case 0:
         come(p, what >= 128);
         break;
@@ -402,15 +540,24 @@ static void step(struct fuzz_input *in)
     case 11:
         end_world(in);
         break;
-    default:
+    case 12:
         epoch_settle_lost(&endpoint, (int)(fuzz_take(in) % RANKS));
+        break;
+    case 13:
+        begin_generation(in);
+        break;
+    case 14:
+        endpoint_change(&endpoint, generation.number - (fuzz_take(in) & 1));
+        break;
+    default:
+        restart_rank(in);
         break;
     }
 }
 
 /* ---- The world ---- */
 
-static void setup(void)
+static void setup(int elastic)
 {
     struct hb_error err = HB_ERROR_INIT;
 
@@ -424,13 +571,16 @@ static void setup(void)
     for (int i = 0; i < PEERS; i++)
         peers_of[i] = (struct peer){.fd = -1, .rank = -1};
     memset(asked, 0, sizeof(asked));
-    asked_count = 0;
+    asked_count = ended = 0;
+    memset(&generation, 0, sizeof(generation));
+    job.spec.elastic = elastic;
     FUZZ_CHECK(uv_loop_init(&loop) == 0);
     FUZZ_CHECK(endpoint_init(&endpoint, &loop, &job, 4, NULL, &err) == 0);
     endpoint_set_rendezvous(&endpoint, on_ask, NULL);
     endpoint.on_stalled = on_stalled;
     endpoint.on_late = on_late;
     endpoint.on_stats = on_stats;
+    endpoint.on_ready = on_ready;
 }
 
 static void check_slots(void)
@@ -439,13 +589,18 @@ static void check_slots(void)
         FUZZ_CHECK(
             endpoint.slots[i].blames >= 0 && endpoint.slots[i].blames <= SIZE &&
             (!endpoint.slots[i].conn || endpoint.slots[i].conn->slot == i));
+    /* A generation does not begin any more if a member has ended. */
+    for (int i = 0; i < RANKS && is_elastic() && ended; i++)
+        FUZZ_CHECK(!endpoint.slots[i].waiting);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, data + size};
+    int elastic = size > 0 && data[0] == ELASTIC;
 
-    setup();
+    in.p += elastic;
+    setup(elastic);
     while (in.p < in.end) {
         step(&in);
         uv_run(&loop, UV_RUN_NOWAIT);

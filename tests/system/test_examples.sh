@@ -30,6 +30,17 @@ test_train_digits_alone_and_again() {
     awk "BEGIN { exit !($(accuracy alone) >= 95) }"
 }
 
+# Rank 0 dies twice, and the others learn as much.
+test_train_digits_elastic() {
+    sanitized && skip "too slow with sanitizers"
+    expect_exit 0 "$HVDRUN" -np 4 --min-np 2 --no-tag-output \
+        "$EXAMPLES/train_digits_elastic" --die 2
+    grep -qx '2 ranks at the end' out
+    grep -q 'finished with 2 of 4 ranks' err
+    awk "BEGIN { exit !($(accuracy out) >= 95) }" ||
+        fail "accuracy $(accuracy out) %"
+}
+
 # Prints the losses, accuracies and AUCs in file $1, which must not differ
 # between runs, unlike times and speeds.
 results() {
