@@ -353,7 +353,8 @@ static void welcome(struct endpoint *e, int slot)
     uint32_t rank = (uint32_t)e->job->ranks[slot].rank;
     char text[WORKER_TEXT_MAX];
 
-    if (s->conn && s->is_ready) {
+    /* The end of a rank may be known before that of its connection. */
+    if (s->conn && s->is_ready && !s->gone) {
         s->is_ready = 0;
         conn_welcome(s->conn);
         return;
