@@ -834,6 +834,7 @@ HVD_API int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
  * hvd_wait and hvd_test of requests that have ended.
  * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
  * -HVD_EMISMATCH (ranks have added different memory; the message names two),
+ * -HVD_ENOENT (the only rank with the newest state died while it gave it out),
  * -HVD_ENOMEM, or as hvd_init.
  * Order: an operation of the world without a name.
  * Source: Elastic Horovod's State.sync; ULFM's MPIX_Comm_shrink.

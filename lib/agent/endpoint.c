@@ -26,8 +26,6 @@ enum {
     READ_BYTES = 16 << 10,
 };
 
-static void conn_close(struct endpoint_conn *c);
-
 /* ---- HELLO ---- */
 
 int endpoint_slot_of(const struct endpoint *e, uint32_t rank)
@@ -225,7 +223,7 @@ static void on_conn_closed(uv_handle_t *handle)
     hb_free(c);
 }
 
-static void conn_close(struct endpoint_conn *c)
+void conn_close(struct endpoint_conn *c)
 {
     struct endpoint *e = c->endpoint;
 

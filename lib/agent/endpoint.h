@@ -88,8 +88,10 @@ struct endpoint {
     void *ready_arg;
     struct segment_head *head; /* of the epoch in use, or NULL */
     uint32_t head_ranks;       /* number of ranks that share it */
-    int aborted;               /* endpoint_abort was called */
-    int first_gone; /* 1 + the local rank that ended first; 0: all live */
+    uint32_t head_epoch;
+    uint32_t changed; /* the last generation that endpoint_change was for */
+    int aborted;      /* endpoint_abort was called */
+    int first_gone;   /* 1 + the local rank that ended first; 0: all live */
     /* The first failure, of the generation in an elastic job, else of the job:
      * no epoch can begin after it. */
     char *failed;

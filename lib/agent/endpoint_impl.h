@@ -37,6 +37,7 @@ void conn_send(struct endpoint_conn *c, const struct hb_buf *bytes,
 int conn_read(struct endpoint_conn *c);
 void conn_refuse(struct endpoint_conn *c, const char *text);
 void conn_welcome(struct endpoint_conn *c);
+void conn_close(struct endpoint_conn *c); /* idempotent */
 /* Queues bytes to be written when the socket has room; closes the connection
  * beyond ENDPOINT_QUEUE_MAX. */
 void conn_queue(struct endpoint_conn *c, const struct hb_buf *bytes);

@@ -162,6 +162,11 @@ void endpoint_rank_ended(struct endpoint *e, int local_rank, int failed,
     if (!s->gone)
         s->gone = hb_xasprintf("%s%s", why,
                                owed && !failed ? " without hvd_shutdown" : "");
+    /* A child of the rank may hold it open. */
+    if (e->job->spec.elastic && s->conn) {
+        s->is_ready = 0;
+        conn_close(s->conn);
+    }
     if (e->first_gone == 0 && is_member(e, local_rank))
         e->first_gone = local_rank + 1;
     if (failed && is_member(e, local_rank))
@@ -235,6 +240,25 @@ static int differs(const struct endpoint *e, int slot, char *text, size_t size)
     return 0;
 }
 
+/* Tells the ranks that wait for the segment that there will be none, and why.
+ * In an elastic job they are refused: the next generation would be no better.
+ */
+static void cannot_begin(struct endpoint *e, int slot, const char *why)
+{
+    if (!e->job->spec.elastic) {
+        abort_epoch(e, (uint32_t)e->job->ranks[slot].rank, why);
+        return;
+    }
+    for (int i = 0; i < e->job->rank_count; i++) {
+        if (!e->slots[i].waiting)
+            continue;
+        e->slots[i].waiting = 0;
+        e->slots[i].epoch = 0;
+        if (e->slots[i].conn)
+            conn_refuse(e->slots[i].conn, why);
+    }
+}
+
 static void send_segment(struct endpoint *e, const struct worker_segment *m,
                          int fd)
 {
@@ -266,9 +290,12 @@ static void assemble(struct endpoint *e, int slot)
     e->head = NULL;
     e->head_ranks = n;
     if (segment_fd_make(m.epoch, n, m.segment_bytes, &fd, &e->head, &err) < 0) {
-        abort_epoch(e, (uint32_t)e->job->ranks[slot].rank, err.text);
+        cannot_begin(e, slot, err.text);
         return;
     }
+    e->head_epoch = m.epoch;
+    if (e->changed == m.epoch)
+        segment_change(e->head);
     send_segment(e, &m, fd);
     close(fd);
 }
@@ -298,7 +325,7 @@ void epoch_join(struct endpoint_conn *c, const struct worker_join *m)
     s->waiting = 1;
     s->blames = 0;
     if (differs(e, c->slot, text, sizeof(text)))
-        abort_epoch(e, (uint32_t)e->job->ranks[c->slot].rank, text);
+        cannot_begin(e, c->slot, text);
     else
         assemble(e, c->slot);
 }
@@ -403,7 +430,8 @@ void endpoint_rank_restarted(struct endpoint *e, int local_rank)
 
 void endpoint_change(struct endpoint *e, uint32_t generation)
 {
-    if (e->head && generation == e->members.now.number)
+    e->changed = generation;
+    if (e->head && generation == e->head_epoch)
         segment_change(e->head);
 }
 

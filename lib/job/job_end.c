@@ -183,7 +183,7 @@ static void on_blame_time(uv_timer_t *timer)
 /* Ends the job because of the first failure, but waits a moment while the
  * culprit still runs: ending the job would kill it by a signal before it
  * returns its own exit code. */
-static void check_failure(struct job *job)
+void job_check_failure(struct job *job)
 {
     if (job->failed_count == 0 || job_elastic_goes_on(job))
         return;
@@ -218,12 +218,12 @@ void job_rank_exited(struct job *job, struct job_host *host,
         control_exited_fini(m);
         /* The rank that ended may be the awaited culprit. */
         if (!job->has_verdict)
-            check_failure(job);
+            job_check_failure(job);
         return;
     }
     keep_failed(job, m, when_ns);
     if (!job_elastic_failed(job, m, when_ns))
-        check_failure(job);
+        job_check_failure(job);
 }
 
 /* ---- Hosts ---- */

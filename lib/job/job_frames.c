@@ -151,7 +151,8 @@ static int on_done(void *arg, const struct frame *f, struct hb_error *err)
     if (f->len != 0)
         return hb_error_set(err, HVD_EPROTO, "done with %zu bytes", f->len);
     for (int i = 0; i < host->plan->count; i++)
-        missing += !job->exited[host->plan->ranks[i]];
+        missing += !job->exited[host->plan->ranks[i]] &&
+                   !job_elastic_is_gone(job, host->plan->ranks[i]);
     if (missing > 0)
         job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0,
                          "the agent has ended %d ranks without saying how",

@@ -157,6 +157,10 @@ void job_say(struct job *job, const char *fmt, ...)
 /* Handles an agent's EXITED; takes over the message's strings. */
 void job_rank_exited(struct job *job, struct job_host *host,
                      struct control_exited *m);
+/* Ends the job because of the first failure, if an elastic job does not go on;
+ * but waits a moment while the culprit still runs, because ending the job would
+ * kill it by a signal before it returns its own exit code. */
+void job_check_failure(struct job *job);
 /* Records a trouble of the host, which may be the cause of the job's end;
  * takes_ranks: its ranks end with it. */
 void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,

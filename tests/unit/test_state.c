@@ -60,7 +60,8 @@ START_TEST(test_new_and_free)
 {
     hvd_state_free(NULL);
     ck_assert_int_eq(hvd_state_new(NULL), -HVD_EINVAL);
-    ck_assert(!state->is_synced && state->count == 0 && state->version == 0);
+    ck_assert(state->whole == HVD__STATE_NEW && state->count == 0 &&
+              state->version == 0);
 }
 END_TEST
 
@@ -189,10 +190,12 @@ START_TEST(test_progress)
 
     add("a", memory[0], 8, 0);
     age = hvd__state_age(state, EPOCH, 40);
-    ck_assert(!age.is_synced && age.version == 0 && age.progress == 0);
+    ck_assert(age.whole == HVD__STATE_NEW && age.version == 0 &&
+              age.progress == 0);
     hvd__state_settle(state, 5, EPOCH, 100);
     age = hvd__state_age(state, EPOCH, 100);
-    ck_assert(age.is_synced && age.version == 5 && age.progress == 0);
+    ck_assert(age.whole == HVD__STATE_SYNCED && age.version == 5 &&
+              age.progress == 0);
     age = hvd__state_age(state, EPOCH, 103);
     ck_assert_uint_eq(age.progress, 3);
     age = hvd__state_age(state, EPOCH + 1, 2);
@@ -220,7 +223,8 @@ START_TEST(test_no_state)
 {
     struct hvd__state_age age = hvd__state_age(NULL, EPOCH, 40);
 
-    ck_assert(!age.layout && !age.is_synced && !age.version && !age.progress);
+    ck_assert(!age.layout && age.whole == HVD__STATE_NEW && !age.version &&
+              !age.progress);
     ck_assert_uint_ne(hvd__state_age(state, EPOCH, 40).layout, 0);
 }
 END_TEST

@@ -64,7 +64,6 @@ static void report_unstarted(struct agent *a, int slot,
 {
     struct control_exited m = {
         .rank = a->job.ranks[slot].rank,
-        .pid = a->ranks[slot].pid,
         .exit_code = failed->exit_code,
         .detail = failed->text,
         .when_ns = hb_now_ns(),
@@ -89,12 +88,18 @@ int agent_on_restart(struct agent *a, const struct frame *f,
                      struct hb_error *err)
 {
     struct control_failed failed;
+    char ending[] = "its host was ending its ranks";
     uint32_t rank;
     int rc = control_decode_u32(f->payload, f->len, &rank, err), slot;
 
-    if (rc < 0 || a->state != AGENT_RUNNING)
+    if (rc < 0)
         return rc;
     slot = a->launch ? find_ended(a, rank) : -1;
+    if (slot >= 0 && a->state != AGENT_RUNNING) {
+        failed = (struct control_failed){128 + SIGTERM, ending};
+        report_unstarted(a, slot, &failed);
+        return 0;
+    }
     if (slot < 0)
         return hb_error_set(err, HVD_EPROTO, "rank %u cannot be restarted",
                             rank);

@@ -168,12 +168,14 @@ enum generations_action generations_ended(struct generations *g,
     if (g->ended)
         return GENERATIONS_NOTHING;
     for (int i = 0; i < count; i++) {
-        if (!lives(g, ranks[i]))
+        struct generations_rank *r = &g->ranks[ranks[i]];
+
+        if (r->life != GENERATIONS_LIVES && r->life != GENERATIONS_PENDING)
             continue;
-        g->places[g->ranks[ranks[i]].place]--;
-        g->lives[GENERATIONS_LIVES]--;
+        g->places[r->place] -= r->life == GENERATIONS_LIVES;
+        g->lives[r->life]--;
         g->lives[life]++;
-        g->ranks[ranks[i]].life = (unsigned char)life;
+        r->life = (unsigned char)life;
     }
     return check_left(g);
 }

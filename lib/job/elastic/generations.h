@@ -80,7 +80,8 @@ void generations_fini(struct generations *g);
 /* Notes an event; what is heard of a rank that has ended changes nothing. */
 enum generations_action generations_ready(struct generations *g, int rank);
 enum generations_action generations_left(struct generations *g, int rank);
-/* Notes that ranks have ended at once.  `life`: FINISHED with exit code 0;
+/* Notes that ranks have ended at once; those that were PENDING will not be
+ * started.  `life`: FINISHED with exit code 0;
  * PENDING if they will be started again; else FAILED, also if their host was
  * lost. */
 enum generations_action generations_ended(struct generations *g,

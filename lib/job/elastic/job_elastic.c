@@ -463,24 +463,33 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
     struct job *job = host->job;
     struct elastic *e = job->elastic;
     enum generations_action action;
-    int count = 0, member = -1;
-    int *ranks;
+    int count = 0, pending_count = 0, member = -1;
+    int *ranks, *pending;
     char *line;
 
     if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING)
         return 0;
     ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
+    pending = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*pending));
     for (int i = 0; i < host->plan->count; i++) {
         int rank = host->plan->ranks[i];
 
-        if (job->exited[rank] || e->gone[rank])
+        if (e->gone[rank])
+            continue;
+        if (e->generations.ranks[rank].life == GENERATIONS_PENDING)
+            pending[pending_count++] = rank;
+        if (job->exited[rank])
             continue;
         ranks[count++] = rank;
         if (is_member(e, rank))
             member = rank;
     }
-    action =
-        generations_ended(&e->generations, ranks, count, GENERATIONS_FAILED);
+    action = generations_ended(&e->generations, pending, pending_count,
+                               GENERATIONS_FAILED);
+    if (action != GENERATIONS_TOO_FEW)
+        action = generations_ended(&e->generations, ranks, count,
+                                   GENERATIONS_FAILED);
+    hb_free(pending);
     if (action != GENERATIONS_TOO_FEW) {
         line = hb_xasprintf("host %s: %s", host->name, why);
         hb_text_sanitize(line);

@@ -21,6 +21,24 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
     return due_ns;
 }
 
+/* Gives up the restart of a rank; ends the job if too few are left. */
+static void give_up(struct job *job, int rank)
+{
+    enum generations_action action =
+        generations_given_up(&job->elastic->generations, rank);
+
+    elastic_act(job, action);
+    if (action != GENERATIONS_TOO_FEW)
+        return;
+    if (job->failed_count > 0) {
+        job_check_failure(job);
+        return;
+    }
+    job_verdict(job, JOB_EXIT_LAUNCHER, "rank %d cannot be started again",
+                rank);
+    job_event(job, JOB_EV_FAILED);
+}
+
 static void restart(struct job *job, int rank)
 {
     struct elastic *e = job->elastic;
@@ -28,9 +46,9 @@ static void restart(struct job *job, int rank)
 
     if (e->generations.ranks[rank].life != GENERATIONS_PENDING)
         return;
-    if (host->state != HOST_STARTED ||
+    if (host->state != HOST_STARTED || host->quitting ||
         job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0) {
-        elastic_act(job, generations_given_up(&e->generations, rank));
+        give_up(job, rank);
         return;
     }
     job->exited[rank] = 0;
@@ -78,8 +96,10 @@ void elastic_end_idle_agents(struct job *job)
         (g->lives[GENERATIONS_PENDING] > 0 &&
          g->lives[GENERATIONS_FINISHED] == 0))
         return;
-    while ((rank = restarts_cancel(&e->restarts)) >= 0)
-        generations_given_up(&e->generations, rank);
+    while ((rank = restarts_cancel(&e->restarts)) >= 0 && !g->ended)
+        give_up(job, rank);
+    if (g->ended)
+        return;
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (job->hosts[i].state == HOST_STARTED)
             job_host_send_u32(&job->hosts[i], CONTROL_KILL,

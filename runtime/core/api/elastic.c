@@ -92,7 +92,7 @@ int hvd_on_resize(hvd_resize_fn *fn, void *arg)
 /* ---- hvd_sync ------------------------------------------------------------ */
 
 /* Finds the first rank whose state has got furthest, and whether any is
- * behind; both are 0 before.  Returns 0, or -HVD_EMISMATCH. */
+ * behind; both are 0 before.  Returns 0, -HVD_EMISMATCH or -HVD_ENOENT. */
 static int compare_ages(const struct hvd__state_age *ages, int n, int *source,
                         int *behind)
 {
@@ -109,16 +109,30 @@ static int compare_ages(const struct hvd__state_age *ages, int n, int *source,
             *source = i;
         *behind |= order != 0;
     }
+    /* The start values of a rank that has just come would replace it. */
+    for (int i = 0; i < n; i++)
+        if (ages[*source].whole < HVD__STATE_SYNCED &&
+            ages[i].whole == HVD__STATE_IN_PART)
+            return hvd__fail(HVD_ENOENT,
+                             "hvd_sync: no rank has a complete state: it was "
+                             "lost with a rank that gave it out (rank %d has a "
+                             "part of it)",
+                             i);
     return 0;
 }
 
-static int give_out(struct hvd_state *s, int source)
+/* Copies the state of `source` to all ranks; is_behind: this rank's is older or
+ * has never been synchronised. */
+static int give_out(struct hvd_state *s, int source, int is_behind)
 {
     int rc = 0;
 
-    /* Until it is complete, nobody must take it from this rank. */
-    if (hvd__context.topology.rank != source)
-        s->is_synced = 0;
+    /* Until it is complete, nobody must take it from this rank; the source's is
+     * the job's from now on. */
+    if (hvd__context.topology.rank == source)
+        s->whole = HVD__STATE_SYNCED;
+    else if (is_behind)
+        s->whole = HVD__STATE_IN_PART;
     for (size_t i = 0; i < s->count && rc == 0; i++)
         rc = hvd_broadcast(s->blocks[i].p, s->blocks[i].p, s->blocks[i].bytes,
                            HVD_UINT8, source, NULL);
@@ -139,8 +153,10 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
                               (size_t)n * sizeof(*ages), &err);
     rc = rc < 0 ? hvd__tell(&err) : compare_ages(ages, n, &source, &behind);
     /* The first time all have the same age. */
-    if (rc == 0 && s && (behind || !ages[source].is_synced)) {
-        rc = give_out(s, source);
+    if (rc == 0 && s && (behind || ages[source].whole < HVD__STATE_SYNCED)) {
+        rc = give_out(s, source,
+                      ages[source].whole < HVD__STATE_SYNCED ||
+                          hvd__state_compare(mine, &ages[source]) != 0);
         elastic.change.source = source;
     }
     if (rc == 0 && s)
@@ -178,8 +194,8 @@ int hvd_sync(hvd_state *s)
             return hvd__tell(&err);
         rc = call_on_resize();
         /* A rank that was given a part of the state only is behind now. */
-        if (s && !s->is_synced)
-            mine.is_synced = mine.version = mine.progress = 0;
+        if (s && s->whole == HVD__STATE_IN_PART)
+            mine = (struct hvd__state_age){.layout = mine.layout};
         if (rc == 0)
             rc = share(s, &mine);
     }

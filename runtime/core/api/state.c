@@ -18,6 +18,7 @@ int hvd_state_new(hvd_state **s)
     made = hb_calloc(1, sizeof(*made));
     if (!made)
         return hvd__fail(HVD_ENOMEM, "hvd_state_new: no memory");
+    made->whole = HVD__STATE_NEW;
     *s = made;
     return 0;
 }
@@ -89,7 +90,7 @@ int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
 
 int hvd_restore(hvd_state *s)
 {
-    if (!s || !s->is_synced)
+    if (!s || s->whole != HVD__STATE_SYNCED)
         return hvd__fail(HVD_EINVAL,
                          "hvd_restore: the state is NULL, or hvd_sync has not "
                          "returned 0 for it");
@@ -133,14 +134,14 @@ static uint64_t layout_of(const struct hvd_state *s)
 struct hvd__state_age hvd__state_age(const struct hvd_state *s, uint32_t epoch,
                                      uint64_t done)
 {
-    struct hvd__state_age age = {.layout = 0};
+    struct hvd__state_age age = {.whole = HVD__STATE_NEW};
 
     if (!s)
         return age;
     age.layout = layout_of(s);
-    age.is_synced = (uint64_t)s->is_synced;
+    age.whole = s->whole;
     age.version = s->version;
-    if (s->is_synced && !s->is_restored)
+    if (s->whole == HVD__STATE_SYNCED && !s->is_restored)
         age.progress = done - (s->epoch == epoch ? s->done : 0);
     return age;
 }
@@ -148,8 +149,8 @@ struct hvd__state_age hvd__state_age(const struct hvd_state *s, uint32_t epoch,
 int hvd__state_compare(const struct hvd__state_age *a,
                        const struct hvd__state_age *b)
 {
-    if (a->is_synced != b->is_synced)
-        return a->is_synced < b->is_synced ? -1 : 1;
+    if (a->whole != b->whole)
+        return a->whole < b->whole ? -1 : 1;
     if (a->version != b->version)
         return a->version < b->version ? -1 : 1;
     if (a->progress != b->progress)
@@ -160,7 +161,7 @@ int hvd__state_compare(const struct hvd__state_age *a,
 void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,
                        uint64_t done)
 {
-    s->is_synced = 1;
+    s->whole = HVD__STATE_SYNCED;
     s->is_restored = 0;
     s->version = version;
     s->epoch = epoch;

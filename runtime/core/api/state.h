@@ -16,10 +16,17 @@ struct hvd__state_block {
     unsigned char *copy; /* [bytes], with HVD_STATE_SNAPSHOT; else NULL */
 };
 
+/* Whether a state may be given to other ranks, worst first. */
+enum hvd__state_whole {
+    HVD__STATE_IN_PART, /* a rank died while it gave out its own */
+    HVD__STATE_NEW,     /* the program's start values */
+    HVD__STATE_SYNCED,  /* its contents are those of the job */
+};
+
 struct hvd_state {
     struct hvd__state_block *blocks;
     size_t count, cap;
-    int is_synced;    /* its contents are those of the job */
+    enum hvd__state_whole whole;
     int is_restored;  /* they are those of `version` again */
     uint64_t version; /* commits so far */
     /* The world in which it was last the same on all ranks, and how many
@@ -32,7 +39,7 @@ struct hvd_state {
  * members in this order. */
 struct hvd__state_age {
     uint64_t layout; /* equal for equal names, sizes and flags; not ordered */
-    uint64_t is_synced, version;
+    uint64_t whole, version;
     uint64_t progress; /* operations since the version */
 };
 

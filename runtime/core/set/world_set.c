@@ -360,7 +360,7 @@ static int meet_agent(const char *address, uint64_t deadline_ns,
     int64_t rank = -1;
     int rc = hvd__world_is_elastic(err);
 
-    if (rc > 1 || (rc > 0 && world.epoch > 0))
+    if (rc > 1 || (rc > 0 && w->generation > 0))
         deadline_ns = UINT64_MAX;
     if (rc >= 0)
         rc = hb_knob_i64("RANK", 0, INT32_MAX, &rank, err);
