@@ -196,6 +196,8 @@ int hvd_sync(hvd_state *s)
         /* A rank that was given a part of the state only is behind now. */
         if (s && s->whole == HVD__STATE_IN_PART)
             mine = (struct hvd__state_age){.layout = mine.layout};
+        else if (s)
+            mine.whole = s->whole;
         if (rc == 0)
             rc = share(s, &mine);
     }

@@ -161,7 +161,7 @@ static int bring_up_once(struct hb_error *err)
  * with the next generation if a rank dies or leaves meanwhile. */
 static int bring_up(struct hb_error *err)
 {
-    int rc;
+    int rc = 0;
 
     do {
         generation_ended = 0;
