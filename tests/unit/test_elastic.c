@@ -290,7 +290,7 @@ static int death_body(int rank, void *arg)
 }
 
 static const struct scene deaths[] = {
-    {NULL, 2, 0, 4, 0},   {NULL, 2, 1, 4, 0},    {NULL, 4, 0, 0, 0},
+    {NULL, 2, 0, 4, 0},   {NULL, 2, 1, 4, 0},    {NULL, 4, 0, 1, 0},
     {NULL, 4, 2, 4, 0},   {NULL, 4, 3, 9, 0},    {"aabb", 4, 0, 4, 0},
     {"aabb", 4, 1, 4, 0}, {"aabb", 4, 3, 0, 0},  {"abb", 3, 0, 4, 0},
     {"abc", 3, 1, 4, 0},  {"aabbc", 5, 4, 4, 0}, {"ab", 2, 1, 4, 0},
