@@ -99,7 +99,7 @@ struct hvd__op_trace {
     int late_rank;
 };
 
-/* What only the core looks at, to compare operations and to find their plans.
+/* Hashes by which the core compares operations and finds their plans.
  * Their mix is a part of the signature. */
 struct hvd__op_hashes {
     uint64_t name;

@@ -470,7 +470,7 @@ static int again_body(int rank, void *arg)
     want(hvd_size() == scene->size - 2);
     want(is_all(weights, progress.weight));
     want(hvd_generation() == (scene->at == 0 ? 3 : 2));
-    /* Some may not have joined generation 2 when rank 0 died. */
+    /* A rank may not have joined generation 2 when rank 0 died. */
     want(scene->at == 0 ? resized >= 1 && resized <= 2 : resized == 0);
     want(hvd_shutdown() == 0);
     hvd_state_free(s);

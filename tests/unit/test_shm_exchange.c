@@ -282,7 +282,7 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-/* A size that only two ranks exchange. */
+/* Tests a size for which only two ranks use the exchange. */
 static int body_more(struct shm_group *g, int me)
 {
     struct shm_member k;

@@ -153,7 +153,7 @@ enum generations_action generations_left(struct generations *g, int rank)
     return heard(g, rank, GENERATIONS_LEFT);
 }
 
-/* Checks first whether enough ranks are left. */
+/* Returns GENERATIONS_TOO_FEW if too few ranks are left, else as check(). */
 static enum generations_action check_left(struct generations *g)
 {
     if (g->size - g->lives[GENERATIONS_FAILED] < g->min_np)
