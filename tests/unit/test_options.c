@@ -222,6 +222,37 @@ START_TEST(foreign_options)
 }
 END_TEST
 
+/* A command that starts ranks itself gets a warning; others do not. */
+START_TEST(foreign_launchers)
+{
+    static const char *const commands[][2] = {
+        {"torchrun --nproc-per-node=2 t.py", "torchrun"},
+        {"/opt/bin/accelerate launch t.py", "accelerate"},
+        {"python3 -u -m torch.distributed.run t.py", "torch.distributed.run"},
+        {"python -m torch.distributed.launch t.py", "torch.distributed.launch"},
+        {"mpiexec ./a", "mpiexec"},
+    };
+    char line[96], text[256];
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        snprintf(line, sizeof(line), "hvdrun -np 2 %s", commands[i][0]);
+        ok(line);
+        ck_assert_uint_eq(o.warnings.count, 1);
+        snprintf(text, sizeof(text),
+                 "%s starts ranks itself, and hvdrun starts it once for each "
+                 "rank: give hvdrun %s instead",
+                 commands[i][1], i < 4 ? "python SCRIPT" : "the program");
+        ck_assert_str_eq(o.warnings.items[0], text);
+    }
+    ok("hvdrun -np 2 accelerate env");
+    ck_assert_uint_eq(o.warnings.count, 0);
+    ok("hvdrun -np 2 python t.py -m torch.distributed.run");
+    ck_assert_uint_eq(o.warnings.count, 0);
+    ok("hvdrun -np 2 python -m");
+    ck_assert_uint_eq(o.warnings.count, 0);
+}
+END_TEST
+
 START_TEST(wireup_words)
 {
     ok("hvdrun -np 2 cmd");
@@ -762,6 +793,7 @@ int main(void)
     tcase_add_test(t, fields);
     tcase_add_test(t, stdin_words_and_bind_words);
     tcase_add_test(t, foreign_options);
+    tcase_add_test(t, foreign_launchers);
     tcase_add_test(t, wireup_words);
     tcase_add_test(t, log_level_beats_verbose);
     tcase_add_test(t, wdir_becomes_absolute);

@@ -360,8 +360,7 @@ static int check_mpi_only(struct options *o, struct hb_error *err)
         return 0;
     if (!o->horovodrun)
         return hb_error_set(err, HVD_EINVAL, "%s is for --mpi", name);
-    if (hb_strv_addf(&o->warnings, "%s: ignored without --mpi", name) < 0)
-        return hb_error_set(err, HVD_ENOMEM, "out of memory");
+    hb_must(hb_strv_addf(&o->warnings, "%s: ignored without --mpi", name));
     return 0;
 }
 
@@ -387,6 +386,26 @@ static int check_elastic(struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Warns of a command that starts ranks itself: every rank would start some. */
+static int check_command(struct options *o, struct hb_error *err)
+{
+    const char *advice, *launcher;
+
+    if (!o->command.count)
+        return hb_error_set(err, HVD_EINVAL,
+                            "no command given; see hvdrun --help");
+    if (!o->command.items[0][0])
+        return hb_error_set(err, HVD_EINVAL, "the command is an empty string");
+    launcher = foreign_launcher(o->command.items, &advice);
+    if (launcher)
+        hb_must(
+            hb_strv_addf(&o->warnings,
+                         "%s starts ranks itself, and hvdrun starts it once "
+                         "for each rank: give hvdrun %s instead",
+                         launcher, advice));
+    return 0;
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
     struct options *o = a->options;
@@ -401,13 +420,9 @@ static int check_whole(struct applier *a, struct hb_error *err)
                             "--check-build");
     if (o->action != OPTIONS_RUN && o->action != OPTIONS_DRY_RUN)
         return 0;
-    if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0)
+    if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0 ||
+        check_command(o, err) < 0)
         return err->status;
-    if (!o->command.count)
-        return hb_error_set(err, HVD_EINVAL,
-                            "no command given; see hvdrun --help");
-    if (!o->command.items[0][0])
-        return hb_error_set(err, HVD_EINVAL, "the command is an empty string");
     if (!o->num_proc && !o->hosts && !o->hostfile)
         return hb_error_set(err, HVD_EINVAL,
                             "how many ranks? give -np N or -H HOST:SLOTS");
