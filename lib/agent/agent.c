@@ -28,7 +28,8 @@ static void start_timer(struct agent *a, uint64_t ms)
 }
 
 /* Sends SIGTERM to the process groups of live ranks, and to each descendant
- * outside them, found by walking.  SIGCONT lets stopped ones act on it. */
+ * outside them, found by walking.  SIGCONT lets those that are stopped act on
+ * it. */
 static void do_term(struct agent *a)
 {
     pid_t *groups = hb_xcalloc((size_t)a->job.rank_count + 1, sizeof(*groups));
@@ -39,13 +40,13 @@ static void do_term(struct agent *a)
         if (a->ranks[i].pidfd >= 0)
             groups[count++] = a->ranks[i].pid;
     agent_signal_ranks(a, SIGTERM);
-    for (size_t i = 0; i < count; i++)
-        kill(-groups[i], SIGCONT);
     if (a->wireup.helper) /* its server serves the ranks until they end */
         groups[count++] = a->wireup.helper;
     if (tree_read(getpid(), &tree) == 0) {
         tree_signal(&tree, SIGTERM, groups, count);
-        tree_signal(&tree, SIGCONT, groups, count);
+        tree_signal(&tree, SIGCONT, NULL, 0);
+    } else {
+        agent_signal_ranks(a, SIGCONT);
     }
     tree_free(&tree);
     hb_free(groups);

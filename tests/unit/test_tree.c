@@ -255,6 +255,26 @@ START_TEST(test_signal_skips_groups_and_zombies)
 }
 END_TEST
 
+/* A SIGCONT, which ends the script, is sent only while it is stopped. */
+START_TEST(test_only_stopped_ones_are_continued)
+{
+    struct tree t = TREE_INIT;
+    pid_t pid = start("trap 'exit 1' CONT; trap 'exit 0' TERM; echo;"
+                      "while :; do sleep 0.01; done");
+    int status;
+
+    ck_assert_int_eq(tree_read(getpid(), &t), 0);
+    ck_assert_uint_eq(tree_signal(&t, SIGCONT, NULL, 0), 0);
+    kill(pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert_uint_ge(tree_signal(&t, SIGCONT, NULL, 0), 1);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 1);
+    tree_free(&t);
+    kill_all();
+}
+END_TEST
+
 START_TEST(test_another_process_with_the_same_pid_is_spared)
 {
     struct tree t = TREE_INIT;
@@ -297,6 +317,7 @@ static Suite *suite(void)
     tcase_add_test(t, test_kill_outruns_a_program_that_keeps_forking);
     tcase_add_test(t, test_kill_marked);
     tcase_add_test(t, test_signal_skips_groups_and_zombies);
+    tcase_add_test(t, test_only_stopped_ones_are_continued);
     tcase_add_test(t, test_another_process_with_the_same_pid_is_spared);
     tcase_add_test(t, test_never_init_nor_self);
     suite_add_tcase(s, t);

@@ -209,7 +209,9 @@ void tree_free(struct tree *t)
 }
 
 /* Signals the process, if its start time is still the same: the pidfd rules out
- * that the pid is reused meanwhile. */
+ * that the pid is reused meanwhile.  Sends SIGCONT only to one that is stopped:
+ * it would take away the SIGSTOP with which a debugger or a leak check
+ * attaches, and that would wait for ever. */
 static int signal_one(const struct tree_proc *p, int signo)
 {
     struct tree_proc now;
@@ -220,7 +222,8 @@ static int signal_one(const struct tree_proc *p, int signo)
     fd = (int)syscall(SYS_pidfd_open, p->pid, 0u);
     if (fd < 0)
         return 0;
-    if (tree_stat(p->pid, &now) && now.start == p->start)
+    if (tree_stat(p->pid, &now) && now.start == p->start &&
+        (signo != SIGCONT || now.state == 'T'))
         sent = syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u) == 0;
     close(fd);
     return sent;

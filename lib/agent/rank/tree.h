@@ -46,7 +46,8 @@ int tree_can_read(void);        /* 1 if tree_read would succeed */
 void tree_free(struct tree *t); /* leaves it empty and usable */
 
 /* Signals each process of t that is not a zombie and not a member of one
- * of the process groups given.  Returns how many were signalled. */
+ * of the process groups given; SIGCONT, only those that are stopped.  Returns
+ * how many were signalled. */
 size_t tree_signal(const struct tree *t, int signo, const pid_t *skip_groups,
                    size_t group_count);
 
