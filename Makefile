@@ -184,10 +184,13 @@ AGENT_SRC := \
 	lib/agent/wireup/wireup_hosts.c
 JOB_SRC := \
 	lib/job/agent_link.c \
+	lib/job/elastic/discoverer.c \
+	lib/job/elastic/discovery.c \
 	lib/job/elastic/generations.c \
 	lib/job/elastic/job_elastic.c \
 	lib/job/elastic/job_restart.c \
 	lib/job/elastic/restarts.c \
+	lib/job/elastic/strikes.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
 	lib/job/job_end.c \
@@ -620,6 +623,7 @@ FUZZERS := \
 	agree \
 	bootstrap \
 	config \
+	discovery \
 	endpoint \
 	env \
 	env_file \
