@@ -223,7 +223,8 @@ void agent_check_empty(struct agent *a)
 {
     if (a->live > 0 || a->state <= AGENT_PREPARING ||
         a->state >= AGENT_DRAINING ||
-        (a->state == AGENT_RUNNING && a->job.spec.restart && a->failed))
+        (a->state == AGENT_RUNNING && a->job.spec.restart &&
+         (a->failed || !a->has_run)))
         return;
     if (wireup_close(&a->wireup) == WIREUP_LATER)
         return;
@@ -401,8 +402,10 @@ static const struct order {
     [CONTROL_KILL] = {ANY_TIME, on_kill},
     [CONTROL_ABORT] = {ANY_TIME, on_abort},
     [CONTROL_PING] = {ANY_TIME, agent_on_ping},
-    [CONTROL_ROUTE_LISTEN] = {BEFORE_LAUNCH, agent_on_route_listen},
-    [CONTROL_ROUTE_PROBE] = {BEFORE_LAUNCH, agent_on_route_probe},
+    [CONTROL_ROUTE_LISTEN] = {BEFORE_LAUNCH | AFTER_LAUNCH,
+                              agent_on_route_listen},
+    [CONTROL_ROUTE_PROBE] = {BEFORE_LAUNCH | AFTER_LAUNCH,
+                             agent_on_route_probe},
     [CONTROL_RENDEZVOUS_REPLY] = {ANY_TIME, on_rendezvous_reply},
     [CONTROL_QUERY] = {BEFORE_LAUNCH, on_query},
     [CONTROL_STALL_ASK] = {AFTER_LAUNCH, agent_on_stall_ask},
@@ -412,6 +415,7 @@ static const struct order {
     [CONTROL_GENERATION] = {AFTER_LAUNCH, agent_on_generation},
     [CONTROL_CHANGE] = {AFTER_LAUNCH, agent_on_change},
     [CONTROL_RESTART] = {AFTER_LAUNCH, agent_on_restart},
+    [CONTROL_HOSTS] = {AFTER_LAUNCH, agent_on_hosts},
 };
 enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 
@@ -551,6 +555,7 @@ int agent_finish(struct agent *a)
     link_fini(&a->link);
     query_fini(&a->query);
     route_free(a->route);
+    route_free(a->old_route);
     if (a->pump_open)
         pump_free_memory(&a->pump);
     wireup_fini(&a->wireup);

@@ -90,7 +90,8 @@ struct agent {
     struct endpoint endpoint;
     struct cause cause;
     struct query query;
-    struct route *route; /* NULL before ROUTE_LISTEN */
+    struct route *route;     /* NULL before ROUTE_LISTEN */
+    struct route *old_route; /* closed: of the round before; or NULL */
     int pump_open, endpoint_open, cause_open;
 
     struct control_launch job;
@@ -104,6 +105,7 @@ struct agent {
     uv_timer_t fault_timer;      /* until ranks with a fault are killed */
     struct agent_rank *ranks;
     int live, failed; /* numbers of ranks */
+    int has_run;      /* a rank was started */
     int port_fd;
 
     int death_fd; /* epoll of the ranks' pidfds, in order of death */
@@ -178,6 +180,8 @@ int agent_on_change(struct agent *a, const struct frame *f,
                     struct hb_error *err);
 int agent_on_restart(struct agent *a, const struct frame *f,
                      struct hb_error *err);
+int agent_on_hosts(struct agent *a, const struct frame *f,
+                   struct hb_error *err);
 
 /* ---- trace.c ---- */
 
@@ -211,8 +215,9 @@ int agent_launch_ranks(struct agent *a);
 int agent_launch_failed(struct agent *a, const struct hb_error *err);
 /* Frees what was kept to start the ranks. */
 void agent_launch_drop(struct agent *a);
-/* Starts a rank that has ended again, in a job with spec.restart.  Returns 0,
- * or negative with the failure in *failed, released by control_failed_fini. */
+/* Starts a rank that has ended or was idle, in a job with spec.restart. Returns
+ * 0, or negative with the failure in *failed, released by control_failed_fini.
+ */
 int agent_launch_again(struct agent *a, int slot,
                        struct control_failed *failed);
 

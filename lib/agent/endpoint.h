@@ -131,7 +131,9 @@ int endpoint_generation(struct endpoint *e, struct control_generation *m,
                         struct hb_error *err);
 /* Tells the ranks of that generation that others wait to be members. */
 void endpoint_change(struct endpoint *e, uint32_t generation);
-/* Notes that a rank whose process had ended is started again. */
+/* Notes that a rank is not started yet. */
+void endpoint_rank_idle(struct endpoint *e, int local_rank);
+/* Notes that a rank that had ended, or was idle, is started. */
 void endpoint_rank_restarted(struct endpoint *e, int local_rank);
 /* Ends the epoch because of `rank`: HVD_EPEER if it died on another host,
  * HVD_ETIMEOUT if it kept others waiting too long.  Later calls do nothing. */

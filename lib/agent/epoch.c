@@ -415,6 +415,11 @@ int endpoint_generation(struct endpoint *e, struct control_generation *m,
     return 0;
 }
 
+void endpoint_rank_idle(struct endpoint *e, int local_rank)
+{
+    e->slots[local_rank].gone = hb_xstrdup("has not been started");
+}
+
 void endpoint_rank_restarted(struct endpoint *e, int local_rank)
 {
     struct endpoint_slot *s = &e->slots[local_rank];

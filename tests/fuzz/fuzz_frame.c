@@ -263,6 +263,34 @@ FUZZ_JSON(route_port)
 FUZZ_JSON(route_probe)
 FUZZ_JSON(route_result)
 
+/* HOSTS replaces fields of a LAUNCH. */
+static void fuzz_hosts(const char *p, size_t len)
+{
+    struct control_rank rank = {.rank = 1};
+    struct control_launch m = {
+        .host_index = 1, .size = 4, .ranks = &rank, .rank_count = 1};
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf b = HB_BUF_INIT;
+    int hosts[4], rc = control_decode_hosts(p, len, &m, &err);
+    struct frame f;
+
+    fuzz_check_error(rc, &err);
+    FUZZ_CHECK(rc == 0 || (!m.runs && m.peers.count == 0));
+    if (rc == 0) {
+        control_rank_hosts(&m, hosts);
+        FUZZ_CHECK(hosts[1] == 1);
+        for (int i = 0; i < 4; i++)
+            FUZZ_CHECK(hosts[i] >= -1 && hosts[i] < (int)m.host_names.count);
+        FUZZ_CHECK(control_encode_hosts(&b, &m) == 0);
+        FUZZ_CHECK(frame_decode(&b, FRAME_PAYLOAD_MAX, &f, NULL) == 1);
+        FUZZ_CHECK(control_decode_hosts(f.payload, f.len, &m, NULL) == 0);
+    }
+    m.ranks = NULL;
+    m.rank_count = 0;
+    control_launch_fini(&m);
+    hb_buf_free(&b);
+}
+
 static void fuzz_route(const char *p, size_t len)
 {
     fuzz_route_listen(p, len);
@@ -379,6 +407,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
         {'r', fuzz_route},   {'v', fuzz_worker_rdv}, {'t', fuzz_stall},
         {'u', fuzz_status},  {'a', fuzz_stats},      {'g', fuzz_generation},
+        {'m', fuzz_hosts},
     };
     char *p;
     size_t i;

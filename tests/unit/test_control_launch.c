@@ -63,6 +63,7 @@ static void make_launch(struct control_launch *m, int rank_count)
         r->cross_rank = 1;
         r->cross_size = 3;
         r->stdin_open = i == 0;
+        r->is_idle = i == 1;
         hb_strv_addf(&r->env, "RANK=%d", 2 + i);
     }
     CONTROL_SPEC(SPEC_GREATEST)
@@ -91,6 +92,7 @@ static void check_same_rank(const struct control_rank *a,
     ck_assert_int_eq(a->cross_rank, b->cross_rank);
     ck_assert_int_eq(a->cross_size, b->cross_size);
     ck_assert_int_eq(a->stdin_open, b->stdin_open);
+    ck_assert_int_eq(a->is_idle, b->is_idle);
     check_same_strv(&a->env, &b->env);
 }
 
@@ -330,6 +332,7 @@ static const struct change launch_changes[] = {
     {"rank.cross_size", "7",
      "launch: ranks[0]: field 'cross_size' is 7, not from 1 to 6"},
     {"rank.env", "[[]]", "launch: ranks[0]: field 'env[0]' is not a string"},
+    {"rank.idle", "1", "launch: ranks[0]: field 'idle' is not true or false"},
     {"rank.stdin_open", "0",
      "launch: ranks[0]: field 'stdin_open' is not true or false"},
     {"rank.more", "0", "launch: ranks[0]: unknown field 'more'"},
@@ -410,6 +413,48 @@ START_TEST(test_launch_without_a_map)
         ck_assert_int_eq(hosts[i], 1);
     check_launch_round_trip(&m);
     control_launch_fini(&m);
+}
+END_TEST
+
+/* HOSTS replaces the map of a LAUNCH, or leaves it as it is. */
+START_TEST(test_hosts)
+{
+    static const char *const bad[] = {
+        "{}",
+        "{\"peers\":[\"\"],\"host_names\":[\"a\"],"
+        "\"runs\":[{\"host\":0,\"count\":6}]}",
+        "{\"peers\":[\"\",\"\"],\"host_names\":[\"a\",\"b\"],"
+        "\"runs\":[{\"host\":2,\"count\":6}]}",
+        "{\"peers\":[\"\",\"\"],\"host_names\":[\"a\",\"b\"],"
+        "\"runs\":[{\"host\":-2,\"count\":6}]}",
+    };
+    struct control_launch m, next;
+    struct hb_buf b = HB_BUF_INIT;
+    struct frame f;
+    int hosts[6];
+
+    make_launch(&m, 2);
+    make_launch(&next, 2);
+    hb_strv_add(&next.host_names, "new");
+    hb_strv_add(&next.peers, "10.0.0.9");
+    next.runs[next.run_count - 1].host = -1;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_int_eq(control_decode_hosts(bad[i], strlen(bad[i]), &m, NULL),
+                         -HVD_EPROTO);
+    control_rank_hosts(&m, hosts);
+    ck_assert_int_eq(hosts[5], 2);
+    ck_assert_int_eq(control_encode_hosts(&b, &next), 0);
+    f = only_frame(&b, CONTROL_HOSTS);
+    ck_assert_int_eq(control_decode_hosts(f.payload, f.len, &m, NULL), 0);
+    control_rank_hosts(&m, hosts);
+    ck_assert_int_eq(hosts[1], 0);
+    ck_assert_int_eq(hosts[5], -1);
+    ck_assert_uint_eq(m.host_names.count, next.host_names.count);
+    ck_assert_str_eq(m.peers.items[m.peers.count - 1], "10.0.0.9");
+    ck_assert_int_eq(m.rank_count, 2);
+    control_launch_fini(&m);
+    control_launch_fini(&next);
+    hb_buf_free(&b);
 }
 END_TEST
 
@@ -503,6 +548,7 @@ int main(void)
     tcase_add_test(c, test_secret_and_values_not_in_errors);
     tcase_add_test(c, test_launch_defaults);
     tcase_add_test(c, test_launch_without_a_map);
+    tcase_add_test(c, test_hosts);
     tcase_add_loop_test(c, test_launch_refusals, 0, COUNT(launch_changes));
     tcase_add_test(c, test_decode_allocation_failures);
     tcase_add_test(c, test_encode_allocation_failures);

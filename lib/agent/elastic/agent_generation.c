@@ -45,6 +45,14 @@ int agent_on_change(struct agent *a, const struct frame *f,
     return rc;
 }
 
+int agent_on_hosts(struct agent *a, const struct frame *f, struct hb_error *err)
+{
+    if (!a->job.spec.elastic)
+        return hb_error_set(err, HVD_EPROTO, "the job's hosts cannot change");
+    route_close(a->route);
+    return control_decode_hosts(f->payload, f->len, &a->job, err);
+}
+
 void agent_end_group(struct agent *a, int slot)
 {
     struct agent_rank *r = &a->ranks[slot];
@@ -74,7 +82,7 @@ static void report_unstarted(struct agent *a, int slot,
     link_flush(&a->link);
 }
 
-/* Returns the slot of a rank that has ended and may be started again, or
+/* Returns the slot of a rank that has ended or was idle, and may be started, or
  * -1. */
 static int find_ended(const struct agent *a, uint32_t rank)
 {
@@ -105,6 +113,7 @@ int agent_on_restart(struct agent *a, const struct frame *f,
                             rank);
     pump_reset(&a->pump, slot);
     a->job.ranks[slot].stdin_open = 0; /* hvdrun has no more input for it */
+    a->job.ranks[slot].is_idle = 0;
     a->ranks[slot].sent = 0;
     hb_free(a->ranks[slot].fault.text);
     memset(&a->ranks[slot].fault, 0, sizeof(a->ranks[slot].fault));

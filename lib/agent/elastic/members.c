@@ -50,15 +50,24 @@ static int *find_hosts(const struct members *m,
 int members_set(struct members *m, struct control_generation *next,
                 struct hb_error *err)
 {
-    if (!is_elastic(m) || next->number <= m->now.number ||
-        next->ranks[next->count - 1] >= m->job->size)
+    int *hosts = NULL, fits;
+
+    fits = is_elastic(m) && next->number > m->now.number &&
+           next->ranks[next->count - 1] < m->job->size;
+    if (fits)
+        hosts = find_hosts(m, next);
+    for (int i = 0; fits && i < next->count; i++)
+        fits = hosts[i] >= 0;
+    if (!fits) {
+        hb_free(hosts);
         return hb_error_set(err, HVD_EPROTO, "generation %u does not fit",
                             next->number);
+    }
     hb_free(m->hosts);
     control_generation_fini(&m->now);
     m->now = *next;
     memset(next, 0, sizeof(*next));
-    m->hosts = find_hosts(m, &m->now);
+    m->hosts = hosts;
     m->local_count = 0;
     for (int i = 0; i < m->job->rank_count; i++)
         if (members_world_rank(m, m->job->ranks[i].rank) >= 0)

@@ -199,6 +199,17 @@ static int resolve_all(struct launch *l, struct hb_error *err)
     return rc;
 }
 
+/* Returns the last slot of a rank that is started at once, or 0. */
+static int last_started(const struct control_launch *job)
+{
+    int last = 0;
+
+    for (int i = 0; i < job->rank_count; i++)
+        if (!job->ranks[i].is_idle)
+            last = i;
+    return last;
+}
+
 static int place_gpus(struct launch *l, struct hb_error *err)
 {
     const struct control_launch *job = &l->agent->job;
@@ -206,7 +217,7 @@ static int place_gpus(struct launch *l, struct hb_error *err)
     gpu_list_read("", hb_env_get(&job->env, "CUDA_VISIBLE_DEVICES"), &l->gpus);
     if (!job->spec.bind_gpu)
         return 0;
-    return gpu_check(&l->gpus, job->rank_count, job->spec.gpus_per_rank,
+    return gpu_check(&l->gpus, last_started(job) + 1, job->spec.gpus_per_rank,
                      job->spec.share_gpus, err);
 }
 
@@ -541,7 +552,10 @@ int agent_launch_ranks(struct agent *a)
     int rc = 0;
 
     for (int i = 0; i < a->job.rank_count && rc == 0; i++)
-        rc = start_rank(a->launch, i);
+        if (a->job.ranks[i].is_idle)
+            endpoint_rank_idle(&a->endpoint, i);
+        else
+            rc = start_rank(a->launch, i);
     if (rc == 0) {
         report_started(a);
         link_flush(&a->link);
@@ -558,8 +572,16 @@ int agent_launch_ranks(struct agent *a)
 
 int agent_launch_again(struct agent *a, int slot, struct control_failed *failed)
 {
-    int rc = start_rank(a->launch, slot);
+    const struct control_spec *spec = &a->job.spec;
+    struct hb_error err = HB_ERROR_INIT;
+    int rc = 0;
 
+    if (spec->bind_gpu &&
+        gpu_check(&a->launch->gpus, slot + 1, spec->gpus_per_rank,
+                  spec->share_gpus, &err) < 0)
+        rc = fail(a, EXIT_LAUNCHER, &err);
+    if (rc == 0)
+        rc = start_rank(a->launch, slot);
     *failed = a->failure;
     memset(&a->failure, 0, sizeof(a->failure));
     return rc;

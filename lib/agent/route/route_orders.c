@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvdrun's orders about routes, between HELLO and LAUNCH. */
+/* hvdrun's orders about routes: between HELLO and LAUNCH and, in elastic jobs,
+ * when hosts are added. */
 #include "lib/agent/agent_impl.h"
 
 #include "lib/agent/port.h"
@@ -30,6 +31,10 @@ static void listen_for(struct agent *a, const struct control_route_listen *m)
     struct hb_error err = HB_ERROR_INIT;
     int rc;
 
+    /* The loop has run since the one before last was closed. */
+    route_close(a->route);
+    route_free(a->old_route);
+    a->old_route = a->route;
     a->route = route_new(a->config.loop, on_result, a);
     rc = route_listen(a->route, m, &port.port, &err);
     if (rc == 0 && m->reserve_port)
@@ -50,7 +55,7 @@ int agent_on_route_listen(struct agent *a, const struct frame *f,
 
     if (rc < 0)
         return rc;
-    if (a->route)
+    if (a->job_held ? !a->job.spec.elastic : a->route != NULL)
         rc = hb_error_set(err, HVD_EPROTO, "a second ROUTE_LISTEN");
     else
         listen_for(a, &m);

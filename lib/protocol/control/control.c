@@ -125,6 +125,7 @@ static const struct control_field rank_fields[] = {
     CONTROL_FIELD_INT(control_rank, cross_size, 1, CONTROL_RANKS_MAX),
     CONTROL_FIELD(control_rank, env, CONTROL_STRV),
     CONTROL_FIELD(control_rank, stdin_open, CONTROL_BOOL),
+    CONTROL_NAMED("idle", control_rank, is_idle, CONTROL_BOOL),
     CONTROL_FIELDS_END,
 };
 
@@ -146,7 +147,7 @@ static const struct control_field launch_fields[] = {
 };
 
 static const struct control_field run_fields[] = {
-    CONTROL_FIELD_INT(control_run, host, 0, CONTROL_HOSTS_MAX - 1),
+    CONTROL_FIELD_INT(control_run, host, -1, CONTROL_HOSTS_MAX - 1),
     CONTROL_FIELD_INT(control_run, count, 1, CONTROL_RANKS_MAX),
     CONTROL_FIELDS_END,
 };
@@ -288,7 +289,7 @@ static void check_map(struct control_fields *f, const struct control_launch *m)
     for (int i = 0; i < m->run_count && f->rc == 0; i++) {
         const struct control_run *run = &m->runs[i];
 
-        if ((size_t)run->host >= m->host_names.count)
+        if (run->host >= (int)m->host_names.count)
             control_refuse(f, "runs", "names a host that has no name");
         if (run->count > m->size - rank)
             control_refuse(f, "runs", "has more ranks than the job");
@@ -360,6 +361,53 @@ int control_decode_launch(const void *p, size_t len, struct control_launch *m,
     rc = control_fields_close(&f);
     if (rc < 0)
         control_launch_fini(m);
+    return rc;
+}
+
+/* HOSTS */
+
+static const struct control_field peers_fields[] = {
+    CONTROL_FIELD(control_launch, peers, CONTROL_STRV),
+    CONTROL_FIELDS_END,
+};
+
+int control_encode_hosts(struct hb_buf *out, const struct control_launch *m)
+{
+    struct control_builder b;
+
+    control_builder_init(&b);
+    control_put_table(&b, peers_fields, m);
+    control_put_table(&b, map_fields, m);
+    return control_builder_finish(&b, out, CONTROL_HOSTS);
+}
+
+int control_decode_hosts(const void *p, size_t len, struct control_launch *m,
+                         struct hb_error *err)
+{
+    struct control_launch next = *m;
+    struct control_fields f;
+    int rc;
+
+    memset(&next.peers, 0, sizeof(next.peers));
+    memset(&next.host_names, 0, sizeof(next.host_names));
+    next.runs = NULL;
+    next.run_count = 0;
+    control_fields_open(&f, "hosts", p, len, SIZE_MAX, err);
+    control_take_table(&f, peers_fields, &next);
+    control_take_table(&f, map_fields, &next);
+    if (f.rc == 0) {
+        check_peers(&f, &next);
+        check_map(&f, &next);
+    }
+    rc = control_fields_close(&f);
+    if (rc == 0) {
+        control_free_table(peers_fields, m);
+        control_free_table(map_fields, m);
+        *m = next;
+        return 0;
+    }
+    control_free_table(peers_fields, &next);
+    control_free_table(map_fields, &next);
     return rc;
 }
 

@@ -89,9 +89,12 @@ enum control_type {
     /* u32 generation: its ranks meet again at their next commit, because others
      * wait to be members */
     CONTROL_CHANGE = 48,
-    /* u32 rank: start it again; it has failed.  If that cannot be done, EXITED
-     * says why.  Only with `restart`. */
+    /* u32 rank: start it; it has failed or was idle.  If that cannot be done,
+     * EXITED says why.  Only with `restart`. */
     CONTROL_RESTART = 49,
+    /* JSON, three fields of LAUNCH: the job's hosts have changed.  Only in
+     * elastic jobs. */
+    CONTROL_HOSTS = 52,
 };
 
 enum {
@@ -168,8 +171,8 @@ enum control_wireup {
     X(int64_t, grace_ms, 5000, INT, 0, CONTROL_GRACE_MAX_MS) \
     /* The job goes on without ranks that fail: control_generation.h. */ \
     X(int, elastic, 0, BOOL, 0, 1) \
-    /* Ranks that fail may be started again, so an agent ends only by KILL once \
-     * one of its ranks has failed. */ \
+    /* Ranks may be started later, so an agent ends only by KILL if one of its \
+     * ranks has failed, or none has run. */ \
     X(int, restart, 0, BOOL, 0, 1)
 
 #define CONTROL_SPEC_MEMBER(type, name, ...) type name;
@@ -181,7 +184,7 @@ struct control_spec { CONTROL_SPEC(CONTROL_SPEC_MEMBER) };
 
 /* `count` consecutive ranks of one host. */
 struct control_run {
-    int host; /* index */
+    int host; /* index; -1: the numbers are free */
     int count;
 };
 
@@ -190,6 +193,7 @@ struct control_rank {
     int rank, local_rank, local_size, cross_rank, cross_size;
     struct hb_strv env; /* NAME=VALUE added to, or replacing, the common */
     int stdin_open;     /* 0: /dev/null */
+    int is_idle;        /* not to be started before RESTART */
 };
 
 struct control_launch {
@@ -219,7 +223,7 @@ struct control_launch {
 };
 
 struct control_started {
-    pid_t *pids; /* by local rank; 0: never ran */
+    pid_t *pids; /* by local rank; 0: does not run */
     int count;
 };
 
@@ -267,7 +271,12 @@ int control_encode_launch(struct hb_buf *out, const struct control_launch *m);
 int control_decode_launch(const void *p, size_t len, struct control_launch *m,
                           struct hb_error *err);
 void control_launch_fini(struct control_launch *m);
-/* Sets hosts[0 .. m->size - 1] to the index of each rank's host. */
+/* Encodes HOSTS: peers, host_names and runs. */
+int control_encode_hosts(struct hb_buf *out, const struct control_launch *m);
+/* Replaces these in m, a decoded LAUNCH; on failure m is unchanged. */
+int control_decode_hosts(const void *p, size_t len, struct control_launch *m,
+                         struct hb_error *err);
+/* Sets hosts[0 .. m->size - 1] to the index of each rank's host, or -1. */
 void control_rank_hosts(const struct control_launch *m, int *hosts);
 
 int control_encode_started(struct hb_buf *out, const struct control_started *m);
