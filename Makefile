@@ -188,6 +188,8 @@ JOB_SRC := \
 	lib/job/elastic/discovery.c \
 	lib/job/elastic/generations.c \
 	lib/job/elastic/job_elastic.c \
+	lib/job/elastic/job_grow.c \
+	lib/job/elastic/job_grow_routes.c \
 	lib/job/elastic/job_restart.c \
 	lib/job/elastic/restarts.c \
 	lib/job/elastic/strikes.c \
@@ -233,6 +235,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/check_build.c \
 	cmd/hvdrun/compat.c \
 	cmd/hvdrun/dryrun.c \
+	cmd/hvdrun/growth.c \
 	cmd/hvdrun/host_plan.c \
 	cmd/hvdrun/main.c \
 	cmd/hvdrun/main_loop.c \

@@ -7,8 +7,9 @@
 static int parse_here(const struct options *o, const char *name,
                       struct hostlist *hosts, struct hb_error *err)
 {
-    char *text = o->num_proc > 0 ? hb_xasprintf("%s:%d", name, o->num_proc)
-                                 : hb_xstrdup(name);
+    int slots = o->max_np > o->num_proc ? o->max_np : o->num_proc;
+    char *text = slots > 0 ? hb_xasprintf("%s:%d", name, slots + o->spares)
+                           : hb_xstrdup(name);
     int rc = hostlist_parse(text, hosts, err);
 
     hb_free(text);
@@ -18,6 +19,8 @@ static int parse_here(const struct options *o, const char *name,
 int host_plan_read(const struct options *o, const char *hostname,
                    struct hostlist *hosts, struct hb_error *err)
 {
+    if (o->watch && !o->hostfile)
+        return hb_error_set(err, HVD_EINVAL, "--watch: give a --hostfile");
     if (o->hosts)
         return hostlist_parse(o->hosts, hosts, err);
     if (o->hostfile)
@@ -36,11 +39,14 @@ static int check_limits(const struct options *o, const struct plan *plan,
         return hb_error_set(err, HVD_EINVAL,
                             "--min-np %d: the job has only %d rank%s",
                             o->min_np, plan->size, plan->size > 1 ? "s" : "");
-    if (o->max_np && o->max_np != plan->size)
+    if (o->max_np && o->max_np < plan->size)
         return hb_error_set(err, HVD_EINVAL,
-                            "--max-np %d: this version adds no ranks to a job: "
-                            "leave it out, or give the number of ranks, %d",
+                            "--max-np %d: the job has %d ranks already",
                             o->max_np, plan->size);
+    if (o->np_multiple && plan->size % o->np_multiple != 0)
+        return hb_error_set(
+            err, HVD_EINVAL, "--np-multiple %d: the job has %d rank%s",
+            o->np_multiple, plan->size, plan->size > 1 ? "s" : "");
     return 0;
 }
 

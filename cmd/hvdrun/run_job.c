@@ -13,11 +13,13 @@
 #include "cmd/hvdrun/run_job.h"
 
 #include "cmd/hvdrun/dryrun.h"
+#include "cmd/hvdrun/growth.h"
 #include "cmd/hvdrun/host_plan.h"
 #include "cmd/hvdrun/main_loop.h"
 #include "cmd/hvdrun/reach.h"
 #include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
+#include "lib/job/elastic/discovery.h"
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
 #include "lib/job/worker_env.h"
@@ -53,56 +55,65 @@ struct run {
     struct job_config config;
     struct main_loop main;
     struct job *job;
+    struct discoverer *discoverer; /* NULL: the hosts stay as they are */
+    char hostname[HOST_NAME_MAX + 1];
     int exit_code;
 };
 
 /* ---- Hosts and plan ---- */
 
 /* Merges two names of one host, so that its ranks are numbered together. */
-static int merge(struct run *run, enum hb_log_level level, size_t into,
-                 size_t from, struct hb_error *err)
+static int merge(struct run *run, struct hostlist *l, enum hb_log_level level,
+                 size_t into, size_t from, struct hb_error *err)
 {
-    const struct host_entry *entries = run->hosts.entries;
-
     hb_log(&run->log, level, "host %s: counted as host %s, which it is",
-           entries[from].name, entries[into].name);
-    return hostlist_merge(&run->hosts, into, from, err);
+           l->entries[from].name, l->entries[into].name);
+    return hostlist_merge(l, into, from, err);
+}
+
+static int is_local(void *arg, const struct host_entry *entry)
+{
+    const struct run *run = arg;
+
+    return reach_is_local(entry, run->hostname);
 }
 
 /* Merges names of this machine; other hosts' agents report theirs. */
-static int merge_local(struct run *run, const char *hostname,
+static int merge_local(struct run *run, struct hostlist *l,
                        struct hb_error *err)
 {
-    struct hostlist *l = &run->hosts;
     size_t first = l->count;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && l->count > 1 && i < l->count; i++) {
-        if (!reach_is_local(&l->entries[i], hostname))
+        if (!is_local(run, &l->entries[i]))
             continue;
         if (first > i)
             first = i;
         else
-            rc = merge(run, HB_LOG_INFO, first, i--, err);
+            rc = merge(run, l, HB_LOG_INFO, first, i--, err);
     }
     return rc;
 }
 
-static int read_hosts(struct run *run, const char *hostname,
-                      struct hb_error *err)
+/* Returns 0, a positive exit code if a signal came, or negative. */
+static int read_hosts(struct run *run, struct hb_error *err)
 {
-    int rc = host_plan_read(run->options, hostname, &run->hosts, err);
+    const struct options *o = run->options;
+    int rc = o->discovery_script
+                 ? growth_discover(o, &run->log, &run->hosts, err)
+                 : host_plan_read(o, run->hostname, &run->hosts, err);
 
-    return rc < 0 ? rc : merge_local(run, hostname, err);
+    return rc ? rc : merge_local(run, &run->hosts, err);
 }
 
-static void find_local(struct run *run, const char *hostname)
+static void find_local(struct run *run)
 {
-    run->host_is_local = hb_xcalloc((size_t)run->plan.host_count, 1);
+    run->host_is_local = hb_xcalloc((size_t)run->plan.host_cap, 1);
     run->local_hosts = 0;
     for (int i = 0; i < run->plan.host_count; i++) {
         run->host_is_local[i] =
-            (unsigned char)reach_is_local(run->plan.hosts[i].entry, hostname);
+            (unsigned char)is_local(run, run->plan.hosts[i].entry);
         run->local_hosts += run->host_is_local[i];
     }
 }
@@ -127,16 +138,20 @@ static int check_wdir(const struct run *run, struct hb_error *err)
 
 static int run_plan(struct run *run, struct hb_error *err)
 {
-    char hostname[HOST_NAME_MAX + 1] = "localhost";
     int rc;
 
-    gethostname(hostname, sizeof(hostname) - 1);
-    rc = run->hosts.count ? 0 : read_hosts(run, hostname, err);
+    snprintf(run->hostname, sizeof(run->hostname), "localhost");
+    gethostname(run->hostname, sizeof(run->hostname) - 1);
+    rc = run->hosts.count ? 0 : read_hosts(run, err);
+    if (rc > 0)
+        run->exit_code = rc;
     if (rc == 0)
         rc = host_plan_make(run->options, &run->hosts, &run->plan, err);
-    if (rc < 0)
+    if (rc)
         return rc;
-    find_local(run, hostname);
+    if (options_grows(run->options) && run->options->action == OPTIONS_RUN)
+        growth_reserve(run->options, &run->plan);
+    find_local(run);
     return check_wdir(run, err);
 }
 
@@ -228,9 +243,16 @@ static int fill_config(struct run *run, struct hb_error *err)
         .spec = o->spec,
         .start_timeout_ms = o->start_timeout_ms,
         .timeout_ms = o->timeout_ms,
-        .min_np = o->min_np ? o->min_np : run->plan.size,
+        .min_np = o->min_np ? o->min_np : run->plan.np,
         .reset_limit = o->reset_limit,
         .restart_failed = o->restart_failed,
+        .most = options_grows(o) ? growth_most(o, run->plan.np) : 0,
+        .spares = o->spares,
+        .multiple = o->np_multiple,
+        .is_local = is_local,
+        .names_differ = o->rsh != NULL,
+        .cooldown_least_ms = o->cooldown_least_ms,
+        .cooldown_most_ms = o->cooldown_most_ms,
         .elastic_timeout_ms = o->elastic_timeout_ms,
         .stdin_rank = o->stdin_rank,
         .tag = o->tag,
@@ -262,7 +284,7 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
 /* Says once that ranks get OMP_NUM_THREADS=1. */
 static void note_threads(const struct run *run)
 {
-    for (int rank = 0; rank < run->plan.size; rank++)
+    for (int rank = 0; rank < run->plan.np; rank++)
         if (worker_env_limits_threads(&run->plan, rank, &run->config.env)) {
             hb_log(&run->log, HB_LOG_INFO,
                    "ranks that share a host get OMP_NUM_THREADS=1; for more "
@@ -282,8 +304,10 @@ static void fill_env(struct run *run)
     config->rank_env =
         hb_xcalloc((size_t)run->plan.size, sizeof(*config->rank_env));
     for (int rank = 0; rank < run->plan.size; rank++)
-        hb_must(worker_env_rank(&run->plan, rank, config->job_id, &config->env,
-                                &config->rank_env[rank], NULL));
+        if (run->plan.ranks[rank].is_bound)
+            hb_must(worker_env_rank(&run->plan, rank, config->job_id,
+                                    &config->env, &config->rank_env[rank],
+                                    NULL));
     note_threads(run);
 }
 
@@ -368,6 +392,8 @@ static void on_done(void *arg, int exit_code)
 
     run->log.sink = NULL;
     run->exit_code = exit_code;
+    discoverer_close(run->discoverer);
+    run->discoverer = NULL;
     main_loop_stop(&run->main);
 }
 
@@ -384,9 +410,57 @@ static void kill_leftovers(const struct run *run)
     hb_free(mark);
 }
 
+static void on_hosts(void *arg, const struct hostlist *hosts, int slots)
+{
+    struct hostlist merged = HOSTLIST_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+    struct run *run = arg;
+
+    (void)slots;
+    discovery_copy(&merged, hosts);
+    if (merge_local(run, &merged, &err) == 0)
+        job_offer_hosts(run->job, &merged);
+    else
+        hb_log(&run->log, HB_LOG_WARNING, "%s", err.text);
+    hostlist_free(&merged);
+}
+
+static void on_trouble(void *arg, const char *why)
+{
+    const struct run *run = arg;
+    const struct options *o = run->options;
+
+    hb_log(&run->log, HB_LOG_WARNING,
+           "%s: %s; the job goes on with the hosts found before",
+           o->discovery_script ? "--host-discovery-script" : "--watch", why);
+}
+
+/* Offers the job the hosts that it may use beyond the first. */
+static void offer_hosts(struct run *run)
+{
+    const struct options *o = run->options;
+    struct discoverer_config config;
+
+    if (!options_grows(o))
+        return;
+    job_offer_hosts(run->job, &run->hosts);
+    if (!o->discovery_script && !o->watch)
+        return;
+    growth_discoverer(o, &config);
+    config.loop = &run->main.loop;
+    config.log = &run->log;
+    config.on_hosts = on_hosts;
+    config.on_trouble = on_trouble;
+    config.arg = run;
+    run->discoverer = discoverer_open(&config);
+}
+
 static int start(struct run *run, struct hb_error *err)
 {
-    int remote = run->local_hosts < run->plan.host_count, rc = 0;
+    /* A job that grows may reach other hosts later. */
+    int remote =
+        run->local_hosts < run->plan.host_count || options_grows(run->options);
+    int rc = 0;
 
     if (remote)
         rc = main_loop_reach(&run->main, run->options, run->agent_path,
@@ -403,6 +477,7 @@ static int start(struct run *run, struct hb_error *err)
         return rc;
     run->log.sink = on_log;
     run->log.sink_arg = run;
+    offer_hosts(run);
     return 0;
 }
 
@@ -436,7 +511,7 @@ static int plan_again(struct run *run, struct hb_error *err)
         int first = run->same_as[i];
 
         if (first != i)
-            rc = merge(run, HB_LOG_WARNING,
+            rc = merge(run, &run->hosts, HB_LOG_WARNING,
                        (size_t)(hosts[first].entry - run->hosts.entries),
                        (size_t)(hosts[i].entry - run->hosts.entries), err);
     }

@@ -104,8 +104,9 @@ struct agent {
     struct horovod_rdv *horovod; /* NULL: none */
     uv_timer_t fault_timer;      /* until ranks with a fault are killed */
     struct agent_rank *ranks;
-    int live, failed; /* numbers of ranks */
-    int has_run;      /* a rank was started */
+    int live, failed;       /* numbers of ranks */
+    int has_run;            /* a rank was started */
+    uint32_t told_progress; /* last generation that PROGRESS was sent for */
     int port_fd;
 
     int death_fd; /* epoll of the ranks' pidfds, in order of death */

@@ -186,6 +186,7 @@ static void assign_rank(struct plan *p, int rank, int host, int local)
 {
     p->ranks[rank].rank = rank;
     p->ranks[rank].host = host;
+    p->ranks[rank].is_bound = 1;
     p->ranks[rank].local_rank = local;
     p->ranks[rank].local_size = p->hosts[host].count;
     p->hosts[host].ranks[local] = rank;
@@ -226,13 +227,14 @@ static void number_across(struct plan *p)
 int plan_make(const struct hostlist *l, const struct plan_options *o,
               struct plan *p, struct hb_error *err)
 {
-    struct plan made = {NULL, 0, NULL, 0};
+    struct plan made = {0};
     int *counts = NULL;
     int rc = decide_size(l, o, err);
 
     if (rc < 0)
         return rc;
-    made.size = rc;
+    made.size = made.np = rc;
+    made.host_cap = (int)l->count;
     made.ranks = hb_calloc((size_t)made.size, sizeof(*made.ranks));
     made.hosts = hb_calloc(l->count, sizeof(*made.hosts));
     counts = hb_calloc(l->count, sizeof(*counts));
@@ -255,4 +257,70 @@ out:
     if (rc < 0)
         plan_free(&made);
     return rc;
+}
+
+/* ---- Plans that grow ---- */
+
+void plan_reserve(struct plan *p, int size, int host_cap)
+{
+    size_t old_hosts = (size_t)p->host_cap;
+
+    p->ranks = hb_xrealloc_array(p->ranks, (size_t)size, sizeof(*p->ranks));
+    for (int i = p->size; i < size; i++)
+        p->ranks[i] = (struct plan_rank){.rank = i, .is_idle = 1};
+    p->hosts = hb_xrealloc_array(p->hosts, (size_t)host_cap, sizeof(*p->hosts));
+    memset(p->hosts + old_hosts, 0,
+           ((size_t)host_cap - old_hosts) * sizeof(*p->hosts));
+    p->size = size;
+    p->host_cap = host_cap;
+}
+
+int plan_add_host(struct plan *p, const struct host_entry *entry)
+{
+    if (p->host_count == p->host_cap)
+        return -1;
+    p->hosts[p->host_count] =
+        (struct plan_host){.entry = entry, .index = p->host_count};
+    return p->host_count++;
+}
+
+int plan_bind(struct plan *p, int host, int count, int local_size)
+{
+    struct plan_host *h = &p->hosts[host];
+    int have = h->count;
+
+    if (count > PLAN_LOCAL_MAX)
+        count = PLAN_LOCAL_MAX;
+    if (count > h->count)
+        h->ranks =
+            hb_xrealloc_array(h->ranks, (size_t)count, sizeof(*h->ranks));
+    for (int i = 0; i < p->size && have < count; i++) {
+        if (p->ranks[i].is_bound)
+            continue;
+        p->ranks[i] = (struct plan_rank){.rank = i,
+                                         .local_size = local_size,
+                                         .cross_size = 1,
+                                         .host = host,
+                                         .is_bound = 1,
+                                         .is_idle = 1};
+        have++;
+    }
+    h->count = 0;
+    for (int i = 0; i < p->size && h->count < have; i++) {
+        if (!p->ranks[i].is_bound || p->ranks[i].host != host)
+            continue;
+        p->ranks[i].local_rank = h->count;
+        h->ranks[h->count++] = i;
+    }
+    return have;
+}
+
+void plan_unbind(struct plan *p, int host)
+{
+    struct plan_host *h = &p->hosts[host];
+
+    for (int i = 0; i < h->count; i++)
+        p->ranks[h->ranks[i]] =
+            (struct plan_rank){.rank = h->ranks[i], .is_idle = 1};
+    h->count = 0;
 }

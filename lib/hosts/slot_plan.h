@@ -37,7 +37,9 @@ struct plan_options {
 
 struct plan_rank {
     int rank, local_rank, local_size, cross_rank, cross_size;
-    int host; /* index into hosts */
+    int host;     /* index into hosts */
+    int is_bound; /* the number belongs to that host; else host is 0 */
+    int is_idle;  /* no rank with that number was started */
 };
 
 struct plan {
@@ -45,6 +47,8 @@ struct plan {
     int size;
     struct plan_host *hosts; /* only hosts that have ranks */
     int host_count;
+    int np;       /* ranks to start at first: those below np */
+    int host_cap; /* length of hosts */
 };
 
 void plan_free(struct plan *p);
@@ -54,5 +58,23 @@ void plan_free(struct plan *p);
  * ranks than the limits above.  The hostlist must outlive the plan. */
 int plan_make(const struct hostlist *l, const struct plan_options *o,
               struct plan *p, struct hb_error *err);
+
+/* ---- Plans that grow: of jobs that get ranks and hosts while they run. ----
+ *
+ * Such a plan has spare numbers of ranks behind those that plan_make has given
+ * out.  A host gets numbers once, for all ranks that it may ever have, and
+ * keeps them as long as the job has an agent there. */
+
+/* Makes room: the plan has `size` numbers and up to `host_cap` hosts from now
+ * on; neither less than before.  Running out of memory ends the program. */
+void plan_reserve(struct plan *p, int size, int host_cap);
+/* Adds a host without ranks.  Returns its index, or -1 if there is no room. */
+int plan_add_host(struct plan *p, const struct host_entry *entry);
+/* Gives the host, which has no agent, the lowest free numbers until it has
+ * `count`, or none is free.  Returns how many it has now.  local_size of the
+ * new ranks is `local_size`. */
+int plan_bind(struct plan *p, int host, int count, int local_size);
+/* Frees the host's numbers. */
+void plan_unbind(struct plan *p, int host);
 
 #endif

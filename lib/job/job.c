@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 11,
+    JOB_TIMERS = 12,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -160,19 +160,21 @@ static void act_run(struct job *job)
         job_start_limit(job, (uint64_t)job->config->timeout_ms);
     job_stall_start(job);
     job_open_input(job);
+    job_grow(job);
 }
 
 static void act_end(struct job *job, int grace_ms)
 {
-    int finished = job->finished;
+    int finished;
 
+    job_elastic_end(job);
+    finished = job->finished;
     if (!job->alive_at_end) {
         job->alive_at_end = job_count_alive(job);
         job->failed_before_end = job->failed_count;
     }
     job_wait_end(job);
     job_stall_end(job);
-    job_elastic_end(job);
     uv_timer_stop(&job->limit_timer);
     if (grace_ms > JOB_NOTICE_MS)
         start_end_timer(job, on_notice, JOB_NOTICE_MS);
@@ -237,6 +239,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[8] = &job->settle_timer;
     timers[9] = &job->elastic_timer;
     timers[10] = &job->restart_timer;
+    timers[11] = &job->grow_timer;
 }
 
 static void act_finish(struct job *job)
@@ -358,7 +361,7 @@ static void job_open_hosts(struct job *job)
 {
     const struct plan *plan = job->config->plan;
 
-    job->hosts = hb_xcalloc((size_t)plan->host_count, sizeof(*job->hosts));
+    job->hosts = hb_xcalloc((size_t)plan->host_cap, sizeof(*job->hosts));
     for (int i = 0; i < plan->host_count; i++) {
         job->hosts[i] = (struct job_host){
             .job = job,

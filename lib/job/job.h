@@ -44,11 +44,11 @@ struct remote;
 struct job_config {
     uv_loop_t *loop;
     const struct hb_log *log;
-    const struct plan *plan;
+    struct plan *plan; /* changed only with `most` */
     const char *agent_path;
-    /* [plan->host_count]: 1 if the host is this machine; the others are reached
+    /* [plan->host_cap]: 1 if the host is this machine; the others are reached
      * through `remote`. */
-    const unsigned char *host_is_local;
+    unsigned char *host_is_local;
     struct remote *remote; /* NULL if all hosts are local */
     /* [plan->host_count], or NULL.  If the agents show that several names of
      * the plan are one host, same_as of each is set to the index of the first,
@@ -80,7 +80,18 @@ struct job_config {
     int min_np;
     int reset_limit; /* generations after the first; -1: any number */
     int64_t elastic_timeout_ms;
-    int restart_failed;     /* with spec.restart: how often each rank */
+    int restart_failed; /* with spec.restart: how often each rank */
+    /* Most ranks of a job that gets new ranks while it runs, on the hosts that
+     * job_offer_hosts names; 0: it gets none.  The plan has room for them
+     * (plan_reserve), and spec.restart is set. */
+    int most;
+    int spares; /* ranks beyond `most` that wait until they are needed */
+    /* With `most`: returns whether a host that is offered is this machine; gets
+     * job_start's arg. */
+    int (*is_local)(void *arg, const struct host_entry *entry);
+    int multiple;     /* a generation has a multiple of it; 0: any number */
+    int names_differ; /* each name is a host of its own */
+    int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */
     int tag;                /* prefix lines with [rank]<stdout>: */
     int timestamp;          /* and the time before that */
@@ -101,6 +112,10 @@ struct job;
 int job_start(const struct job_config *config,
               void (*on_done)(void *arg, int exit_code), void *arg,
               struct job **out, struct hb_error *err);
+
+/* Says which hosts the job may use from now on, in order of preference; the
+ * list is copied.  Hosts that it does not name get no new ranks. */
+void job_offer_hosts(struct job *job, const struct hostlist *hosts);
 
 /* Handles a signal that reached hvdrun.  `sender`: "pid 812 (slurmstepd)", or
  * NULL for a terminal and where the system does not tell.

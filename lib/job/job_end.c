@@ -197,7 +197,7 @@ void job_rank_exited(struct job *job, struct job_host *host,
                      struct control_exited *m)
 {
     int ours = (m->cause == CONTROL_CAUSE_HVDRUN && job->has_verdict) ||
-               job_elastic_is_gone(job, m->rank);
+               job_elastic_is_done(job) || job_elastic_is_gone(job, m->rank);
     uint64_t when_ns = offset_ours(&host->clock, m->when_ns, hb_now_ns());
 
     job->exited[m->rank] = ours ? JOB_RANK_ENDED : JOB_RANK_EXITED;
@@ -236,14 +236,18 @@ void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
     size_t at = job->trouble_count;
     va_list ap;
 
+    va_start(ap, fmt);
+    hb_must(hb_buf_vprintf(&text, fmt, ap));
+    va_end(ap);
+    if (job_grow_trouble(host, hb_buf_data(&text))) {
+        hb_buf_free(&text);
+        return;
+    }
     if (job->trouble_count == job->trouble_cap) {
         job->trouble_cap = job->trouble_cap ? 2 * job->trouble_cap : 4;
         job->troubles = hb_xrealloc_array(job->troubles, job->trouble_cap,
                                           sizeof(*job->troubles));
     }
-    va_start(ap, fmt);
-    hb_must(hb_buf_vprintf(&text, fmt, ap));
-    va_end(ap);
     for (; at > 0 && job->troubles[at - 1].when_ns > when_ns; at--)
         job->troubles[at] = job->troubles[at - 1];
     job->troubles[at] = (struct report_trouble){

@@ -10,7 +10,8 @@ int job_check_rank(const struct job_host *host, int rank, struct hb_error *err)
 {
     const struct plan *plan = host->job->config->plan;
 
-    if (rank >= 0 && rank < plan->size && plan->ranks[rank].host == host->index)
+    if (rank >= 0 && rank < plan->size && plan->ranks[rank].is_bound &&
+        plan->ranks[rank].host == host->index)
         return 0;
     return hb_error_set(err, HVD_EPROTO, "speaks of rank %d, not its own",
                         rank);
@@ -22,16 +23,18 @@ int job_host_hello(void *arg, struct hb_error *err)
 {
     struct job_host *host = arg;
     struct control_hello *m = &host->link.hello;
-    int rc = job_routes_hello(host, m, err);
+    int rc = host->newcomers ? 0 : job_routes_hello(host, m, err);
 
     if (rc < 0)
         return rc;
     job_same_hello(host, m);
-    control_hello_fini(m);
     host->state = HOST_CONNECTED;
-    host->reached_ms =
-        (int64_t)((hb_now_ns() - host->job->state_since_ns) / 1000000);
+    host->reached_ms = (int64_t)((hb_now_ns() - host->since_ns) / 1000000);
     job_beat_ping(host);
+    if (host->newcomers)
+        return job_grow_hello(host, err);
+    if (host->job->config->most == 0) /* else a later round needs it */
+        control_hello_fini(m);
     job_check_connected(host->job);
     return 0;
 }
@@ -48,6 +51,8 @@ static int on_started(void *arg, const struct frame *f, struct hb_error *err)
         rc = hb_error_set(err, HVD_EPROTO, "started %d ranks of %d", m.count,
                           host->plan->count);
     for (int i = 0; rc == 0 && i < m.count; i++) {
+        if (m.pids[i] == 0)
+            continue;
         job_elastic_started(host->job, host->plan->ranks[i], m.pids[i]);
         hb_log(host->job->config->log, HB_LOG_DEBUG,
                "host %s: rank %d is pid %d", host->name, host->plan->ranks[i],
@@ -58,6 +63,10 @@ static int on_started(void *arg, const struct frame *f, struct hb_error *err)
         return rc;
     host->state = HOST_STARTED;
     job_beat_ping(host);
+    if (host->newcomers) {
+        job_grow_started(host);
+        return 0;
+    }
     if (++host->job->started == host->job->config->plan->host_count)
         job_event(host->job, JOB_EV_STARTED);
     return 0;
@@ -68,17 +77,19 @@ static int on_failed(void *arg, const struct frame *f, struct hb_error *err)
     struct job_host *host = arg;
     struct control_failed m;
     struct job *job = host->job;
-    int rc = control_decode_failed(f->payload, f->len, &m, err);
+    int rc = control_decode_failed(f->payload, f->len, &m, err), is_newcomer;
 
     if (rc < 0)
         return rc;
     if (job->alive_at_end > 0)
         job->alive_at_end -= host->plan->count; /* they never ran */
     host->was_launched = 0;
+    is_newcomer = host->newcomers > 0 && job_elastic_goes_on(job);
     job_host_trouble(host, m.exit_code, hb_now_ns(), 0, "%s", m.text);
     control_failed_fini(&m);
     job_host_finish(host, HOST_DONE);
-    job_event(job, JOB_EV_FAILED);
+    if (!is_newcomer)
+        job_event(job, JOB_EV_FAILED);
     job_check_gone(job);
     return 0;
 }
@@ -226,4 +237,5 @@ const struct agent_message job_messages[AGENT_MESSAGES] = {
     [CONTROL_STATS] = {AGENT_LAUNCHED, on_trace},
     [CONTROL_LATE] = {AGENT_LAUNCHED, job_stall_frame},
     [CONTROL_READY] = {AGENT_LAUNCHED, job_elastic_frame},
+    [CONTROL_PROGRESS] = {AGENT_LAUNCHED, job_elastic_progress},
 };

@@ -66,6 +66,7 @@ void job_host_finish(struct job_host *host, enum host_state state)
     host->job->finished++;
     job_rendezvous_host_gone(host->job->rendezvous, host->index);
     agent_link_close(&host->link);
+    job_grow_host_gone(host);
 }
 
 static void lose(struct job_host *host, uint64_t when_ns, const char *what,
@@ -167,6 +168,7 @@ void job_host_open(struct job_host *host)
         .arg = host,
     };
 
+    host->since_ns = hb_now_ns();
     if (agent_link_open(&host->link, &config, &err) == 0) {
         job->open_transports++;
         return;
@@ -219,7 +221,10 @@ void job_host_ack(struct job_host *host, size_t len)
         host->link.closing)
         return;
     job_host_send_u32(host, CONTROL_OUTPUT_ACK, (uint32_t)host->ack_len);
-    host->in_flight -= host->ack_len;
+    /* Of a host that has come back, what it sent before may be acknowledged
+     * only now. */
+    host->in_flight -=
+        host->ack_len < host->in_flight ? host->ack_len : host->in_flight;
     host->ack_len = 0;
 }
 
@@ -233,12 +238,13 @@ static void fill_rank(const struct job_config *config, int rank,
     *out = (struct control_rank){
         .rank = rank,
         .local_rank = r->local_rank,
-        .local_size = r->local_size,
+        .local_size = config->plan->hosts[r->host].count,
         .cross_rank = r->cross_rank,
         .cross_size = r->cross_size,
         .env = config->rank_env[rank],
         .stdin_open =
             config->stdin_rank == JOB_STDIN_ALL || config->stdin_rank == rank,
+        .is_idle = r->is_idle,
     };
 }
 
@@ -272,8 +278,10 @@ static void fill_map(const struct plan *plan, struct control_launch *m)
         hb_must(hb_strv_add(&m->host_names, plan->hosts[i].entry->name));
     m->runs = hb_xcalloc((size_t)plan->size, sizeof(*m->runs));
     for (int i = 0; i < plan->size; i++) {
-        if (i == 0 || plan->ranks[i].host != plan->ranks[i - 1].host)
-            m->runs[m->run_count++].host = plan->ranks[i].host;
+        int host = plan->ranks[i].is_bound ? plan->ranks[i].host : -1;
+
+        if (i == 0 || host != m->runs[m->run_count - 1].host)
+            m->runs[m->run_count++].host = host;
         m->runs[m->run_count - 1].count++;
     }
 }
@@ -309,6 +317,21 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
     hb_free(m.ranks);
     explicit_bzero(m.secret, sizeof(m.secret));
     return rc;
+}
+
+void job_host_send_hosts(struct job_host *host)
+{
+    struct control_launch m = {.size = host->job->config->plan->size};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    fill_map(host->job->config->plan, &m);
+    job_routes_fill(host, &m);
+    hb_must(control_encode_hosts(&frame, &m));
+    agent_link_send(&host->link, &frame);
+    job_routes_release(host, &m);
+    hb_strv_free(&m.host_names);
+    hb_free(m.runs);
+    hb_buf_free(&frame);
 }
 
 void job_host_launch(struct job_host *host)

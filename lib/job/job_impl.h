@@ -14,6 +14,8 @@
  *     job_same.c    several names of one host
  *     job_trace.c   timelines and statistics
  *     job_elastic.c generations of an elastic job
+ *     job_grow.c    hosts and ranks that an elastic job gets while it runs
+ *     job_grow_routes.c    the routes to these hosts
  *     job_stall.c   ranks that wait too long
  *     job_sweep.c   ending what lost hosts may still run
  */
@@ -59,11 +61,16 @@ struct job_host {
     int beats_missed;     /* PINGs in a row without any message after them */
     uint64_t asked_ns;    /* time of the first of these PINGs; 0: none */
     int was_launched;     /* LAUNCH was sent, and FAILED has not come */
+    uint64_t since_ns;    /* start of the connection */
     int64_t reached_ms;   /* time from start to HELLO; 0 before HELLO */
     struct survey *sweep; /* the second connection (job_sweep.c), or NULL */
     int sweep_steps, swept, sweep_failed;
     char *sweep_text; /* its result, reported at the end, or NULL */
     int unheard;      /* no message since KILL was sent */
+    /* Added while the ranks run, and none of its ranks was started yet: how
+     * many are to be; else 0.  Its failure concerns nobody else. */
+    int newcomers;
+    int in_round; /* takes part in job_grow_routes.c's round */
 };
 
 enum job_exit {
@@ -102,6 +109,7 @@ struct job {
     uv_timer_t settle_timer;    /* lets ranks that have left come back */
     uv_timer_t elastic_timer;   /* --elastic-timeout */
     uv_timer_t restart_timer;   /* of ranks that have failed */
+    uv_timer_t grow_timer;      /* until a host may be used again */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
@@ -257,6 +265,7 @@ void job_stall_end(struct job *job);   /* the ranks are being ended */
  * the first of them may end meanwhile. */
 int job_stall_ending(const struct job *job);
 void job_stall_rank_gone(struct job *job, int rank);
+void job_stall_absent(struct job *job, int rank); /* it is not started */
 /* Notes which ranks are in the generation that begins. */
 void job_stall_members(struct job *job, const int *ranks, int count);
 void job_stall_resumed(struct job *job); /* the ranks had been stopped */
@@ -270,9 +279,13 @@ void job_elastic_free(struct job *job);
 int job_elastic_goes_on(const struct job *job);
 /* Returns whether the rank was lost with its host. */
 int job_elastic_is_gone(const struct job *job, int rank);
+/* Returns whether only ranks are left that the job does not need. */
+int job_elastic_is_done(const struct job *job);
 /* Keeps a rank's pid, for messages. */
 void job_elastic_started(struct job *job, int rank, pid_t pid);
 int job_elastic_frame(void *host, const struct frame *f, struct hb_error *err);
+int job_elastic_progress(void *host, const struct frame *f,
+                         struct hb_error *err);
 void job_elastic_finished(struct job *job, int rank); /* exit code 0 */
 /* Handles the failure of a rank, or the loss of a host, and reports it.
  * Returns 1 if the job goes on; if 0, the failure is to end it. */
@@ -284,6 +297,27 @@ void job_elastic_end(struct job *job);     /* the ranks are being ended */
 void job_elastic_resumed(struct job *job); /* the ranks had been stopped */
 /* Reports which ranks were lost in a job that ends well. */
 void job_elastic_report(struct job *job);
+
+/* ---- job_grow.c: in jobs that do not grow, these do nothing ---- */
+
+/* Starts ranks and reaches hosts, as far as there are hosts for them. */
+void job_grow(struct job *job);
+/* Handles the HELLO of a host that was added while the ranks run. */
+int job_grow_hello(struct job_host *host, struct hb_error *err);
+void job_grow_started(struct job_host *host); /* its agent can start ranks */
+/* Notes a failure of the host: its ranks', or its own.  It is left alone for a
+ * while. */
+void job_grow_strike(struct job_host *host);
+/* Reports why a host could not be added.  Returns 0 if it was not being
+ * added. */
+int job_grow_trouble(struct job_host *host, const char *why);
+void job_grow_end(struct job *job); /* gives up hosts that are being added */
+
+/* ---- job_grow_routes.c: the same ---- */
+
+int job_grow_route_frame(struct job_host *host, const struct frame *f,
+                         struct hb_error *err);
+void job_grow_host_gone(struct job_host *host);
 
 /* ---- job_sweep.c ---- */
 
@@ -308,6 +342,7 @@ void job_host_finish(struct job_host *host, enum host_state state);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
+void job_host_send_hosts(struct job_host *host); /* HOSTS */
 /* Queues a frame for a host, unless its connection is closing or closed. */
 void job_send(void *job, int host, const struct hb_buf *frame);
 int job_host_send_u32(struct job_host *host, enum control_type type,

@@ -43,7 +43,7 @@ job_rendezvous_new(const struct job_rendezvous_config *config)
 
     r->config = *config;
     r->store = rdv_store_new(&store);
-    r->deaf = hb_xcalloc((size_t)config->plan->host_count, 1);
+    r->deaf = hb_xcalloc((size_t)config->plan->host_cap, 1);
     return r;
 }
 
@@ -118,6 +118,7 @@ int job_rendezvous_frame(struct job_rendezvous *r, int host,
 void job_rendezvous_host_gone(struct job_rendezvous *r, int host)
 {
     rdv_store_origin_gone(r->store, host);
+    r->deaf[host] = 0;
 }
 
 void job_rendezvous_rank_gone(struct job_rendezvous *r, int rank,

@@ -100,7 +100,8 @@ void job_check_connected(struct job *job)
         job->same_host = 1;
         job_event(job, JOB_EV_SAME_HOST);
     } else {
-        if (job->config->remote)
+        /* A job that grows reaches hosts later, too. */
+        if (job->config->remote && job->config->most == 0)
             remote_release_keys(job->config->remote);
         job_event(job, JOB_EV_CONNECTED);
     }

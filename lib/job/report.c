@@ -202,7 +202,7 @@ static void put_others(struct hb_buf *out, const struct report *r,
 }
 
 void report_finish(struct hb_buf *out, const struct plan *plan, int finished,
-                   const struct report_lost *lost, size_t n)
+                   int started, const struct report_lost *lost, size_t n)
 {
     struct group groups[REPORT_GROUPS_MAX] = {{NULL, NULL, 0}};
     size_t count = 0;
@@ -210,7 +210,7 @@ void report_finish(struct hb_buf *out, const struct plan *plan, int finished,
     for (size_t i = 0; i < n; i++)
         group_add(groups, &count, plan->size, lost[i].rank, lost[i].phrase);
     xprintf(out, "hvdrun: finished with %d of %d ranks; lost: ", finished,
-            plan->size);
+            started);
     for (size_t i = 0; i < count; i++) {
         xbuf_puts(out, i > 0 ? ", " : "");
         put_group(out, &groups[i], plan->size);
@@ -294,8 +294,10 @@ static void put_taken_ranks(struct hb_buf *out, const struct plan *plan,
 
     for (int i = 0; i < plan->host_count; i++)
         for (int k = 0; taken[i] && k < plan->hosts[i].count; k++) {
-            member[plan->hosts[i].ranks[k]] = 1;
-            count++;
+            int rank = plan->hosts[i].ranks[k];
+
+            member[rank] = !plan->ranks[rank].is_idle;
+            count += member[rank];
         }
     xbuf_puts(out, count == 1 ? "; rank " : "; ranks ");
     put_ranks(out, member, plan->size);
@@ -361,12 +363,15 @@ void report_troubles(struct hb_buf *out, const char *prefix,
 static void put_end(struct hb_buf *out, const struct report *r)
 {
     const char *plural = r->ended > 1 ? "s" : "";
+    int all = 0;
 
+    for (int i = 0; i < r->plan->size; i++)
+        all += !r->plan->ranks[i].is_idle;
     if (r->ended <= 0)
         return;
-    if (r->ended == r->plan->size)
+    if (r->ended == all)
         xprintf(out, "hvdrun: ended %d rank%s", r->ended, plural);
-    else if (r->ended < r->plan->size - 1)
+    else if (r->ended < all - 1)
         xprintf(out, "hvdrun: ended %d other rank%s", r->ended, plural);
     else if (r->ended > 1)
         xprintf(out, "hvdrun: ended the other %d ranks", r->ended);

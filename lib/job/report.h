@@ -67,9 +67,10 @@ void report_death(struct hb_buf *out, const struct plan *plan,
 
 /* Appends the line at the end of a job that went on without ranks:
  * "hvdrun: finished with 6 of 8 ranks; lost: rank 2 (exit code 1), ranks 4, 5
- * (...)".  `finished`: how many exited with 0. */
+ * (...)".  `finished`: how many exited with 0; `started`: how many there
+ * were. */
 void report_finish(struct hb_buf *out, const struct plan *plan, int finished,
-                   const struct report_lost *lost, size_t count);
+                   int started, const struct report_lost *lost, size_t count);
 
 /* Appends the report to out; nothing for exit code 0 without failures. */
 void report_format(struct hb_buf *out, const struct report *r);

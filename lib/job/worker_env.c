@@ -293,7 +293,7 @@ int worker_env_common(const struct worker_env_config *config,
 static int set_rank(struct hb_strv *out, const struct plan_rank *r,
                     const struct plan *plan)
 {
-    const int world_size = plan->size;
+    const int world_size = plan->np;
     const struct {
         const char *name;
         int value;

@@ -71,6 +71,8 @@ struct segment_head {
     /* Written by the agent: 1 if the ranks are to meet again at their next
      * commit (control_generation.h). */
     _Atomic uint32_t change;
+    /* Written by the ranks: 1 once they have committed a state. */
+    _Atomic uint32_t committed;
     struct segment_wake wake[]; /* [local_size] */
 };
 

@@ -9,6 +9,9 @@
  * If the first byte is 254, the job is elastic, and succeeds only if at least
  * two ranks did.
  *
+ * If the first byte is 253, the job is elastic and grows: it begins with three
+ * of four ranks, starts the fourth, and connects to hosts again that are lost.
+ *
  * If the first byte is 255, the same for a survey: a host is lost at most once,
  * gives an answer only to a question, and the survey is closed once.
  *
@@ -28,7 +31,9 @@
 #include <unistd.h>
 
 enum { HOSTS = 2, RANKS = 4, MIN_NP = 2, TURNS_MAX = 1000 };
-enum { IS_SURVEY = 255, IS_ELASTIC = 254 }; /* the first byte */
+enum { FARS = 12, NUMBERS = 10 }; /* of a job that grows */
+/* The first byte. */
+enum { IS_SURVEY = 255, IS_ELASTIC = 254, IS_GROWING = 253 };
 
 /* ---- Hosts ---- */
 
@@ -36,7 +41,7 @@ static struct far {
     struct transport transport; /* must be the first member */
     struct transport_config config;
     int open, ended, closing;
-} fars[HOSTS];
+} fars[FARS];
 static int far_count;
 
 static int far_write(struct transport *t, const void *bytes, size_t len)
@@ -64,9 +69,11 @@ static const struct transport_ops far_ops = {
 int transport_open_local(const struct transport_config *config,
                          struct transport **out, struct hb_error *err)
 {
-    struct far *f = &fars[far_count++];
+    struct far *f = &fars[far_count];
 
-    (void)err;
+    if (far_count == FARS)
+        return hb_error_set(err, HVD_ESYSTEM, "no more processes");
+    far_count++;
     *f = (struct far){.transport.ops = &far_ops, .config = *config, .open = 1};
     *out = &f->transport;
     return 0;
@@ -97,7 +104,7 @@ static void far_end(struct far *f, const struct hb_error *err)
 /* Runs the loop once, as between two callbacks. */
 static void turn(uv_loop_t *loop)
 {
-    for (int i = 0; i < HOSTS; i++) {
+    for (int i = 0; i < far_count; i++) {
         if (!fars[i].open || !fars[i].closing)
             continue;
         fars[i].open = 0;
@@ -131,7 +138,7 @@ static void note_success(const struct far *f, const struct hb_buf *b)
 
     FUZZ_CHECK(frame_decode(b, FRAME_PAYLOAD_MAX, &frame, NULL) == 1);
     if (control_decode_exited(frame.payload, frame.len, &m, NULL) == 0 &&
-        m.exit_code == 0 && m.rank < RANKS && m.rank / 2 == f - fars)
+        m.exit_code == 0 && m.rank < RANKS && m.rank / 2 == (f - fars) % 2)
         succeeded[m.rank] = 1;
     control_exited_fini(&m);
 }
@@ -272,7 +279,11 @@ static void say_ready(struct far *f, struct fuzz_input *in)
 static void step(struct job *job, struct fuzz_input *in)
 {
     unsigned what = fuzz_take(in);
-    struct far *f = &fars[what & 1];
+    /* Of a job that grows, also one of the last two connections. */
+    int far = what >> 5 < 4 || far_count <= HOSTS
+                  ? (int)(what & 1)
+                  : far_count - 1 - (int)(what & 1);
+    struct far *f = &fars[far];
 
     switch (what >> 1 & 15) {
     case 0:
@@ -321,6 +332,7 @@ static void step(struct job *job, struct fuzz_input *in)
         say_ready(f, in);
         break;
     default:
+        say_frame(f, in, CONTROL_PROGRESS);
         break;
     }
 }
@@ -333,7 +345,7 @@ static int ranks_of[RANKS] = {0, 1, 2, 3};
 static struct plan_host hosts[HOSTS] = {{&entries[0], 0, &ranks_of[0], 2},
                                         {&entries[1], 1, &ranks_of[2], 2}};
 static struct plan_rank ranks[RANKS];
-static const struct plan plan = {ranks, RANKS, hosts, HOSTS};
+static struct plan plan = {ranks, RANKS, hosts, HOSTS, RANKS, HOSTS};
 static struct hb_strv rank_env[RANKS];
 static int done, exit_code;
 
@@ -373,8 +385,56 @@ static void check_output(int fd)
     free(text);
 }
 
-static void run(struct fuzz_input *in, int elastic, uv_loop_t *loop)
+static int is_local_host(void *arg, const struct host_entry *entry)
 {
+    (void)arg;
+    (void)entry;
+    return 1;
+}
+
+/* The plan of a job that grows, and what goes with it. */
+struct growth {
+    struct hostlist list;
+    struct plan plan;
+    unsigned char host_is_local[HOSTS + 1];
+    struct hb_strv rank_env[NUMBERS];
+};
+
+static void growth_init(struct growth *g, struct job_config *config)
+{
+    const struct plan_options options = {.num_proc = RANKS - 1};
+
+    memset(g, 0, sizeof(*g));
+    FUZZ_CHECK(hostlist_parse("a:2,b:2", &g->list, NULL) == 0);
+    FUZZ_CHECK(plan_make(&g->list, &options, &g->plan, NULL) == 0);
+    plan_reserve(&g->plan, NUMBERS, HOSTS + 1);
+    for (int i = 0; i < HOSTS; i++)
+        plan_bind(&g->plan, i, 2, g->plan.hosts[i].count);
+    memset(g->host_is_local, 1, sizeof(g->host_is_local));
+    config->plan = &g->plan;
+    config->host_is_local = g->host_is_local;
+    config->is_local = is_local_host;
+    config->rank_env = g->rank_env;
+    config->spec.restart = 1;
+    config->restart_failed = 1;
+    config->most = RANKS;
+    config->names_differ = 1;
+    config->cooldown_least_ms = config->cooldown_most_ms = 1;
+    config->reset_limit = -1;
+}
+
+static void growth_fini(struct growth *g)
+{
+    for (int i = 0; i < NUMBERS; i++)
+        hb_strv_free(&g->rank_env[i]);
+    plan_free(&g->plan);
+    hostlist_free(&g->list);
+}
+
+static void run(struct fuzz_input *in, int elastic, int growing,
+                uv_loop_t *loop)
+{
+    struct growth growth;
     struct hb_log log = {
         .program = "fuzz", .level = HB_LOG_TRACE, .sink = check_log};
     struct job_config config = {.loop = loop,
@@ -398,17 +458,24 @@ static void run(struct fuzz_input *in, int elastic, uv_loop_t *loop)
     int turns = 0;
 
     FUZZ_CHECK(hb_strv_add(&config.argv, "true") == 0);
+    if (growing)
+        growth_init(&growth, &config);
     FUZZ_CHECK(job_start(&config, on_done, NULL, &job, &err) == 0);
+    if (growing)
+        job_offer_hosts(job, &growth.list);
     while (in->p < in->end && !done) {
         step(job, in);
         turn(loop);
     }
-    for (int i = 0; i < HOSTS; i++)
-        far_end(&fars[i], NULL);
-    while (!done && turns++ < TURNS_MAX)
+    while (!done && turns++ < TURNS_MAX) {
+        for (int i = 0; i < far_count; i++)
+            far_end(&fars[i], NULL);
         turn(loop);
+    }
     FUZZ_CHECK(done == 1);
     job_free(job);
+    if (growing)
+        growth_fini(&growth);
     hb_strv_free(&config.argv);
 }
 
@@ -571,7 +638,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, data + size};
     int is_survey = size > 0 && *data == IS_SURVEY;
-    int is_elastic = size > 0 && *data == IS_ELASTIC, successes = 0;
+    int is_growing = size > 0 && *data == IS_GROWING;
+    int is_elastic = size > 0 && (*data == IS_ELASTIC || is_growing);
+    int successes = 0;
     int saved[2] = {dup(1), dup(2)};
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     uv_loop_t loop;
@@ -583,7 +652,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                       .local_rank = i % 2,
                                       .local_size = 2,
                                       .cross_size = 1,
-                                      .host = i / 2};
+                                      .host = i / 2,
+                                      .is_bound = 1};
     memset(fars, 0, sizeof(fars));
     memset(succeeded, 0, sizeof(succeeded));
     far_count = done = 0;
@@ -593,7 +663,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         in.p++;
         run_survey(&in, &loop);
     } else {
-        run(&in, is_elastic, &loop);
+        run(&in, is_elastic, is_growing, &loop);
     }
     dup2(saved[0], 1);
     dup2(saved[1], 2);
@@ -602,7 +672,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(is_survey || (exit_code >= 0 && exit_code <= 255));
     for (int i = 0; i < RANKS; i++)
         successes += succeeded[i];
-    FUZZ_CHECK(is_survey || exit_code != 0 ||
+    FUZZ_CHECK(is_survey || is_growing || exit_code != 0 ||
                successes >= (is_elastic ? MIN_NP : RANKS));
     close(fd);
     close(saved[0]);

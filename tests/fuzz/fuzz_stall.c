@@ -26,7 +26,7 @@ static struct plan_rank ranks[RANKS] = {
     {.rank = 2, .host = 1},
     {.rank = 3, .host = 1},
 };
-static const struct plan plan = {ranks, RANKS, hosts, HOSTS};
+static const struct plan plan = {ranks, RANKS, hosts, HOSTS, RANKS, HOSTS};
 
 /* Takes a string; the next byte is its length. */
 static void take_text(struct fuzz_input *in, char *text, size_t size)

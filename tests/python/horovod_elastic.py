@@ -3,11 +3,13 @@
 
     hvdrun --horovod -np 3 --min-np 2 python3 horovod_elastic.py
 
-The rank that DIE_RANK names kills itself in the second epoch.
+The rank that DIE_RANK names kills itself in the second epoch.  While the job
+has fewer ranks than WAIT_FOR, it goes on with the first epoch.
 """
 
 import os
 import signal
+import time
 
 import horovod.torch as hvd
 import torch
@@ -46,7 +48,11 @@ def train(state):
                 state.commit()
             else:
                 state.check_host_updates()
-        state.epoch += 1
+        if hvd.size() < int(os.environ.get("WAIT_FOR", 0)):
+            print(f"size {hvd.size()}", flush=True)
+            time.sleep(0.05)
+        else:
+            state.epoch += 1
         state.batch = offset = 0
         state.sampler.set_epoch(state.epoch)
         state.commit()

@@ -76,3 +76,93 @@ test_elastic_hosts_restart() {
         fail "not all ranks finished: $(cat job.out job.err)"
     cluster_down
 }
+
+# discover HOST...: makes the discovery script print these hosts.
+discover() {
+    printf '%s\n' "$@" >hosts.new
+    mv hosts.new hosts
+}
+
+# start_growing OPTION...: starts a job on the hosts that `discover` has named,
+# and waits until its ranks work.
+start_growing() {
+    start_on login job "$HVDRUN" --heartbeat 2 --grace 1 --no-tag-output \
+        --discovery-interval 0.2 --blacklist-cooldown-range 1 2 \
+        --host-discovery-script "cat $PWD/hosts" "$@" \
+        "$PROG/elastic_steps" $STEPS 5000 ptf
+    wait_for 'grep -q "^working" job.out'
+}
+
+# grown RANKS: fails unless the job ends well, with that many ranks.
+grown() {
+    finish job 0
+    [ "$(grep -c "^done [0-9]* $1 $STEPS\$" job.out)" -eq "$1" ] ||
+        fail "not $1 ranks finished: $(cat job.out job.err)"
+    cluster_down
+}
+
+# Two hosts come one after the other, the first job had one only; one that
+# cannot be reached disturbs nobody.
+test_elastic_hosts_come() {
+    cluster_up 3
+    discover n1:2
+    start_growing -np 2 --max-np 5
+    discover n1:2 nowhere:2 n2:2
+    wait_for 'grep -q "2 -> [34] ranks" job.err && grep -q -- "-> 4 ranks" job.err'
+    tells 'host nowhere cannot be added: .*next attempt in [12] s' job.err
+    discover n1:2 n2:2 n3:2
+    wait_for 'grep -q "4 -> 5 ranks" job.err'
+    grown 5
+}
+
+# A host whose agent dies comes back; meanwhile the others go on.
+test_elastic_hosts_come_back() {
+    cluster_up 2
+    discover n1:2 n2:2
+    start_growing -np 4 --min-np 2
+    kill_agents n2
+    wait_for 'grep -q "4 -> 2 ranks (generation 2)" job.err'
+    tells 'host n2 gets no new ranks for [12] s' job.err
+    wait_for 'grep -q "host n2: starts 2 ranks" job.err'
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    grown 4
+}
+
+# Below --min-np the ranks wait until a host comes.
+test_elastic_hosts_are_awaited() {
+    cluster_up 3
+    discover n1:2 n2:2
+    start_growing -np 4 --min-np 4
+    discover n1:2
+    kill_agents n2
+    wait_for 'grep -q "2 ranks, --min-np is 4: waiting for hosts" job.err'
+    sleep 1
+    discover n1:2 n3:2
+    wait_for 'grep -q -- "-> 4 ranks (generation 2), stopped for" job.err'
+    grown 4
+}
+
+# A spare on another host takes over: as many ranks as before.
+test_elastic_hosts_spares() {
+    cluster_up 3
+    discover n1:1 n2:1 n3:1
+    start_growing -np 2 --spares 1
+    wait_for 'grep -q "host n3: starts 1 spare rank" job.err'
+    sleep 1
+    kill_on n2 KILL "$(ranks_on n2)"
+    wait_for 'grep -q "2 -> 2 ranks (generation 2), stopped for [0-9.]* ms" job.err'
+    grown 2
+}
+
+# A host that comes and goes again before it could be added changes nothing.
+test_elastic_hosts_flap() {
+    cluster_up 2
+    discover n1:2
+    faulty link n2 down
+    start_growing -np 2 --max-np 4
+    discover n1:2 n2:2
+    sleep 1
+    discover n1:2
+    grown 2
+    absent 'generation 2' job.err
+}

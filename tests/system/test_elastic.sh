@@ -99,6 +99,14 @@ test_restart_that_is_awaited() {
     grep -q '3 -> 3 ranks (generation 2), stopped for' job.err
 }
 
+# A job that fails again and again before its first commit does not go on
+# without end.
+test_no_progress() {
+    expect_exit 3 "$HVDRUN" -np 2 --restart-failed 9 --grace 1 \
+        "$PROG/elastic_steps" 100 10 x
+    grep -q '^hvdrun: the job ends, because 3 generations in a row have failed before a commit, the last by rank 1 on host .*: exit code 3$' err
+}
+
 # A program that fails at once is started a bounded number of times.
 test_restarts_are_bounded() {
     expect_exit 7 "$HVDRUN" -np 2 --min-np 2 --restart-failed 1 --grace 1 \

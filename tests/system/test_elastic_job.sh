@@ -68,12 +68,13 @@ test_what_is_refused() {
     refused '--min-np: 0 is out of range' -np 3 --min-np 0
     refused '--min-np 9: the job has only 3 ranks' -np 3 --min-np 9
     refused '--min-np 9: the job has only 4 ranks' -H localhost:4 --min-np 9
-    refused '--max-np 4: .* adds no ranks' -np 3 --min-np 2 --max-np 4
+    refused '--max-np 2: the job has 3 ranks already' -np 3 --max-np 2
     refused '--min-np cannot be used with --mpi' -np 3 --min-np 2 --mpi
     refused '--min-np .* --wireup: an MPI program' -np 3 --min-np 2 --wireup pmix
     refused '--min-np .* --timeline-filename' -np 3 --min-np 2 --timeline t
-    refused '--host-discovery-script is not supported' -np 3 --min-np 2 \
+    refused '--host-discovery-script: it excludes -H' -H a:3 --min-np 2 \
         --host-discovery-script ./hosts
+    refused '--watch: give a --hostfile' -np 3 --watch
 }
 
 # Starts a job of three ranks that do steps together, and sets rank0, rank1 and

@@ -80,3 +80,19 @@ test_script_for_horovod() {
         "$PYTHON3" -B "$ROOT/tests/python/horovod_elastic.py"
     [ "$(grep -c ' of 2: epoch 6, loss 0\.' out)" -eq 2 ]
 }
+
+# A rank joins the training: with discovery, as horovodrun is called.
+test_script_for_horovod_grows() {
+    need_torch
+    echo 2 >slots
+    PYTHONPATH=$BUILD/python start job "$HVDRUN" --horovod=force -np 2 --min-np 2 \
+        --max-np 3 --host-discovery-script 'echo localhost:$(cat slots)' \
+        -x PYTHONPATH -x DIE_RANK=9 -x WAIT_FOR=3 -x OMP_NUM_THREADS=1 \
+        "$PYTHON3" -B "$ROOT/tests/python/horovod_elastic.py"
+    wait_for 'grep -q "size 2" job.out'
+    echo 3 >slots
+    finish job 0
+    [ "$(grep -c ' of 3: epoch 6, loss 0\.' job.out)" -eq 3 ] ||
+        fail "$(cat job.out job.err)"
+    grep -q '2 -> 3 ranks (generation 2)' job.err
+}

@@ -57,7 +57,8 @@ static void place(int rank, int host, int local)
                                      .local_rank = local,
                                      .local_size = 2,
                                      .cross_size = 1,
-                                     .host = host};
+                                     .host = host,
+                                     .is_bound = 1};
     ranks_of[2 * host + local] = rank;
 }
 
@@ -70,7 +71,12 @@ static void place_all(int n, int by_node)
             place(rank, rank / 2, rank % 2);
     for (int i = 0; i < n; i++)
         hosts[i] = (struct plan_host){&entries[i], i, &ranks_of[2 * i], 2};
-    plan = (struct plan){ranks, 2 * n, hosts, n};
+    plan = (struct plan){.ranks = ranks,
+                         .size = 2 * n,
+                         .hosts = hosts,
+                         .host_count = n,
+                         .np = 2 * n,
+                         .host_cap = n};
 }
 
 void use_hosts(int n)

@@ -26,7 +26,7 @@ static struct plan_host hosts[HOSTS] = {{&entries[0], 0, rank_lists[0], 2},
                                         {&entries[1], 1, rank_lists[1], 2}};
 static struct plan_rank ranks[RANKS] = {
     {.rank = 0}, {.rank = 1}, {.rank = 2, .host = 1}, {.rank = 3, .host = 1}};
-static const struct plan plan = {ranks, RANKS, hosts, HOSTS};
+static const struct plan plan = {ranks, RANKS, hosts, HOSTS, RANKS, HOSTS};
 
 static struct hb_buf said;
 static struct control_stall_ask asked[HOSTS];

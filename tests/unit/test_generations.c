@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * lib/job/elastic/generations: single steps, and a model of whole jobs.
- *
- * The model has ranks, the messages that are under way between their hosts and
- * hvdrun, and the module itself.  All interleavings are explored, of jobs in
- * which ranks die, exit, leave and come back, and hosts are lost.  From each
- * state that can be reached, each order of the steps that do happen (messages
- * arrive, ranks notice that others are gone) must lead to a generation in which
- * all ranks work, or to the end of the job.
- */
+/* lib/job/elastic/generations, step by step.  test_generations_model.c checks
+ * whole jobs. */
 #include "lib/job/elastic/generations.h"
 #include "tests/unit/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- Single steps ---- */
@@ -32,10 +23,19 @@ static enum generations_action fails(struct generations *g, int rank)
     return generations_ended(g, &rank, 1, GENERATIONS_FAILED);
 }
 
+static void open_job(struct generations *g, int size, int min_np,
+                     int reset_limit)
+{
+    const struct generations_config config = {
+        .size = size, .np = size, .min_np = min_np, .reset_limit = reset_limit};
+
+    generations_init(g, &config);
+}
+
 /* Makes the first generation of all ranks. */
 static void begin(struct generations *g, int size, int min_np, int reset_limit)
 {
-    generations_init(g, size, min_np, reset_limit);
+    open_job(g, size, min_np, reset_limit);
     for (int i = 0; i < size; i++)
         ck_assert_int_eq(generations_ready(g, i),
                          i < size - 1 ? GENERATIONS_NOTHING : GENERATIONS_MADE);
@@ -68,7 +68,7 @@ START_TEST(the_missing_rank_dies)
 {
     struct generations g;
 
-    generations_init(&g, 3, 1, -1);
+    open_job(&g, 3, 1, -1);
     generations_ready(&g, 0);
     generations_ready(&g, 1);
     ck_assert(!generations_waits(&g)); /* hvd_init has its own limit */
@@ -145,7 +145,7 @@ START_TEST(a_newcomer_counts_once)
 {
     struct generations g;
 
-    generations_init(&g, 2, 1, -1);
+    open_job(&g, 2, 1, -1);
     generations_left(&g, 1);
     generations_ready(&g, 0);
     ck_assert_int_eq(generations_settled(&g), GENERATIONS_MADE);
@@ -216,538 +216,87 @@ START_TEST(overdue)
 }
 END_TEST
 
-/* ---- The model ---- */
-
-enum {
-    RANKS = 4,
-    NUMBERS = 10,    /* more generations than any run makes */
-    UP = 8,          /* messages under way from a host */
-    DOWN = 4,        /* and to it */
-    STATES = 1 << 20 /* entries of the table */
-};
-
-enum place { START, WAITS, WORKS, LEFT, DEAD };
-
-/* Messages are a kind and a rank; GENERATION and CHANGE a kind and a number. */
-enum up { UP_READY, UP_LEFT, UP_FAILED, UP_FINISHED };
-enum down { DOWN_GENERATION, DOWN_CHANGE, DOWN_RESTART };
-
-struct message {
-    unsigned char kind, what;
-};
-
-/* A state of the job; bytes only, so that states can be compared. */
-struct world {
-    struct generations_rank known[RANKS];
-    unsigned char number, changing, ended;
-    unsigned char restarts;         /* which may still happen */
-    unsigned char members[NUMBERS]; /* of each generation, as bits */
-    unsigned char place[RANKS];     /* what the ranks really do */
-    unsigned char last[RANKS];      /* the last generation they were in */
-    unsigned char told[RANKS];      /* the agent has CHANGE for it */
-    unsigned char deaths, exits, leaves, losses; /* which may still happen */
-    unsigned char lost[RANKS];                   /* hosts */
-    unsigned char up_count[RANKS], down_count[RANKS];
-    struct message up[RANKS][UP], down[RANKS][DOWN];
-};
-
-/* What varies between runs. */
-static int size, min_np;
-static int host_of[RANKS];
-
-static struct world *states;
-static unsigned *table; /* 1 + index in states */
-static unsigned char *visited;
-static size_t state_count;
-
-static void load(const struct world *w, struct generations *g)
+/* A spare takes over at once, and waits as long as it is not needed. */
+START_TEST(a_spare_takes_over)
 {
-    generations_init(g, size, min_np, -1);
-    memcpy(g->ranks, w->known, (size_t)size * sizeof(*g->ranks));
-    g->number = w->number;
-    g->changing = w->changing;
-    g->ended = w->ended;
-    memset(g->lives, 0, sizeof(g->lives));
-    memset(g->places, 0, sizeof(g->places));
-    for (int i = 0; i < size; i++) {
-        g->lives[g->ranks[i].life]++;
-        g->places[g->ranks[i].place] += g->ranks[i].life == GENERATIONS_LIVES;
-    }
-}
-
-/* Checks that the module has counted right, and keeps its state. */
-static void store(struct world *w, struct generations *g)
-{
-    struct generations again;
-
-    memcpy(w->known, g->ranks, (size_t)size * sizeof(*g->ranks));
-    w->number = (unsigned char)g->number;
-    w->changing = (unsigned char)g->changing;
-    w->ended = (unsigned char)g->ended;
-    load(w, &again);
-    ck_assert_mem_eq(again.lives, g->lives, sizeof(g->lives));
-    ck_assert_mem_eq(again.places, g->places, sizeof(g->places));
-    generations_fini(&again);
-    generations_fini(g);
-}
-
-static void send_down(struct world *w, enum down kind)
-{
-    for (int host = 0; host < size; host++)
-        for (int i = 0; i < size; i++) {
-            if (host_of[i] != host || !w->known[i].member || w->lost[host] ||
-                w->known[i].life != GENERATIONS_LIVES)
-                continue;
-            ck_assert_int_lt(w->down_count[host], DOWN);
-            w->down[host][w->down_count[host]++] =
-                (struct message){(unsigned char)kind, w->number};
-            break;
-        }
-}
-
-/* Checks that the members and those that have finished are min_np. */
-static void check_enough(const struct world *w)
-{
-    int count = 0;
-
-    for (int i = 0; i < size; i++)
-        count += w->known[i].life == GENERATIONS_FINISHED ||
-                 (w->known[i].life == GENERATIONS_LIVES && w->known[i].member);
-    ck_assert_int_ge(count, min_np);
-}
-
-static void check_made(struct world *w, const struct world *before, int settled)
-{
-    ck_assert_int_eq(w->number, before->number + 1);
-    ck_assert_int_lt(w->number, NUMBERS);
-    for (int i = 0; i < size; i++) {
-        const struct generations_rank *r = &w->known[i];
-
-        if (!r->member) {
-            /* It is dead, it has left and did not come back in time, or it was
-             * started again. */
-            ck_assert(r->life != GENERATIONS_LIVES ||
-                      r->place == GENERATIONS_STARTING ||
-                      (r->place == GENERATIONS_LEFT && settled));
-            continue;
-        }
-        w->members[w->number] |= (unsigned char)(1u << i);
-        ck_assert_int_eq(r->life, GENERATIONS_LIVES);
-        ck_assert(w->place[i] == WAITS || w->place[i] == DEAD);
-    }
-    ck_assert_int_ne(w->members[w->number], 0);
-    send_down(w, DOWN_GENERATION);
-    check_enough(w);
-}
-
-static void check_end(struct world *w)
-{
-    enum generations_action action = GENERATIONS_NOTHING;
+    const struct generations_config config = {.size = 4,
+                                              .np = 2,
+                                              .min_np = 2,
+                                              .most = 2,
+                                              .reset_limit = -1,
+                                              .grows = 1};
     struct generations g;
 
-    load(w, &g);
-    for (int i = 0; i < size; i++) {
-        action |= generations_ready(&g, i);
-        action |= generations_left(&g, i);
-        action |= generations_ended(&g, &i, 1, GENERATIONS_FAILED);
-    }
-    action |= generations_settled(&g) | generations_overdue(&g);
-    ck_assert_int_eq(action, GENERATIONS_NOTHING);
+    generations_init(&g, &config);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    generations_started(&g, 3);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_NOTHING);
+    ck_assert_int_eq(fails(&g, 0), GENERATIONS_CHANGE);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "13"));
+    ck_assert_int_eq(g.joined, 1);
     generations_fini(&g);
 }
+END_TEST
 
-/* Carries out what the module says after an event; takes its state. */
-static void took(struct world *w, struct generations *g,
-                 enum generations_action action, int settled)
+/* A generation has a multiple of the ranks, those that worked first. */
+START_TEST(multiples)
 {
-    struct world before = *w;
-    int failed = g->lives[GENERATIONS_FAILED];
-
-    store(w, g);
-    ck_assert_int_eq(action == GENERATIONS_TOO_FEW, size - failed < min_np);
-    ck_assert_int_eq(w->ended, action == GENERATIONS_TOO_FEW);
-    if (action == GENERATIONS_MADE) {
-        check_made(w, &before, settled);
-    } else if (action == GENERATIONS_CHANGE) {
-        ck_assert_int_eq(before.changing, 0);
-        send_down(w, DOWN_CHANGE);
-    } else if (action == GENERATIONS_TOO_FEW) {
-        check_end(w);
-    } else {
-        ck_assert_int_eq(action, GENERATIONS_NOTHING);
-    }
-}
-
-static void send_up(struct world *w, int rank, enum up kind)
-{
-    int host = host_of[rank];
-
-    ck_assert_int_lt(w->up_count[host], UP);
-    w->up[host][w->up_count[host]++] =
-        (struct message){(unsigned char)kind, (unsigned char)rank};
-}
-
-/* ---- What may happen; each returns whether it could ---- */
-
-/* Returns what becomes of a rank that has failed: it is started again if it may
- * be and none has finished, as in job_restart.c. */
-static enum generations_life life_after_failure(struct world *w)
-{
-    for (int i = 0; i < size; i++)
-        if (w->known[i].life == GENERATIONS_FINISHED)
-            return GENERATIONS_FAILED;
-    if (w->restarts == 0)
-        return GENERATIONS_FAILED;
-    w->restarts--;
-    return GENERATIONS_PENDING;
-}
-
-static int restart_is_due(struct world *w, int rank)
-{
-    int host = host_of[rank], gives_up;
+    const struct generations_config config = {.size = 5,
+                                              .np = 4,
+                                              .min_np = 2,
+                                              .multiple = 2,
+                                              .reset_limit = -1,
+                                              .grows = 1};
     struct generations g;
 
-    if (w->known[rank].life != GENERATIONS_PENDING)
-        return 0;
-    load(w, &g);
-    gives_up = w->lost[host] || (g.lives[GENERATIONS_LIVES] == 0 &&
-                                 g.lives[GENERATIONS_FINISHED] > 0);
-    if (gives_up) {
-        took(w, &g, generations_given_up(&g, rank), 0);
-        return 1;
-    }
-    generations_restarted(&g, rank);
-    store(w, &g);
-    ck_assert_int_lt(w->down_count[host], DOWN);
-    w->down[host][w->down_count[host]++] =
-        (struct message){DOWN_RESTART, (unsigned char)rank};
-    return 1;
-}
-
-static int message_comes_up(struct world *w, int host)
-{
-    struct message m = w->up[host][0];
-    int rank = m.what;
-    enum generations_action action;
-    struct generations g;
-
-    if (w->up_count[host] == 0)
-        return 0;
-    memmove(&w->up[host][0], &w->up[host][1], (UP - 1) * sizeof(m));
-    memset(&w->up[host][UP - 1], 0, sizeof(m));
-    w->up_count[host]--;
-    load(w, &g);
-    if (m.kind == UP_READY)
-        action = generations_ready(&g, rank);
-    else if (m.kind == UP_LEFT)
-        action = generations_left(&g, rank);
-    else
-        action = generations_ended(&g, &rank, 1,
-                                   m.kind == UP_FAILED ? life_after_failure(w)
-                                                       : GENERATIONS_FINISHED);
-    took(w, &g, action, 0);
-    return 1;
-}
-
-static void begin_generation(struct world *w, int rank, int number)
-{
-    if (!(w->members[number] >> rank & 1) || w->place[rank] == DEAD)
-        return;
-    ck_assert_int_eq(w->place[rank], WAITS);
-    ck_assert_int_gt(number, w->last[rank]);
-    w->place[rank] = WORKS;
-    w->last[rank] = (unsigned char)number;
-    w->told[rank] = 0;
-}
-
-static int message_comes_down(struct world *w, int host)
-{
-    struct message m = w->down[host][0];
-
-    if (w->down_count[host] == 0)
-        return 0;
-    memmove(&w->down[host][0], &w->down[host][1], (DOWN - 1) * sizeof(m));
-    memset(&w->down[host][DOWN - 1], 0, sizeof(m));
-    w->down_count[host]--;
-    for (int i = 0; i < size; i++) {
-        if (host_of[i] != host || (m.kind == DOWN_RESTART && m.what != i))
-            continue;
-        if (m.kind == DOWN_RESTART && !w->lost[host])
-            w->place[i] = START;
-        else if (m.kind == DOWN_RESTART)
-            continue;
-        else if (m.kind == DOWN_GENERATION)
-            begin_generation(w, i, m.what);
-        else if (w->place[i] == WORKS && w->last[i] == m.what)
-            w->told[i] = 1;
-    }
-    return 1;
-}
-
-/* Returns whether an operation of the rank's generation fails: a member has
- * come out of it, or ended. */
-static int is_broken(const struct world *w, int rank)
-{
-    int number = w->last[rank];
-
-    for (int i = 0; i < size; i++)
-        if (w->members[number] >> i & 1 &&
-            (w->place[i] == DEAD || w->last[i] > number ||
-             (w->last[i] == number && w->place[i] != WORKS)))
-            return 1;
-    return 0;
-}
-
-static int calls_sync(struct world *w, int rank)
-{
-    if (w->place[rank] != START &&
-        (w->place[rank] != WORKS || !(w->told[rank] || is_broken(w, rank))))
-        return 0;
-    w->place[rank] = WAITS;
-    w->told[rank] = 0;
-    send_up(w, rank, UP_READY);
-    return 1;
-}
-
-static int moment_passes(struct world *w)
-{
-    struct generations g;
-    enum generations_action action;
-
-    load(w, &g);
-    if (!generations_settles(&g)) {
-        generations_fini(&g);
-        return 0;
-    }
-    action = generations_settled(&g);
-    ck_assert_int_eq(action, GENERATIONS_MADE);
-    took(w, &g, action, 1);
-    return 1;
-}
-
-static int ends(struct world *w, int rank, unsigned char *budget, enum up how)
-{
-    if (w->place[rank] == DEAD || *budget == 0)
-        return 0;
-    --*budget;
-    w->place[rank] = DEAD;
-    w->told[rank] = 0;
-    send_up(w, rank, how);
-    return 1;
-}
-
-static int leaves(struct world *w, int rank)
-{
-    if (w->place[rank] != WORKS || w->leaves == 0)
-        return 0;
-    w->leaves--;
-    w->place[rank] = LEFT;
-    w->told[rank] = 0;
-    send_up(w, rank, UP_LEFT);
-    return 1;
-}
-
-static int comes_back(struct world *w, int rank)
-{
-    if (w->place[rank] != LEFT)
-        return 0;
-    w->place[rank] = WAITS;
-    send_up(w, rank, UP_READY);
-    return 1;
-}
-
-static int host_is_lost(struct world *w, int host)
-{
-    int ranks[RANKS], count = 0;
-    struct generations g;
-
-    for (int i = 0; i < size; i++)
-        if (host_of[i] == host)
-            ranks[count++] = i;
-    if (w->losses == 0 || count == 0 || w->lost[host])
-        return 0;
-    w->losses--;
-    w->lost[host] = 1;
-    for (int i = 0; i < count; i++) {
-        w->place[ranks[i]] = DEAD;
-        w->told[ranks[i]] = 0;
-    }
-    load(w, &g);
-    took(w, &g, generations_ended(&g, ranks, count, GENERATIONS_FAILED), 0);
-    return 1;
-}
-
-enum { SURE = 1 + 4 * RANKS, STEPS = SURE + 5 * RANKS };
-
-/* Does step number `step`; those below SURE happen for certain, some time. */
-static int step_of(struct world *w, int step)
-{
-    int who = step ? (step - 1) % RANKS : 0;
-
-    if (w->ended || who >= size)
-        return 0;
-    if (step == 0)
-        return moment_passes(w);
-    switch ((step - 1) / RANKS) {
-    case 0:
-        return message_comes_up(w, who);
-    case 1:
-        return message_comes_down(w, who);
-    case 2:
-        return calls_sync(w, who);
-    case 3:
-        return restart_is_due(w, who);
-    case 4:
-        return ends(w, who, &w->deaths, UP_FAILED);
-    case 5:
-        return ends(w, who, &w->exits, UP_FINISHED);
-    case 6:
-        return leaves(w, who);
-    case 7:
-        return comes_back(w, who);
-    default:
-        return host_is_lost(w, who);
-    }
-}
-
-/* ---- All of it ---- */
-
-static size_t find(const struct world *w)
-{
-    const unsigned char *bytes = (const unsigned char *)w;
-    uint64_t hash = 1469598103934665603u;
-    size_t at;
-
-    for (size_t i = 0; i < sizeof(*w); i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    hash ^= hash >> 32;
-    for (at = hash % STATES; table[at]; at = (at + 1) % STATES)
-        if (memcmp(&states[table[at] - 1], w, sizeof(*w)) == 0)
-            break;
-    return at;
-}
-
-static void add(const struct world *w)
-{
-    size_t at = find(w);
-
-    if (table[at])
-        return;
-    ck_assert_uint_lt(state_count, STATES / 2);
-    states[state_count++] = *w;
-    table[at] = (unsigned)state_count;
-}
-
-/* Checks that nobody waits in a state in which nothing is left to happen. */
-static void check_rest(const struct world *w)
-{
-    int number = 0;
-
-    for (int i = 0; i < size && !w->ended; i++) {
-        ck_assert(w->place[i] != WAITS && w->place[i] != START);
-        if (w->place[i] != WORKS)
-            continue;
-        ck_assert(number == 0 || number == w->last[i]);
-        number = w->last[i];
-    }
-}
-
-/* Follows all orders of the sure steps: they end, and end well. */
-static void follow(size_t state)
-{
-    int rests = 1;
-
-    if (visited[state] == 2)
-        return;
-    ck_assert_int_eq(visited[state], 0); /* else the steps go in a circle */
-    visited[state] = 1;
-    for (int step = 0; step < SURE; step++) {
-        struct world w = states[state];
-
-        if (!step_of(&w, step))
-            continue;
-        rests = 0;
-        follow(table[find(&w)] - 1);
-    }
-    if (rests)
-        check_rest(&states[state]);
-    visited[state] = 2;
-}
-
-static void explore(const char *what, int ranks, const int hosts[RANKS],
-                    int need, struct world start)
-{
-    memcpy(host_of, hosts, sizeof(host_of));
-    size = ranks;
-    min_np = need;
-    states = hb_xcalloc(STATES / 2, sizeof(*states));
-    table = hb_xcalloc(STATES, sizeof(*table));
-    visited = hb_xcalloc(STATES / 2, 1);
-    state_count = 0;
-    add(&start);
-    for (size_t i = 0; i < state_count; i++)
-        for (int step = 0; step < STEPS; step++) {
-            struct world w = states[i];
-
-            if (step_of(&w, step))
-                add(&w);
-        }
-    for (size_t i = 0; i < state_count; i++)
-        follow(i);
-    printf("%s: %zu states\n", what, state_count);
-    hb_free(states);
-    hb_free(table);
-    hb_free(visited);
-}
-
-static const int two_hosts[RANKS] = {0, 0, 1, 1};
-static const int three_hosts[RANKS] = {0, 1, 1, 2};
-static const int four_hosts[RANKS] = {0, 1, 2, 3};
-
-START_TEST(two_deaths)
-{
-    struct world w = {.deaths = 2};
-
-    explore("two deaths, two hosts", 4, two_hosts, 2, w);
-    explore("two deaths, four hosts", 4, four_hosts, 2, w);
-    explore("two deaths, one is too many", 4, three_hosts, 3, w);
+    generations_init(&g, &config);
+    for (int i = 0; i < 4; i++)
+        generations_ready(&g, i);
+    ck_assert(is_made_of(&g, "0123"));
+    fails(&g, 1);
+    generations_ready(&g, 0);
+    generations_ready(&g, 2);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "02"));
+    ck_assert(!generations_waits(&g)); /* rank 3 is a spare now */
+    generations_started(&g, 4);
+    ck_assert_int_eq(generations_ready(&g, 4), GENERATIONS_CHANGE);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "0234"));
+    ck_assert_int_eq(g.joined, 2);
+    generations_fini(&g);
 }
 END_TEST
 
-START_TEST(death_exit_and_return)
+/* Spares do not begin anew when the others have finished. */
+START_TEST(spares_are_not_needed)
 {
-    struct world w = {.deaths = 1, .exits = 1, .leaves = 1};
+    struct generations_config config = {
+        .size = 2, .np = 1, .min_np = 1, .most = 1, .reset_limit = -1};
+    struct generations g;
+    int rank = 0;
 
-    explore("death, exit and return", 4, two_hosts, 2, w);
-    w.deaths = 2;
-    explore("two deaths, exit and return", 3, three_hosts, 1, w);
-    w = (struct world){.deaths = 1, .leaves = 2};
-    explore("death and two returns", 3, three_hosts, 1, w);
-}
-END_TEST
-
-/* What a lost host has sent before, or sends while it ends its ranks, comes
- * late. */
-START_TEST(a_host_and_a_rank)
-{
-    struct world w = {.deaths = 1, .leaves = 1, .losses = 1};
-
-    explore("a host and a rank", 4, three_hosts, 1, w);
-}
-END_TEST
-
-/* Ranks are started again, also when none or too few are left meanwhile, and
- * when their host is lost. */
-START_TEST(restarts)
-{
-    struct world w = {.deaths = 2, .restarts = 2};
-
-    explore("two restarts", 3, three_hosts, 1, w);
-    explore("two restarts, all are needed", 3, two_hosts, 3, w);
-    w = (struct world){.deaths = 2, .restarts = 1, .exits = 1};
-    explore("two deaths, a restart and an exit", 3, three_hosts, 2, w);
-    w = (struct world){.deaths = 1, .restarts = 1, .losses = 1};
-    explore("a restart and a host", 4, three_hosts, 1, w);
+    generations_init(&g, &config);
+    ck_assert_int_eq(generations_ready(&g, 0), GENERATIONS_MADE);
+    generations_started(&g, 1);
+    generations_ready(&g, 1);
+    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_FINISHED),
+                     GENERATIONS_DONE);
+    generations_fini(&g);
+    config.size = 3;
+    config.np = config.min_np = config.most = 2;
+    generations_init(&g, &config);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    generations_started(&g, 2);
+    generations_ready(&g, 2);
+    ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_FINISHED),
+                     GENERATIONS_NOTHING);
+    ck_assert_int_eq(fails(&g, 1), GENERATIONS_TOO_FEW);
+    generations_fini(&g);
 }
 END_TEST
 
@@ -759,7 +308,7 @@ START_TEST(nobody_waits_for_a_start)
     begin(&g, 3, 1, -1);
     ck_assert_int_eq(generations_ended(&g, &rank, 1, GENERATIONS_PENDING),
                      GENERATIONS_NOTHING);
-    generations_restarted(&g, 2);
+    generations_started(&g, 2);
     generations_ready(&g, 0);
     ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
     ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_CHANGE);
@@ -788,13 +337,9 @@ int main(void)
     tcase_add_test(tc, no_reset_is_allowed);
     tcase_add_test(tc, overdue);
     tcase_add_test(tc, nobody_waits_for_a_start);
-    suite_add_tcase(suite, tc);
-    tc = tcase_create("model");
-    tcase_set_timeout(tc, 300);
-    tcase_add_test(tc, two_deaths);
-    tcase_add_test(tc, death_exit_and_return);
-    tcase_add_test(tc, a_host_and_a_rank);
-    tcase_add_test(tc, restarts);
+    tcase_add_test(tc, a_spare_takes_over);
+    tcase_add_test(tc, multiples);
+    tcase_add_test(tc, spares_are_not_needed);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -75,12 +75,24 @@ START_TEST(limits_of_an_elastic_job)
     expect_limits(4, 4, "");
     expect_limits(1, 0, "");
     expect_limits(5, 0, "--min-np 5: the job has only 4 ranks");
-    expect_limits(1, 5,
-                  "--max-np 5: this version adds no ranks to a job: leave it "
-                  "out, or give the number of ranks, 4");
-    expect_limits(0, 3,
-                  "--max-np 3: this version adds no ranks to a job: leave it "
-                  "out, or give the number of ranks, 4");
+    expect_limits(1, 5, "");
+    expect_limits(0, 3, "--max-np 3: the job has 4 ranks already");
+}
+END_TEST
+
+START_TEST(multiples)
+{
+    struct options o = {
+        .hosts = (char *)"a:2,b:2", .stdin_rank = -1, .np_multiple = 2};
+
+    expect(&o, "n7", "a", 2);
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &plan, &err), 0);
+    plan_free(&plan);
+    o.np_multiple = 3;
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &plan, &err), -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "--np-multiple 3: the job has 4 ranks");
+    plan_free(&plan);
+    hostlist_free(&hosts);
 }
 END_TEST
 
@@ -100,6 +112,7 @@ int main(void)
     tcase_add_test(t, chooses_hosts);
     tcase_add_test(t, stdin_names_a_rank);
     tcase_add_test(t, limits_of_an_elastic_job);
+    tcase_add_test(t, multiples);
     suite_add_tcase(s, t);
     return unit_run(s);
 }

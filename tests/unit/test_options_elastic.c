@@ -70,6 +70,37 @@ START_TEST(elastic_jobs)
 }
 END_TEST
 
+START_TEST(jobs_that_grow)
+{
+    ok("hvdrun -np 4 --max-np 6 cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+    ck_assert_int_eq(o.spec.restart, 1);
+    ck_assert(options_grows(&o));
+    ck_assert_int_eq(o.cooldown_least_ms, 10000);
+    ck_assert_int_eq(o.cooldown_most_ms, 300000);
+    ck_assert_int_eq(o.discovery_ms, 1000);
+    ok("hvdrun --min-np 2 --host-discovery-script ./d --slots-per-host 4 "
+       "--blacklist-cooldown-range 5 60 cmd arg");
+    ck_assert_str_eq(o.discovery_script, "./d");
+    ck_assert_int_eq(o.slots_per_host, 4);
+    ck_assert_int_eq(o.cooldown_least_ms, 5000);
+    ck_assert_int_eq(o.cooldown_most_ms, 60000);
+    ck_assert_uint_eq(o.command.count, 2);
+    ok("hvdrun -np 2 --blacklist-cooldown-range=5,60 --spares 1 cmd arg");
+    ck_assert_int_eq(o.cooldown_least_ms, 5000);
+    ck_assert_int_eq(o.spares, 1);
+    ck_assert_uint_eq(o.command.count, 2);
+    refused("hvdrun -np 2 --blacklist-cooldown-range 60 5 cmd",
+            "--blacklist-cooldown-range '60,5': must be two numbers of seconds "
+            "from 1 to 3600, MIN and MAX");
+    refused("hvdrun -np 2 -H a:2 --host-discovery-script ./d cmd",
+            "--host-discovery-script: it excludes -H and --hostfile");
+    refused("hvdrun --host-discovery-script ./d cmd",
+            "--host-discovery-script: give -np, the number of ranks to start "
+            "with");
+}
+END_TEST
+
 START_TEST(what_elastic_jobs_exclude)
 {
     refused("hvdrun -np 4 --min-np 0 cmd",
@@ -103,6 +134,7 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, elastic_jobs);
+    tcase_add_test(t, jobs_that_grow);
     tcase_add_test(t, what_elastic_jobs_exclude);
     suite_add_tcase(s, t);
     return unit_run(s);

@@ -267,7 +267,7 @@ END_TEST
 
 static int make_small(void *arg)
 {
-    struct plan p = {NULL, 0, NULL, 0};
+    struct plan p = {0};
     int rc = make(arg, 3, &p, NULL);
 
     plan_free(&p);
@@ -283,12 +283,51 @@ START_TEST(test_allocation_failures)
 }
 END_TEST
 
+/* Numbers stay with a host, and are given again when it is gone. */
+START_TEST(a_plan_that_grows)
+{
+    static const struct host_entry more[] = {{.name = (char *)"c"},
+                                             {.name = (char *)"d"}};
+    struct hostlist l = HOSTLIST_INIT;
+    struct plan p;
+
+    ck_assert_int_eq(hostlist_parse("a:2,b:1", &l, NULL), 0);
+    ck_assert_int_eq(make(&l, 3, &p, NULL), 0);
+    ck_assert_int_eq(p.np, 3);
+    plan_reserve(&p, 8, 4);
+    ck_assert_int_eq(p.size, 8);
+    ck_assert_int_eq(p.np, 3);
+    ck_assert(p.ranks[2].is_bound && !p.ranks[3].is_bound);
+    ck_assert_int_eq(plan_bind(&p, 0, 4, 2), 4);
+    ck_assert_int_eq(p.hosts[0].ranks[2], 3);
+    ck_assert_int_eq(p.hosts[0].ranks[3], 4);
+    ck_assert_int_eq(p.ranks[4].local_rank, 3);
+    ck_assert_int_eq(plan_bind(&p, 0, 3, 2), 4);
+    ck_assert_int_eq(plan_add_host(&p, &more[0]), 2);
+    ck_assert_int_eq(plan_bind(&p, 2, 2, 2), 2);
+    ck_assert_int_eq(p.hosts[2].ranks[0], 5);
+    ck_assert_int_eq(p.ranks[6].host, 2);
+    ck_assert_int_eq(plan_add_host(&p, &more[1]), 3);
+    ck_assert_int_eq(plan_add_host(&p, &more[1]), -1);
+    ck_assert_int_eq(plan_bind(&p, 3, 3, 3), 1);
+    plan_unbind(&p, 0);
+    ck_assert(!p.ranks[0].is_bound && p.ranks[0].rank == 0);
+    ck_assert_int_eq(plan_bind(&p, 3, 3, 3), 3);
+    ck_assert_int_eq(p.hosts[3].ranks[0], 0); /* ascending */
+    ck_assert_int_eq(p.hosts[3].ranks[2], 7);
+    ck_assert_int_eq(p.ranks[7].local_rank, 2);
+    plan_free(&p);
+    hostlist_free(&l);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("plan");
     TCase *c = tcase_create("plan");
 
     tcase_add_checked_fixture(c, NULL, teardown);
+    tcase_add_test(c, a_plan_that_grows);
     tcase_add_test(c, test_two_equal_hosts);
     tcase_add_test(c, test_unequal_hosts);
     tcase_add_test(c, test_three_hosts_cross_ranks);

@@ -16,7 +16,7 @@ static struct plan_rank ranks[8] = {
     {.rank = 0, .host = 0}, {.rank = 1, .host = 0}, {.rank = 2, .host = 0},
     {.rank = 3, .host = 0}, {.rank = 4, .host = 1}, {.rank = 5, .host = 1},
     {.rank = 6, .host = 1}, {.rank = 7, .host = 1}};
-static const struct plan plan = {ranks, 8, hosts, 2};
+static const struct plan plan = {ranks, 8, hosts, 2, 8, 2};
 
 static struct control_exited failure(int rank, int code)
 {
@@ -331,7 +331,7 @@ START_TEST(many_different_troubles)
     static struct plan_host many[40];
     static char names[40][8], texts[40][8];
     static int none;
-    const struct plan large = {ranks, 8, many, 40};
+    const struct plan large = {ranks, 8, many, 40, 8, 40};
     struct report_trouble t[40];
     struct hb_buf out = HB_BUF_INIT;
     int lines = 0;
@@ -384,11 +384,11 @@ START_TEST(the_end_of_an_elastic_job)
         {3, (char *)"exit code 6"}};
     struct hb_buf out = HB_BUF_INIT;
 
-    report_finish(&out, &plan, 7, lost, 1);
+    report_finish(&out, &plan, 7, 8, lost, 1);
     ck_assert_str_eq(hb_buf_data(&out), "hvdrun: finished with 7 of 8 ranks; "
                                         "lost: rank 2 (exit code 1)\n");
     hb_buf_clear(&out);
-    report_finish(&out, &plan, 1, lost, 7);
+    report_finish(&out, &plan, 1, 8, lost, 7);
     ck_assert_str_eq(
         hb_buf_data(&out),
         "hvdrun: finished with 1 of 8 ranks; lost: rank 2 (exit code 1), ranks "

@@ -13,6 +13,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/base/text.h"
+#include "lib/job/elastic/strikes.h"
 #include "lib/job/job.h"
 
 #include <ctype.h>
@@ -22,6 +23,7 @@ enum {
     START_TIMEOUT_MS = 30000,
     HEARTBEAT_MS = 15000,
     ELASTIC_TIMEOUT_MS = 600000,
+    DISCOVERY_MS = 1000,
     MAX_STARTUPS = 16,
 };
 
@@ -40,6 +42,9 @@ void options_init(struct options *o)
         .heartbeat_ms = HEARTBEAT_MS,
         .reset_limit = -1,
         .elastic_timeout_ms = ELASTIC_TIMEOUT_MS,
+        .discovery_ms = DISCOVERY_MS,
+        .cooldown_least_ms = STRIKES_LEAST_MS,
+        .cooldown_most_ms = STRIKES_MOST_MS,
         .max_startups = MAX_STARTUPS,
         .spec = CONTROL_SPEC_INIT,
         .log_level = HB_LOG_WARNING,
@@ -50,6 +55,7 @@ void options_fini(struct options *o)
 {
     char *strings[] = {o->hosts,
                        o->hostfile,
+                       o->discovery_script,
                        o->wdir,
                        o->output_filename,
                        o->agent_path,
@@ -259,6 +265,7 @@ static int scan_one(char *const **argv, const struct dialect *dialect,
     struct word w = word_split(**argv, dialect->hidden);
     const struct option *o = option_lookup(&w, err);
     const char *name, *tool = dialect->tool;
+    char *pair = NULL;
 
     if (!o)
         return -HVD_EINVAL;
@@ -278,7 +285,12 @@ static int scan_one(char *const **argv, const struct dialect *dialect,
                                 name, name, o->metavar);
         w.value = *(*argv)++;
     }
+    if ((o->flags & OPTION_PAIR) && !strchr(w.value, ',') && **argv) {
+        pair = hb_xasprintf("%s,%s", w.value, *(*argv)++);
+        w.value = pair;
+    }
     settings_add(out, o, name, w.value, w.value ? strlen(w.value) : 0);
+    hb_free(pair);
     if (o->flags & OPTION_STOP)
         *stop = o;
     return 0;
@@ -364,13 +376,38 @@ static int check_mpi_only(struct options *o, struct hb_error *err)
     return 0;
 }
 
+int options_grows(const struct options *o)
+{
+    return o->discovery_script || o->watch || o->spares > 0 ||
+           (o->max_np > 0 && o->max_np != o->num_proc);
+}
+
+/* Checks where the hosts of a job that grows come from. */
+static int check_growth(const struct options *o, struct hb_error *err)
+{
+    if (o->mpi)
+        return 0; /* refused by name */
+    if (o->discovery_script && (o->hosts || o->hostfile))
+        return hb_error_set(err, HVD_EINVAL,
+                            "--host-discovery-script: it excludes -H and "
+                            "--hostfile");
+    if (o->discovery_script && !o->num_proc && !o->min_np)
+        return hb_error_set(err, HVD_EINVAL,
+                            "--host-discovery-script: give -np, the number of "
+                            "ranks to start with");
+    return 0;
+}
+
 /* Checks what an elastic job excludes.  How many ranks there are is known only
  * with the plan (host_plan.c). */
 static int check_elastic(struct options *o, struct hb_error *err)
 {
     const char *timeline = hb_env_get(&o->knobs, "HVD_TIMELINE");
 
-    if (!o->min_np && !o->restart_failed)
+    if (check_growth(o, err) < 0)
+        return err->status;
+    if (!o->min_np && !o->restart_failed && !o->np_multiple &&
+        !options_grows(o))
         return 0;
     if (o->spec.wireup == CONTROL_WIREUP_PMIX ||
         o->spec.wireup == CONTROL_WIREUP_PMI1)
@@ -382,7 +419,7 @@ static int check_elastic(struct options *o, struct hb_error *err)
                             "--min-np cannot be used with --timeline-filename: "
                             "a rank that is lost leaves no timeline");
     o->spec.elastic = 1;
-    o->spec.restart = o->restart_failed > 0;
+    o->spec.restart = o->restart_failed > 0 || options_grows(o);
     return 0;
 }
 
@@ -423,7 +460,7 @@ static int check_whole(struct applier *a, struct hb_error *err)
     if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0 ||
         check_command(o, err) < 0)
         return err->status;
-    if (!o->num_proc && !o->hosts && !o->hostfile)
+    if (!o->num_proc && !o->hosts && !o->hostfile && !o->discovery_script)
         return hb_error_set(err, HVD_EINVAL,
                             "how many ranks? give -np N or -H HOST:SLOTS");
     if (o->num_proc && o->stdin_rank >= o->num_proc)

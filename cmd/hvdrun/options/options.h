@@ -53,13 +53,21 @@ struct options {
     char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
     int timestamp;
-    int tag;                    /* 1 unless --no-tag-output */
-    int stdin_rank;             /* JOB_STDIN_* */
-    int64_t start_timeout_ms;   /* default 30 s */
-    int64_t timeout_ms;         /* 0: none */
-    int64_t heartbeat_ms;       /* default 15 s; 0: never */
-    int min_np;                 /* 0: not given, the job is not elastic */
-    int max_np;                 /* 0: not given */
+    int tag;                   /* 1 unless --no-tag-output */
+    int stdin_rank;            /* JOB_STDIN_* */
+    int64_t start_timeout_ms;  /* default 30 s */
+    int64_t timeout_ms;        /* 0: none */
+    int64_t heartbeat_ms;      /* default 15 s; 0: never */
+    int min_np;                /* 0: not given, the job is not elastic */
+    int max_np;                /* 0: not given */
+    char *discovery_script;    /* a command of the shell */
+    int slots_per_host;        /* of hosts without slots; default 1 */
+    int watch;                 /* the hostfile may change */
+    int spares;                /* ranks beyond max_np that wait */
+    int64_t discovery_ms;      /* between two questions; default 1 s */
+    int64_t cooldown_least_ms; /* strikes.h */
+    int64_t cooldown_most_ms;
+    int np_multiple;            /* 0: not given */
     int reset_limit;            /* default -1: none */
     int restart_failed;         /* restarts of each rank; default 0 */
     int64_t elastic_timeout_ms; /* default 600 s */
@@ -103,6 +111,9 @@ void options_fini(struct options *o);
  * hostfile. */
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err);
+
+/* Returns whether the job may get ranks and hosts while it runs. */
+int options_grows(const struct options *o);
 
 /* Returns the help text, grouped: short, or with every option; heap strings
  * (hb_free). */

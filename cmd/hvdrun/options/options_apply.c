@@ -534,3 +534,27 @@ int apply_horovod(struct applier *a, const struct setting *s,
         a->options->horovod = words[i];
     return rc;
 }
+
+/* Sets for how long a host is left alone after failures: MIN,MAX. */
+int apply_cooldown(struct applier *a, const struct setting *s,
+                   struct hb_error *err)
+{
+    static const char *const allowed =
+        "must be two numbers of seconds from 1 to 3600, MIN and MAX";
+    struct hb_strv words = HB_STRV_INIT;
+    int64_t least, most;
+    int rc = hb_strv_split(&words, s->value, ",");
+
+    if (rc < 0)
+        return out_of_memory(err);
+    if (words.count != 2 ||
+        hb_parse_i64(words.items[0], 1, 3600, &least, NULL) < 0 ||
+        hb_parse_i64(words.items[1], 1, 3600, &most, NULL) < 0 || least > most)
+        rc = bad(s, err, allowed);
+    hb_strv_free(&words);
+    if (rc < 0)
+        return rc;
+    a->options->cooldown_least_ms = least * 1000;
+    a->options->cooldown_most_ms = most * 1000;
+    return 0;
+}

@@ -67,6 +67,7 @@ enum {
     OPTION_AGENT = 1u << 7, /* done by hvdrun's agents: not with --mpi */
     OPTION_DASH = 1u << 8,  /* its value may begin with a dash */
     OPTION_OWN = 1u << 9,   /* horovodrun has no such option */
+    OPTION_PAIR = 1u << 10, /* two words, or one with a comma */
 };
 
 struct setting;
@@ -164,6 +165,8 @@ int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
 int apply_controller(struct applier *a, const struct setting *s,
                      struct hb_error *err);
+int apply_cooldown(struct applier *a, const struct setting *s,
+                   struct hb_error *err);
 int apply_horovod(struct applier *a, const struct setting *s,
                   struct hb_error *err);
 

@@ -10,12 +10,25 @@
 #include <string.h>
 #include <sys/wait.h>
 
+/* Tells hvdrun once that the generation has committed a state. */
+static void tell_progress(struct agent *a)
+{
+    const struct endpoint *e = &a->endpoint;
+
+    if (!e->head || a->told_progress == e->head_epoch ||
+        !atomic_load_explicit(&e->head->committed, memory_order_relaxed))
+        return;
+    a->told_progress = e->head_epoch;
+    hb_must(control_encode_u32(&a->link.out, CONTROL_PROGRESS, e->head_epoch));
+}
+
 void agent_on_ready(void *arg, int slot, int ready)
 {
     struct agent *a = arg;
 
     if (a->gone)
         return;
+    tell_progress(a);
     hb_must(control_encode_ready(&a->link.out, a->job.ranks[slot].rank, ready));
     link_flush(&a->link);
 }

@@ -6,17 +6,18 @@
 
 #include <string.h>
 
-void generations_init(struct generations *g, int size, int min_np,
-                      int reset_limit)
+void generations_init(struct generations *g,
+                      const struct generations_config *config)
 {
     *g = (struct generations){
-        .size = size,
-        .min_np = min_np,
-        .reset_limit = reset_limit,
-        .ranks = hb_xcalloc((size_t)size, sizeof(*g->ranks)),
-        .lives[GENERATIONS_LIVES] = size,
-        .places[GENERATIONS_AWAY] = size,
+        .config = *config,
+        .ranks = hb_xcalloc((size_t)config->size, sizeof(*g->ranks)),
+        .lives[GENERATIONS_LIVES] = config->np,
+        .lives[GENERATIONS_ABSENT] = config->size - config->np,
+        .places[GENERATIONS_AWAY] = config->np,
     };
+    for (int i = config->np; i < config->size; i++)
+        g->ranks[i].life = GENERATIONS_ABSENT;
 }
 
 void generations_fini(struct generations *g)
@@ -36,18 +37,53 @@ int generations_members(const struct generations *g, int *ranks)
 {
     int count = 0;
 
-    for (int i = 0; i < g->size; i++)
+    for (int i = 0; i < g->config.size; i++)
         if (g->ranks[i].member)
             ranks[count++] = i;
     return count;
 }
 
+/* Returns whether the rank may be in a generation made now.  Once a rank has
+ * exited with 0, no others join. */
+static int is_ready(const struct generations *g, int rank)
+{
+    const struct generations_rank *r = &g->ranks[rank];
+
+    return lives(g, rank) && r->place == GENERATIONS_READY &&
+           (g->lives[GENERATIONS_FINISHED] == 0 || r->was_member ||
+            g->number == 0);
+}
+
+static int count_ready(const struct generations *g)
+{
+    int count = 0;
+
+    for (int i = 0; g->places[GENERATIONS_READY] > 0 && i < g->config.size; i++)
+        count += is_ready(g, i);
+    return count;
+}
+
+/* Returns how many of `count` ranks a generation may have. */
+static int fit(const struct generations *g, int count)
+{
+    if (g->config.most > 0 && count > g->config.most)
+        count = g->config.most;
+    return g->config.multiple > 0 ? count - count % g->config.multiple : count;
+}
+
 /* Returns whether the ranks that are ready suffice for a generation. */
 static int suffices(const struct generations *g)
 {
-    return g->places[GENERATIONS_READY] > 0 &&
-           g->places[GENERATIONS_READY] + g->lives[GENERATIONS_FINISHED] >=
-               g->min_np;
+    int count = fit(g, count_ready(g));
+
+    return count > 0 &&
+           count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+}
+
+int generations_left_count(const struct generations *g)
+{
+    return g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_FINISHED] +
+           g->lives[GENERATIONS_PENDING];
 }
 
 int generations_settles(const struct generations *g)
@@ -60,7 +96,7 @@ int generations_waits(const struct generations *g)
 {
     int waiting = 0;
 
-    for (int i = 0; i < g->size; i++)
+    for (int i = 0; i < g->config.size; i++)
         waiting |= lives(g, i) && g->ranks[i].member &&
                    g->ranks[i].place == GENERATIONS_READY;
     return !g->ended && g->number > 0 && waiting;
@@ -88,35 +124,55 @@ static enum generations_action end(struct generations *g,
     return why;
 }
 
-/* Makes a generation of the ranks that are ready. */
-static enum generations_action make(struct generations *g)
+/* Makes up to `room` ranks that are ready members: of those that were members
+ * of the last generation, or of the others.  Returns the room left. */
+static int take(struct generations *g, int were_members, int room)
 {
-    if (g->number == INT32_MAX || (g->number > 0 && g->reset_limit >= 0 &&
-                                   g->number - 1 >= (uint32_t)g->reset_limit))
-        return end(g, GENERATIONS_TOO_MANY);
-    g->number++;
-    g->joined = g->changing = 0;
-    for (int i = 0; i < g->size; i++) {
+    for (int i = 0; i < g->config.size; i++) {
         struct generations_rank *r = &g->ranks[i];
 
-        r->member = lives(g, i) && r->place == GENERATIONS_READY;
-        if (!r->member)
+        if (r->member != were_members)
             continue;
+        r->member = room > 0 && is_ready(g, i);
+        if (!r->member) {
+            r->was_member &= !is_ready(g, i);
+            continue;
+        }
+        room--;
         move(g, i, GENERATIONS_AWAY);
         g->joined += !r->was_member;
         r->was_member = 1;
     }
+    return room;
+}
+
+/* Makes a generation of the ranks that are ready. */
+static enum generations_action make(struct generations *g)
+{
+    int limit = g->config.reset_limit, room;
+
+    if (g->number == INT32_MAX ||
+        (g->number > 0 && limit >= 0 && g->number - 1 >= (uint32_t)limit))
+        return end(g, GENERATIONS_TOO_MANY);
+    g->joined = g->changing = 0;
+    room = fit(g, count_ready(g));
+    room = take(g, 1, room);
+    take(g, 0, room);
+    g->number++;
     return GENERATIONS_MADE;
 }
 
-/* Returns whether a rank is ready that is no member of the generation. */
+/* Returns whether the generation would be larger with the ranks that are ready
+ * and no members. */
 static int somebody_joins(const struct generations *g)
 {
-    for (int i = 0; i < g->size; i++)
-        if (lives(g, i) && !g->ranks[i].member &&
-            g->ranks[i].place == GENERATIONS_READY)
-            return 1;
-    return 0;
+    int members = 0, others = 0;
+
+    for (int i = 0; i < g->config.size; i++) {
+        members += lives(g, i) && g->ranks[i].member;
+        others += is_ready(g, i) && !g->ranks[i].member;
+    }
+    return others > 0 && fit(g, members + others) > members;
 }
 
 static enum generations_action check(struct generations *g)
@@ -153,10 +209,29 @@ enum generations_action generations_left(struct generations *g, int rank)
     return heard(g, rank, GENERATIONS_LEFT);
 }
 
+/* Returns whether only ranks live that others do not need any more. */
+static int is_done(const struct generations *g)
+{
+    if (g->number == 0 || g->lives[GENERATIONS_FINISHED] == 0 ||
+        g->lives[GENERATIONS_LIVES] == 0)
+        return 0;
+    for (int i = 0; i < g->config.size; i++)
+        if (lives(g, i) && g->ranks[i].was_member)
+            return 0;
+    return 1;
+}
+
 /* Returns GENERATIONS_TOO_FEW if too few ranks are left, else as check(). */
 static enum generations_action check_left(struct generations *g)
 {
-    if (g->size - g->lives[GENERATIONS_FAILED] < g->min_np)
+    int may_wait = g->config.grows && g->lives[GENERATIONS_LIVES] > 0 &&
+                   g->lives[GENERATIONS_FINISHED] == 0;
+
+    if (is_done(g))
+        return end(g, g->lives[GENERATIONS_FINISHED] < g->config.min_np
+                          ? GENERATIONS_TOO_FEW
+                          : GENERATIONS_DONE);
+    if (generations_left_count(g) < g->config.min_np && !may_wait)
         return end(g, GENERATIONS_TOO_FEW);
     return check(g);
 }
@@ -180,17 +255,18 @@ enum generations_action generations_ended(struct generations *g,
     return check_left(g);
 }
 
-void generations_restarted(struct generations *g, int rank)
+void generations_started(struct generations *g, int rank)
 {
     struct generations_rank *r = &g->ranks[rank];
 
-    if (g->ended || r->life != GENERATIONS_PENDING)
+    if (g->ended || r->life == GENERATIONS_LIVES ||
+        r->life == GENERATIONS_FINISHED)
         return;
-    *r = (struct generations_rank){.life = GENERATIONS_LIVES,
-                                   .place = GENERATIONS_STARTING};
-    g->lives[GENERATIONS_PENDING]--;
+    g->lives[r->life]--;
     g->lives[GENERATIONS_LIVES]++;
     g->places[GENERATIONS_STARTING]++;
+    *r = (struct generations_rank){.life = GENERATIONS_LIVES,
+                                   .place = GENERATIONS_STARTING};
 }
 
 enum generations_action generations_given_up(struct generations *g, int rank)

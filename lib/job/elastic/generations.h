@@ -8,13 +8,22 @@
  *     is ready
  *     all but some that have  the same, but these have a moment to come back:
  *     left (hvd_shutdown)     the caller's settle timer
- *     a rank outside the      CHANGE: the members meet it at their next commit
- *     generation is ready
+ *     a rank outside the      CHANGE: the members meet it at their next commit,
+ *     generation is ready     if the next generation would be larger
  *     too few are left        the job ends: fewer ranks than min_np live, have
- *                             exited with 0 or will be started again
+ *                             exited with 0 or will be started again; if the
+ *                             job may get new ranks, only when none lives, or
+ *                             one has exited with 0
  *
- * Nobody waits for a rank that was started again until it is ready, unless the
+ * Nobody waits for a rank that was started later until it is ready, unless the
  * generation would have fewer than min_np ranks without it.
+ *
+ * A generation has at most `most` ranks, and a multiple of `multiple`.  Those
+ * of the one before come first, then the others, each by number.  Ranks that
+ * are ready and not needed wait for the next one: they are spares.  None joins
+ * once a rank has exited with 0.  The job is
+ * done when a rank has exited with 0 and all others that live are spares, or
+ * were started later and not let in yet; those that have exited must be min_np.
  *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
@@ -31,6 +40,7 @@ enum generations_action {
     GENERATIONS_MADE,   /* a new one: number, members and joined are set */
     GENERATIONS_CHANGE, /* tell the members that others are ready */
     /* The job ends: */
+    GENERATIONS_DONE,     /* all are done but spares and newcomers */
     GENERATIONS_TOO_FEW,  /* too few ranks are left */
     GENERATIONS_TOO_MANY, /* the next would exceed the reset limit */
     GENERATIONS_OVERDUE,  /* ranks have waited for others for too long */
@@ -41,6 +51,7 @@ enum generations_life {
     GENERATIONS_FINISHED, /* exited with 0 */
     GENERATIONS_FAILED,
     GENERATIONS_PENDING, /* failed, and will be started again */
+    GENERATIONS_ABSENT,  /* was never started */
     GENERATIONS_LIVES_COUNT,
 };
 
@@ -48,7 +59,7 @@ enum generations_place {
     GENERATIONS_AWAY, /* before hvd_init, or at work in its generation */
     GENERATIONS_READY,
     GENERATIONS_LEFT,
-    GENERATIONS_STARTING, /* started again, and not yet ready */
+    GENERATIONS_STARTING, /* started later, and not yet ready */
     GENERATIONS_PLACES_COUNT,
 };
 
@@ -56,12 +67,21 @@ enum generations_place {
 struct generations_rank {
     unsigned char life, place;
     unsigned char member;     /* of the current generation */
-    unsigned char was_member; /* of any generation */
+    unsigned char was_member; /* of any generation, and is no spare now */
+};
+
+struct generations_config {
+    int size; /* numbers of ranks */
+    int np;   /* ranks that live at first: those below np */
+    int min_np;
+    int most;        /* members of a generation; 0: any number */
+    int multiple;    /* a generation has a multiple of it; 0: any number */
+    int reset_limit; /* generations allowed after the first; -1: any number */
+    int grows;       /* ranks that are ABSENT or FAILED may be started */
 };
 
 struct generations {
-    int size, min_np;
-    int reset_limit; /* generations allowed after the first; -1: any number */
+    struct generations_config config;
     struct generations_rank *ranks; /* [size] */
     /* How many ranks are in each life, and how many that live in each place. */
     int lives[GENERATIONS_LIVES_COUNT], places[GENERATIONS_PLACES_COUNT];
@@ -72,9 +92,9 @@ struct generations {
     int ended;       /* an action that ends the job was given */
 };
 
-/* Starts with `size` living ranks, none of them ready. */
-void generations_init(struct generations *g, int size, int min_np,
-                      int reset_limit);
+/* Starts with `np` living ranks, none of them ready. */
+void generations_init(struct generations *g,
+                      const struct generations_config *config);
 void generations_fini(struct generations *g);
 
 /* Notes an event; what is heard of a rank that has ended changes nothing. */
@@ -87,8 +107,9 @@ enum generations_action generations_left(struct generations *g, int rank);
 enum generations_action generations_ended(struct generations *g,
                                           const int *ranks, int count,
                                           enum generations_life life);
-/* Notes that a rank that was PENDING is started again, or will not be. */
-void generations_restarted(struct generations *g, int rank);
+/* Notes that a rank that was PENDING, FAILED or ABSENT is started; or that one
+ * that was PENDING will not be. */
+void generations_started(struct generations *g, int rank);
 enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);
 enum generations_action generations_overdue(struct generations *g);
@@ -97,6 +118,9 @@ enum generations_action generations_overdue(struct generations *g);
 int generations_settles(const struct generations *g);
 /* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);
+/* Returns how many ranks are left: those that live, that have exited with 0 and
+ * that will be started again. */
+int generations_left_count(const struct generations *g);
 /* Returns whether the rank lives, and keeps those that are ready waiting. */
 int generations_is_missing(const struct generations *g, int rank);
 

@@ -26,23 +26,40 @@ enum {
     /* Deaths that are reported with the rank's last lines. */
     ELASTIC_TAILS_MAX = 16,
     ELASTIC_NAMED_MAX = 8, /* ranks listed one by one */
+    /* Generations in a row that may fail before their first commit, where
+     * ranks are started again and so without end. */
+    ELASTIC_FRUITLESS_MAX = 3,
 };
 
 void job_elastic_open(struct job *job)
 {
     const struct job_config *config = job->config;
+    const struct generations_config generations = {
+        .size = config->plan->size,
+        .np = config->plan->np,
+        .min_np = config->min_np,
+        .most = config->most,
+        .multiple = config->multiple,
+        .reset_limit = config->reset_limit,
+        .grows = config->most > 0,
+    };
     size_t size = (size_t)config->plan->size;
     struct elastic *e;
 
     if (!config->spec.elastic)
         return;
     e = job->elastic = hb_xcalloc(1, sizeof(*e));
-    generations_init(&e->generations, config->plan->size, config->min_np,
-                     config->reset_limit);
+    generations_init(&e->generations, &generations);
     restarts_init(&e->restarts, config->plan->size, config->restart_failed);
     e->pids = hb_xcalloc(size, sizeof(*e->pids));
     e->gone = hb_xcalloc(size, 1);
     e->members = hb_xcalloc(size, sizeof(*e->members));
+    elastic_grow_open(job);
+    for (int rank = config->plan->np; rank < config->plan->size; rank++) {
+        job->exited[rank] = JOB_RANK_ENDED;
+        job->exited_count++;
+        job_stall_absent(job, rank);
+    }
 }
 
 void job_elastic_free(struct job *job)
@@ -53,6 +70,7 @@ void job_elastic_free(struct job *job)
         return;
     for (size_t i = 0; i < e->lost_count; i++)
         hb_free(e->lost[i].phrase);
+    elastic_grow_free(job);
     generations_fini(&e->generations);
     restarts_fini(&e->restarts);
     hb_free(e->lost);
@@ -68,6 +86,11 @@ int job_elastic_goes_on(const struct job *job)
     return job->elastic && !job->has_verdict &&
            !job->elastic->generations.ended &&
            (job->state == JOB_LAUNCHING || job->state == JOB_RUNNING);
+}
+
+int job_elastic_is_done(const struct job *job)
+{
+    return job->elastic && job->elastic->is_done;
 }
 
 int job_elastic_is_gone(const struct job *job, int rank)
@@ -105,10 +128,13 @@ void elastic_forget_lost(struct elastic *e, int rank)
 }
 
 /* Keeps why the generation ends, and since when its ranks have not worked. */
-static void keep_why(struct elastic *e, const char *line, uint64_t when_ns)
+static void keep_why(struct elastic *e, const char *line, int exit_code,
+                     uint64_t when_ns)
 {
-    if (!e->why)
+    if (!e->why) {
         e->why = hb_xstrdup(line);
+        e->why_code = exit_code;
+    }
     if (!e->stopped_ns || when_ns < e->stopped_ns)
         e->stopped_ns = when_ns;
 }
@@ -219,9 +245,9 @@ static void say_made(struct job *job, int before, int is_same)
     double ms = (double)(hb_now_ns() - e->stopped_ns) / 1e6;
     char stopped[64] = "";
 
-    if (before == 0 && e->count < job->config->plan->size)
+    if (before == 0 && e->count < job->config->plan->np)
         job_say(job, "starting with %d of %d ranks (generation 1)", e->count,
-                job->config->plan->size);
+                job->config->plan->np);
     if (before == 0 || (is_same && !e->stopped_ns))
         return;
     if (e->stopped_ns)
@@ -250,6 +276,7 @@ static void on_made(struct job *job)
     hb_free(e->why);
     e->why = NULL;
     e->stopped_ns = 0;
+    e->has_said = 0;
     hb_free(why);
     hb_free(before);
 }
@@ -259,11 +286,25 @@ static void on_made(struct job *job)
 /* Says why the caller ends the job by a failure. */
 static void say_too_few(struct job *job)
 {
-    int left = job->config->plan->size -
-               job->elastic->generations.lives[GENERATIONS_FAILED];
+    int left = generations_left_count(&job->elastic->generations);
 
     job_say(job, "%d rank%s left, fewer than --min-np %d: the job ends", left,
             left == 1 ? " is" : "s are", job->config->min_np);
+}
+
+/* Says once that ranks wait until there are enough. */
+static void say_waiting(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    int left = generations_left_count(&e->generations);
+
+    if (e->has_said || !e->grow || left >= job->config->min_np ||
+        !generations_waits(&e->generations))
+        return;
+    e->has_said = 1;
+    job_say(job, "%d rank%s, --min-np is %d: waiting for hosts (up to %g s)",
+            left, left == 1 ? "" : "s", job->config->min_np,
+            (double)job->config->elastic_timeout_ms / 1e3);
 }
 
 static void end_by_resets(struct job *job)
@@ -276,6 +317,26 @@ static void end_by_resets(struct job *job)
                 job->config->reset_limit, e->generations.number + 1,
                 e->why ? ": " : "", e->why ? e->why : "");
     job_event(job, JOB_EV_FAILED);
+}
+
+/* Ends the job if its generations keep failing before their first commit.
+ * Returns whether it does; to be called when the next one can be made. */
+static int end_fruitless(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    uint32_t before = e->generations.number - 1;
+
+    if (before == 0 || !e->why || !job->config->spec.restart)
+        return 0;
+    e->fruitless = e->progress < before ? e->fruitless + 1 : 0;
+    if (e->fruitless < ELASTIC_FRUITLESS_MAX)
+        return 0;
+    job_verdict(job, e->why_code,
+                "the job ends, because %d generations in a row have failed "
+                "before a commit, the last by %s",
+                e->fruitless, e->why);
+    job_event(job, JOB_EV_FAILED);
+    return 1;
 }
 
 static void end_overdue(struct job *job)
@@ -295,6 +356,11 @@ static void end_overdue(struct job *job)
     if (count > ELASTIC_NAMED_MAX)
         hb_must(
             hb_buf_printf(&names, " and %d more", count - ELASTIC_NAMED_MAX));
+    if (count == 0)
+        hb_must(hb_buf_printf(
+            &names, "hosts for more than %d rank%s",
+            generations_left_count(&e->generations),
+            generations_left_count(&e->generations) == 1 ? "" : "s"));
     job_verdict(job, JOB_EXIT_TIMEOUT,
                 "ranks have waited in hvd_sync for %g s (--elastic-timeout); "
                 "not there: %s",
@@ -343,10 +409,16 @@ void elastic_act(struct job *job, enum generations_action action)
         say_too_few(job);
         break;
     case GENERATIONS_MADE:
+        if (end_fruitless(job))
+            return;
         on_made(job);
         break;
     case GENERATIONS_CHANGE:
         send_change(job);
+        break;
+    case GENERATIONS_DONE:
+        job->elastic->is_done = 1;
+        elastic_end_agents(job);
         break;
     case GENERATIONS_TOO_MANY:
         end_by_resets(job);
@@ -360,6 +432,7 @@ void elastic_act(struct job *job, enum generations_action action)
     set_timer(&job->elastic_timer, generations_waits(g), on_waited,
               job->config->elastic_timeout_ms);
     elastic_set_restart_timer(job);
+    say_waiting(job);
     elastic_end_idle_agents(job);
 }
 
@@ -383,6 +456,21 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
                          ? generations_ready(&job->elastic->generations, rank)
                          : generations_left(&job->elastic->generations, rank));
     return 0;
+}
+
+int job_elastic_progress(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct job_host *host = arg;
+    struct elastic *e = host->job->elastic;
+    uint32_t generation;
+    int rc = control_decode_u32(f->payload, f->len, &generation, err);
+
+    if (rc == 0 && (!e || generation > e->generations.number))
+        rc = hb_error_set(err, HVD_EPROTO, "progress in generation %u",
+                          generation);
+    if (rc == 0 && generation > e->progress)
+        e->progress = generation;
+    return rc;
 }
 
 void job_elastic_finished(struct job *job, int rank)
@@ -427,7 +515,7 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
     hb_must(control_exited_phrase(&text, m));
     line = hb_buf_detach(&text);
     if (is_member(e, m->rank))
-        keep_why(e, line, when_ns);
+        keep_why(e, line, m->exit_code, when_ns);
     if (action != GENERATIONS_TOO_FEW)
         report_failed(job, m);
     if (action != GENERATIONS_TOO_FEW && is_member(e, m->rank)) {
@@ -436,6 +524,8 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
         hb_buf_free(&text);
     }
     hb_free(line);
+    if (!due_ns && !m->blames && action != GENERATIONS_TOO_FEW)
+        job_grow_strike(&job->hosts[job->config->plan->ranks[m->rank].host]);
     if (due_ns)
         job_say(job, "rank %d starts again in %.1f s (%d of %d)", m->rank,
                 (double)(due_ns - hb_now_ns()) / 1e9,
@@ -501,10 +591,11 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
         else
             job_say(job, "%s", line);
         if (member >= 0) {
-            keep_why(e, line, when_ns);
+            keep_why(e, line, JOB_EXIT_LAUNCHER, when_ns);
             send_abort(job, member, line);
         }
         hb_free(line);
+        job_grow_strike(host);
     }
     hb_free(ranks);
     elastic_act(job, action);
@@ -518,13 +609,15 @@ void job_elastic_end(struct job *job)
     uv_timer_stop(&job->settle_timer);
     uv_timer_stop(&job->elastic_timer);
     uv_timer_stop(&job->restart_timer);
+    job_grow_end(job);
 }
 
 void job_elastic_resumed(struct job *job)
 {
     if (!job_elastic_goes_on(job))
         return;
-    job_elastic_end(job);
+    uv_timer_stop(&job->settle_timer);
+    uv_timer_stop(&job->elastic_timer);
     elastic_act(job, GENERATIONS_NOTHING);
 }
 
@@ -535,9 +628,10 @@ void job_elastic_report(struct job *job)
 
     if (!e || e->lost_count == 0)
         return;
-    report_finish(&text, job->config->plan,
-                  e->generations.lives[GENERATIONS_FINISHED], e->lost,
-                  e->lost_count);
+    report_finish(
+        &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],
+        e->generations.config.size - e->generations.lives[GENERATIONS_ABSENT],
+        e->lost, e->lost_count);
     output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
     hb_buf_free(&text);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of an elastic job, for job_elastic.c and job_restart.c only. */
+/* The state of an elastic job, for job_elastic.c, job_grow.c and job_restart.c
+ * only. */
 #ifndef HVD_JOB_ELASTIC_IMPL_H
 #define HVD_JOB_ELASTIC_IMPL_H
 
@@ -7,8 +8,12 @@
 #include "lib/job/elastic/restarts.h"
 #include "lib/job/job_impl.h"
 
+struct grow;
+
 struct elastic {
     struct generations generations;
+    struct grow *grow;    /* NULL: the job gets no new ranks */
+    struct routes *round; /* in progress, to add hosts; or NULL */
     struct restarts restarts;
     pid_t *pids;         /* [size] 0: not known */
     unsigned char *gone; /* [size] ranks that were lost with their host */
@@ -17,10 +22,15 @@ struct elastic {
     /* The first loss since the generation began: its line, and its time by our
      * clock; NULL and 0: none. */
     char *why;
+    int why_code; /* the exit code that goes with it */
     uint64_t stopped_ns;
     struct report_lost *lost; /* all ranks that were lost */
     size_t lost_count, lost_cap;
-    int tails; /* reported so far */
+    uint32_t progress; /* the last generation known to have committed */
+    int fruitless;     /* generations that have failed since without a commit */
+    int tails;         /* reported so far */
+    int is_done;       /* only ranks are left that are not needed */
+    int has_said;      /* that too few ranks are left, in this generation */
 };
 
 /* ---- job_elastic.c ---- */
@@ -30,13 +40,33 @@ void elastic_act(struct job *job, enum generations_action action);
 /* Removes a rank from the ranks that were lost. */
 void elastic_forget_lost(struct elastic *e, int rank);
 
+/* ---- job_grow.c ---- */
+
+void elastic_grow_open(struct job *job);
+void elastic_grow_free(struct job *job);
+/* Returns whether the rank's host may be used, as far as discovery says. */
+int elastic_is_offered(const struct job *job, int rank);
+
+/* ---- job_grow_routes.c ---- */
+
+/* Begins to add the hosts that are connected and have no ranks, unless others
+ * are being added. */
+void elastic_begin_round(struct job *job);
+
 /* ---- job_restart.c ---- */
+
+/* Starts a rank that has no process.  Returns 0, or negative if its host cannot
+ * be told. */
+int elastic_start(struct job *job, int rank);
 
 /* Plans a restart of the rank that has just failed, if it may have one: none is
  * started once others have finished.  Returns when, or 0. */
 uint64_t elastic_plan_restart(struct job *job, int rank);
 /* Starts the timer for the next restart, or stops it. */
 void elastic_set_restart_timer(struct job *job);
+/* Ends the agents, and with them the ranks that still live: the job has all
+ * that it needs. */
+void elastic_end_agents(struct job *job);
 /* Ends the agents once no rank lives or will be started: those that could start
  * ranks again wait to be told. */
 void elastic_end_idle_agents(struct job *job);

@@ -13,7 +13,7 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
     uint32_t random = 0;
 
     if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
-        job->state != JOB_RUNNING)
+        job->state != JOB_RUNNING || !elastic_is_offered(job, rank))
         return 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
         random = (uint32_t)rank;
@@ -39,25 +39,33 @@ static void give_up(struct job *job, int rank)
     job_event(job, JOB_EV_FAILED);
 }
 
-static void restart(struct job *job, int rank)
+int elastic_start(struct job *job, int rank)
 {
     struct elastic *e = job->elastic;
     struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
 
-    if (e->generations.ranks[rank].life != GENERATIONS_PENDING)
-        return;
     if (host->state != HOST_STARTED || host->quitting ||
-        job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0) {
-        give_up(job, rank);
-        return;
-    }
+        job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0)
+        return -HVD_ECLOSED;
+    job->exited_count -= job->exited[rank] != 0;
     job->exited[rank] = 0;
-    job->exited_count--;
+    job->config->plan->ranks[rank].is_idle = 0;
+    e->gone[rank] = 0;
     e->pids[rank] = 0;
     job_rendezvous_rank_restarted(job->rendezvous, rank);
     elastic_forget_lost(e, rank);
     job_forget_failure(job, rank);
-    generations_restarted(&e->generations, rank);
+    generations_started(&e->generations, rank);
+    return 0;
+}
+
+static void restart(struct job *job, int rank)
+{
+    struct elastic *e = job->elastic;
+
+    if (e->generations.ranks[rank].life == GENERATIONS_PENDING &&
+        elastic_start(job, rank) < 0)
+        give_up(job, rank);
 }
 
 static void on_restart(uv_timer_t *timer)
@@ -85,6 +93,15 @@ void elastic_set_restart_timer(struct job *job)
                        0);
 }
 
+void elastic_end_agents(struct job *job)
+{
+    job_grow_end(job);
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (job->hosts[i].state == HOST_STARTED)
+            job_host_send_u32(&job->hosts[i], CONTROL_KILL,
+                              (uint32_t)job->config->spec.grace_ms);
+}
+
 void elastic_end_idle_agents(struct job *job)
 {
     struct elastic *e = job->elastic;
@@ -98,10 +115,6 @@ void elastic_end_idle_agents(struct job *job)
         return;
     while ((rank = restarts_cancel(&e->restarts)) >= 0 && !g->ended)
         give_up(job, rank);
-    if (g->ended)
-        return;
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        if (job->hosts[i].state == HOST_STARTED)
-            job_host_send_u32(&job->hosts[i], CONTROL_KILL,
-                              (uint32_t)job->config->spec.grace_ms);
+    if (!g->ended)
+        elastic_end_agents(job);
 }

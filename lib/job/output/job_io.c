@@ -86,7 +86,7 @@ int job_open_output(struct job *job, struct hb_error *err)
         .loop = c->loop,
         .fds = {1, 2},
         .ranks = c->plan->size,
-        .hosts = c->plan->host_count,
+        .hosts = c->plan->host_cap,
         .window = (size_t)job->window,
         .tag = c->tag,
         .timestamp = c->timestamp,

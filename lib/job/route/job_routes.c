@@ -83,6 +83,8 @@ int job_routes_frame(void *arg, const struct frame *f, struct hb_error *err)
     /* The job is ending; answers to earlier probes still come. */
     if (job->has_verdict)
         return 0;
+    if (job->state > JOB_ROUTING && job->config->most > 0)
+        return job_grow_route_frame(host, f, err);
     if (!job->routes || job->state > JOB_ROUTING)
         return hb_error_set(err, HVD_EPROTO, "routes that nobody asked for");
     rc = routes_frame(job->routes, host->index, f, err);

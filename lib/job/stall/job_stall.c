@@ -141,6 +141,11 @@ void job_stall_rank_gone(struct job *job, int rank)
     arm(job);
 }
 
+void job_stall_absent(struct job *job, int rank)
+{
+    stall_absent(job->stall, rank);
+}
+
 void job_stall_members(struct job *job, const int *ranks, int count)
 {
     stall_members(job->stall, ranks, count);

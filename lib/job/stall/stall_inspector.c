@@ -55,7 +55,7 @@ struct stall *stall_new(const struct stall_config *config)
 
     s->config = *config;
     s->tellers = hb_xcalloc(size, sizeof(*s->tellers));
-    s->answered = hb_xcalloc((size_t)config->plan->host_count, 1);
+    s->answered = hb_xcalloc((size_t)config->plan->host_cap, 1);
     s->view.plan = config->plan;
     s->gone = hb_xcalloc(size, 1);
     s->view.answered = s->answered;
@@ -395,6 +395,11 @@ void stall_rank_gone(struct stall *s, int rank, uint64_t now_ns)
         s->deserted_ns = now_ns + (uint64_t)s->config.start_ms * ns_per_ms;
     if (s->tellers[rank].since_ns)
         set_teller(s, rank, 0, now_ns);
+}
+
+void stall_absent(struct stall *s, int rank)
+{
+    s->gone[rank] = 1;
 }
 
 void stall_members(struct stall *s, const int *ranks, int count)

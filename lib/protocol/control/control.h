@@ -66,6 +66,8 @@ enum control_type {
     CONTROL_STATS = 19, /* u32 rank, worker_stats.h */
     CONTROL_LATE = 20,  /* control_stall.h */
     CONTROL_READY = 21, /* u32 rank, u32 ready: control_generation.h */
+    /* u32 generation: its ranks have committed a state.  Before READY. */
+    CONTROL_PROGRESS = 22,
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */

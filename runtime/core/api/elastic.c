@@ -207,10 +207,11 @@ int hvd_sync(hvd_state *s)
 /* ---- hvd_commit ---------------------------------------------------------- */
 
 /* Asks all ranks whether others wait to join the world: 1, 0, or negative. */
-static int ask_changes(void)
+static int ask_changes(const struct segment_head *head)
 {
     struct hb_error err = HB_ERROR_INIT;
-    uint32_t changes = (uint32_t)hvd__world_changes();
+    uint32_t changes =
+        head ? atomic_load_explicit(&head->change, memory_order_relaxed) : 0;
 
     if (!atomic_load(&hvd__context.generation))
         return 0;
@@ -222,16 +223,21 @@ static int ask_changes(void)
 
 int hvd_commit(hvd_state *s)
 {
+    struct segment_head *head;
     int changes;
 
     if (!s)
         return hvd__fail(HVD_EINVAL, "hvd_commit: the state is NULL");
     if (!hvd__alive())
         return not_initialised("hvd_commit");
-    changes = ask_changes();
+    head = hvd__world_head();
+    changes = ask_changes(head);
     if (changes < 0)
         return changes;
     hvd__state_settle(s, s->version + 1, hvd__world_epoch(), world_done());
+    /* For the agent; read first, because the line is shared. */
+    if (head && !atomic_load_explicit(&head->committed, memory_order_relaxed))
+        atomic_store_explicit(&head->committed, 1, memory_order_relaxed);
     if (changes == 0)
         return 0;
     atomic_store(&hvd__context.resized, 1);

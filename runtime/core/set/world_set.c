@@ -534,10 +534,9 @@ const struct worker_welcome *hvd__world_welcome(void)
     return &world.welcome;
 }
 
-int hvd__world_changes(void)
+struct segment_head *hvd__world_head(void)
 {
-    return world.segment && world.welcome.generation &&
-           atomic_load_explicit(&world.segment->change, memory_order_relaxed);
+    return world.welcome.generation ? world.segment : NULL;
 }
 
 const char *hvd__world_host(void)

@@ -86,7 +86,8 @@ int hvd__world_is_elastic(struct hb_error *err);
 /* Returns what the agent has said of this rank's world; valid until hvd_init,
  * hvd_sync or hvd_shutdown. */
 const struct worker_welcome *hvd__world_welcome(void);
-/* Returns whether other ranks wait to be members of the world. */
-int hvd__world_changes(void);
+/* Returns what ranks and agent share on this host in the generation of an
+ * elastic job, or NULL; valid as above. */
+struct segment_head *hvd__world_head(void);
 
 #endif

@@ -15,6 +15,7 @@
  *         hvd_shutdown, the other by its exit alone
  *     p   sleeps 1 ms in each step
  *     s   takes snapshots, and changes the weights before the last operation
+ *     x   exits with 3 in its first step, in the last rank
  *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
  *         with the milliseconds from the failed operation to the next good one
  */
@@ -34,7 +35,7 @@ static struct {
 
 static int64_t *weights, *grad;
 static size_t count;
-static int uses_alloc, pauses, snapshots, tells, tells_first, leaves;
+static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -82,6 +83,9 @@ static int step_once(hvd_state *s)
 {
     int64_t own = (state.step + 1) * (hvd_rank() + 1), want;
     int rc;
+
+    if (exits && hvd_rank() == hvd_size() - 1)
+        exit(3);
 
     for (size_t i = 0; i < count; i++)
         grad[i] = own;
@@ -173,6 +177,7 @@ int main(int argc, char **argv)
     tells = strchr(flags, 't') != NULL;
     tells_first = strchr(flags, 'f') != NULL;
     leaves = strchr(flags, 'l') != NULL;
+    exits = strchr(flags, 'x') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");

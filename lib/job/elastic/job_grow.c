@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hosts and ranks that an elastic job gets while it runs (job_config.most).
+ *
+ * An agent gets numbers for all ranks that its host may ever have; those that
+ * are not to be started at once are idle.  To add a rank is to start an idle
+ * one, or one that has failed: RESTART.  A host is added by a connection like
+ * those at the start, and a LAUNCH with idle ranks only.  Nobody waits for any
+ * of this: a new rank waits in hvd_init, and generations.h lets it in.
+ *
+ * Failures of hosts and ranks are strikes against the host (strikes.h).
+ */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+#include "lib/base/text.h"
+#include "lib/job/elastic/discovery.h"
+#include "lib/job/elastic/strikes.h"
+#include "lib/job/worker_env.h"
+#include "lib/remote/remote.h"
+
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+/* Numbers for a host with fewer slots: it may get more. */
+enum { ROOM = 16 };
+
+struct grow {
+    struct hostlist offered;
+    struct strikes strikes;
+    /* The entries of hosts that were added, which the plan borrows. */
+    struct hostlist **entries;
+    size_t entry_count;
+};
+
+void elastic_grow_open(struct job *job)
+{
+    struct grow *g;
+
+    if (job->config->most == 0)
+        return;
+    g = job->elastic->grow = hb_xcalloc(1, sizeof(*g));
+    strikes_init(&g->strikes, job->config->cooldown_least_ms,
+                 job->config->cooldown_most_ms);
+}
+
+void elastic_grow_free(struct job *job)
+{
+    struct grow *g = job->elastic->grow;
+
+    if (!g)
+        return;
+    for (size_t i = 0; i < g->entry_count; i++) {
+        hostlist_free(g->entries[i]);
+        hb_free(g->entries[i]);
+    }
+    hb_free(g->entries);
+    hostlist_free(&g->offered);
+    routes_free(job->elastic->round);
+    strikes_fini(&g->strikes);
+    hb_free(g);
+}
+
+void job_offer_hosts(struct job *job, const struct hostlist *hosts)
+{
+    struct grow *g = job->elastic ? job->elastic->grow : NULL;
+
+    if (!g)
+        return;
+    hostlist_free(&g->offered);
+    discovery_copy(&g->offered, hosts);
+    job_grow(job);
+}
+
+int elastic_is_offered(const struct job *job, int rank)
+{
+    const struct grow *g = job->elastic->grow;
+    const char *name = job->hosts[job->config->plan->ranks[rank].host].name;
+
+    for (size_t i = 0; g && i < g->offered.count; i++)
+        if (strcasecmp(g->offered.entries[i].name, name) == 0)
+            return 1;
+    return !g;
+}
+
+/* ---- Ranks ---- */
+
+/* Returns whether the job gets new ranks: none once one has exited with 0. */
+static int grows(const struct job *job)
+{
+    return job->elastic && job->elastic->grow && job->state == JOB_RUNNING &&
+           job_elastic_goes_on(job) &&
+           job->elastic->generations.lives[GENERATIONS_FINISHED] == 0;
+}
+
+static int has_process(const struct job *job, int rank)
+{
+    enum generations_life life = job->elastic->generations.ranks[rank].life;
+
+    return life == GENERATIONS_LIVES || life == GENERATIONS_PENDING;
+}
+
+static int count_on(const struct job_host *host)
+{
+    int count = 0;
+
+    for (int i = 0; i < host->plan->count; i++)
+        count += has_process(host->job, host->plan->ranks[i]);
+    return count;
+}
+
+/* Counts the ranks that run, will be started again, or are to be started on
+ * hosts that are being added. */
+static int count_all(const struct job *job)
+{
+    const struct generations *g = &job->elastic->generations;
+    int count = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (!job_host_finished(&job->hosts[i]))
+            count += job->hosts[i].newcomers;
+    return count;
+}
+
+static void say_starts(const struct job_host *host, int started)
+{
+    struct job *job = host->job;
+    const char *plural = started > 1 ? "s" : "";
+
+    if (count_all(job) - job->config->most >= started)
+        job_say(job, "host %s: starts %d spare rank%s", host->name, started,
+                plural);
+    else
+        job_say(job, "host %s: starts %d rank%s, to join at the next commit",
+                host->name, started, plural);
+}
+
+/* Starts up to `room` ranks, so that the host has `slots`. */
+static void start_ranks(struct job_host *host, int slots, int room)
+{
+    struct job *job = host->job;
+    int left = slots - count_on(host), started = 0;
+
+    if (left > room)
+        left = room;
+    for (int i = 0; i < host->plan->count && started < left; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (has_process(job, rank))
+            continue;
+        if (elastic_start(job, rank) < 0)
+            return;
+        started++;
+    }
+    if (started > 0)
+        say_starts(host, started);
+}
+
+/* ---- Hosts ---- */
+
+static struct job_host *find_host(const struct job *job, const char *name)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (strcasecmp(job->hosts[i].name, name) == 0)
+            return &job->hosts[i];
+    return NULL;
+}
+
+/* Returns whether nothing is left of the host's last connections. */
+static int is_closed(const struct job_host *host)
+{
+    return job_host_finished(host) && !host->link.transport && !host->sweep;
+}
+
+/* Frees the numbers of hosts without an agent. */
+static void free_numbers(struct job *job, const struct job_host *except)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (&job->hosts[i] != except && is_closed(&job->hosts[i]))
+            plan_unbind(job->config->plan, i);
+}
+
+/* Gives the host numbers for `slots` ranks and more.  Returns for how many it
+ * has them. */
+static int bind_numbers(struct job_host *host, int slots)
+{
+    struct job *job = host->job;
+    struct plan *plan = job->config->plan;
+    int most = job->config->most + job->config->spares;
+    int room = most < ROOM ? most : ROOM;
+    int want = slots > room ? slots : room;
+
+    if (plan_bind(plan, host->index, want, slots) < slots)
+        free_numbers(job, host);
+    plan_bind(plan, host->index, want, slots);
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        plan->ranks[rank].is_idle = 1;
+        hb_strv_free(&job->config->rank_env[rank]);
+        hb_must(worker_env_rank(plan, rank, job->config->job_id,
+                                &job->config->env, &job->config->rank_env[rank],
+                                NULL));
+    }
+    return host->plan->count;
+}
+
+/* Adds a host that the job did not have. */
+static struct job_host *add_host(struct job *job, const struct host_entry *from)
+{
+    struct grow *g = job->elastic->grow;
+    struct hostlist one = {(struct host_entry *)from, 1, 1};
+    const struct host_entry *entry;
+    struct hostlist *copy;
+    int index;
+
+    if (job->config->plan->host_count == job->config->plan->host_cap)
+        return NULL;
+    copy = hb_xcalloc(1, sizeof(*copy));
+    discovery_copy(copy, &one);
+    entry = copy->entries;
+    g->entries = hb_xrealloc_array(g->entries, g->entry_count + 1,
+                                   sizeof(struct hostlist *));
+    g->entries[g->entry_count++] = copy;
+    index = plan_add_host(job->config->plan, entry);
+    job->config->host_is_local[index] =
+        (unsigned char)job->config->is_local(job->arg, entry);
+    job->hosts[index] = (struct job_host){
+        .job = job,
+        .plan = &job->config->plan->hosts[index],
+        .name = entry->name,
+        .index = index,
+        .state = HOST_LOST,
+    };
+    job->finished++;
+    return &job->hosts[index];
+}
+
+/* Connects to a host for up to `room` new ranks. */
+static void reach(struct job_host *host, int slots, int room)
+{
+    struct job *job = host->job;
+    int numbers = bind_numbers(host, slots);
+
+    if (numbers > slots)
+        numbers = slots;
+    if (numbers > room)
+        numbers = room;
+    if (numbers == 0)
+        return;
+    job_host_free(host);
+    *host = (struct job_host){
+        .job = job,
+        .plan = host->plan,
+        .name = host->name,
+        .index = host->index,
+        .newcomers = numbers,
+    };
+    job->finished--;
+    if (!job_host_is_local(host))
+        remote_try_for(job->config->remote, job->config->start_timeout_ms);
+    job_host_open(host);
+}
+
+int job_grow_hello(struct job_host *host, struct hb_error *err)
+{
+    struct job *job = host->job;
+
+    if (!grows(job))
+        return hb_error_set(err, HVD_EPROTO, "comes too late");
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        const struct job_host *other = &job->hosts[i];
+
+        if (other != host && !job->config->names_differ &&
+            !job_host_finished(other) && host->identity && other->identity &&
+            strcmp(host->identity, other->identity) == 0)
+            return hb_error_set(err, HVD_EINVAL,
+                                "it is host %s, which the job uses already",
+                                other->name);
+    }
+    if (job->config->plan->host_count == 1)
+        job_host_launch(host);
+    else
+        elastic_begin_round(job);
+    return 0;
+}
+
+void job_grow_started(struct job_host *host)
+{
+    int room = host->newcomers;
+
+    host->newcomers = 0;
+    if (grows(host->job))
+        start_ranks(host, room, room);
+    job_grow(host->job);
+}
+
+/* Uses one of the hosts that are offered: starts ranks, or connects to it.
+ * Returns when to try again, or 0. */
+static uint64_t use(struct job *job, const struct host_entry *offered, int room)
+{
+    int slots = offered->slots > 0 ? offered->slots : 1;
+    struct job_host *host = find_host(job, offered->name);
+    uint64_t until_ns =
+        strikes_until(&job->elastic->grow->strikes, offered->name, hb_now_ns());
+
+    if (until_ns)
+        return until_ns;
+    if (!host)
+        host = add_host(job, offered);
+    if (!host)
+        return 0;
+    if (is_closed(host))
+        reach(host, slots, room);
+    else if (host->state == HOST_STARTED && !host->quitting)
+        start_ranks(host, slots, room);
+    return 0;
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    job_grow(timer->data);
+}
+
+void job_grow(struct job *job)
+{
+    const struct hostlist *offered;
+    uint64_t first_ns = 0, now_ns;
+
+    if (!grows(job))
+        return;
+    offered = &job->elastic->grow->offered;
+    for (size_t i = 0; i < offered->count; i++) {
+        int room = job->config->most + job->config->spares - count_all(job);
+        uint64_t until_ns;
+
+        if (room <= 0)
+            break;
+        until_ns = use(job, &offered->entries[i], room);
+        if (until_ns && (!first_ns || until_ns < first_ns))
+            first_ns = until_ns;
+    }
+    now_ns = hb_now_ns();
+    uv_timer_stop(&job->grow_timer);
+    if (first_ns)
+        uv_timer_start(
+            &job->grow_timer, on_time,
+            first_ns > now_ns ? (first_ns - now_ns) / 1000000 + 1 : 0, 0);
+}
+
+/* ---- Failures ---- */
+
+static double strike(struct job_host *host)
+{
+    uint64_t now_ns = hb_now_ns(), until_ns;
+    uint32_t random = 0;
+
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+        random = (uint32_t)now_ns;
+    until_ns = strikes_add(&host->job->elastic->grow->strikes, host->name,
+                           now_ns, random);
+    /* job_grow starts the timer, and not inside the failure. */
+    uv_timer_start(&host->job->grow_timer, on_time, 0, 0);
+    return (double)(until_ns - now_ns) / 1e9;
+}
+
+void job_grow_strike(struct job_host *host)
+{
+    struct job *job = host->job;
+    struct grow *g = job->elastic ? job->elastic->grow : NULL;
+
+    if (!g || strikes_until(&g->strikes, host->name, hb_now_ns()))
+        return;
+    job_say(job, "host %s gets no new ranks for %.0f s", host->name,
+            strike(host));
+}
+
+int job_grow_trouble(struct job_host *host, const char *why)
+{
+    char *line;
+
+    if (host->newcomers == 0 || !job_elastic_goes_on(host->job))
+        return 0;
+    line = hb_xstrdup(why);
+    hb_text_sanitize(line);
+    job_say(host->job, "host %s cannot be added: %s; next attempt in %.0f s",
+            host->name, line, strike(host));
+    hb_free(line);
+    return 1;
+}
+
+void job_grow_end(struct job *job)
+{
+    if (!job->elastic || !job->elastic->grow)
+        return;
+    uv_timer_stop(&job->grow_timer);
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+
+        if (job_host_finished(host) || host->state >= HOST_LAUNCHED)
+            continue;
+        job_host_finish(host, HOST_DONE);
+        job_host_cancel(host);
+    }
+}

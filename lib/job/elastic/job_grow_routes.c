@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a host that is added to a running job and the job's other hosts reach
+ * each other: another round of routes.h, of all hosts that have an agent.  Its
+ * result replaces that of the round before: the new host gets it in LAUNCH, the
+ * others in HOSTS.  There is one round at a time; hosts that come during one
+ * wait for the next.
+ */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+
+static int is_waiting(const struct job_host *host)
+{
+    return host->newcomers > 0 && host->state == HOST_CONNECTED;
+}
+
+static int anybody_waits(const struct job *job)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (is_waiting(&job->hosts[i]))
+            return 1;
+    return 0;
+}
+
+static struct routes *end_round(struct job *job)
+{
+    struct routes *round = job->elastic->round;
+
+    job->elastic->round = NULL;
+    return round;
+}
+
+/* Gives up the hosts that were to be added: another does not reach them. */
+static void fail(struct job *job, const struct hb_error *why)
+{
+    routes_free(end_round(job));
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+
+        if (!host->in_round || !is_waiting(host))
+            continue;
+        job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
+                         why->text);
+        job_host_finish(host, HOST_LOST);
+        job_host_cancel(host);
+    }
+}
+
+static void finish(struct job *job)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    if (routes_finish(job->elastic->round, &err) < 0) {
+        fail(job, &err);
+        return;
+    }
+    routes_free(job->routes);
+    job->routes = end_round(job);
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+
+        if (!host->in_round || job_host_finished(host))
+            continue;
+        if (is_waiting(host))
+            job_host_launch(host);
+        else
+            job_host_send_hosts(host);
+    }
+}
+
+static int begin(struct job *job, struct hb_error *err)
+{
+    const struct plan *plan = job->config->plan;
+    const char **names = hb_xcalloc((size_t)plan->host_count, sizeof(char *));
+    const struct routes_config config = {
+        .host_count = plan->host_count,
+        .names = names,
+        .network_interfaces = job->config->network_interfaces,
+        .send = job_send,
+        .arg = job,
+    };
+    int rc;
+
+    for (int i = 0; i < plan->host_count; i++)
+        names[i] = job->hosts[i].name;
+    rc = routes_new(&config, &job->elastic->round, err);
+    hb_free(names);
+    for (int i = 0; rc == 0 && i < plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+
+        host->in_round = is_waiting(host) ||
+                         (host->state == HOST_STARTED && !host->quitting);
+        if (host->in_round)
+            rc = routes_hello(job->elastic->round, i, &host->link.hello, err);
+        else
+            routes_absent(job->elastic->round, i);
+    }
+    return rc < 0 ? rc : routes_begin(job->elastic->round, err);
+}
+
+void elastic_begin_round(struct job *job)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    int rc;
+
+    while (!job->elastic->round && anybody_waits(job)) {
+        rc = begin(job, &err);
+        if (rc < 0)
+            fail(job, &err);
+        else if (rc > 0)
+            finish(job);
+    }
+}
+
+int job_grow_route_frame(struct job_host *host, const struct frame *f,
+                         struct hb_error *err)
+{
+    struct job *job = host->job;
+    int rc;
+
+    /* What was asked in a round that has ended may be answered late. */
+    if (!job->elastic->round || !host->in_round)
+        return 0;
+    rc = routes_frame(job->elastic->round, host->index, f, err);
+    if (rc > 0) {
+        finish(job);
+        elastic_begin_round(job);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+void job_grow_host_gone(struct job_host *host)
+{
+    struct job *job = host->job;
+
+    if (!job->elastic || !job->elastic->round || !host->in_round)
+        return;
+    host->in_round = 0;
+    if (routes_absent(job->elastic->round, host->index) > 0)
+        finish(job);
+}
