@@ -58,8 +58,8 @@ static void open_ranks(int ranks)
 {
     struct hb_error err = HB_ERROR_INIT;
 
-    ck_assert_msg(outdir_open(&d, path_of("x/y"), ranks, &err) == 0, "%s",
-                  err.text);
+    ck_assert_msg(outdir_open(&d, path_of("x/y"), ranks, ranks, &err) == 0,
+                  "%s", err.text);
 }
 
 START_TEST(makes_directories_and_files)
@@ -134,10 +134,10 @@ START_TEST(not_a_directory)
 {
     struct hb_error err = HB_ERROR_INIT;
 
-    ck_assert_int_lt(outdir_open(&d, "/dev/null/x", 1, &err), 0);
+    ck_assert_int_lt(outdir_open(&d, "/dev/null/x", 1, 1, &err), 0);
     ck_assert_ptr_nonnull(strstr(err.text, "/dev/null"));
     hb_error_clear(&err);
-    ck_assert_int_lt(outdir_open(&d, "", 1, &err), 0);
+    ck_assert_int_lt(outdir_open(&d, "", 1, 1, &err), 0);
 }
 END_TEST
 
@@ -147,7 +147,7 @@ START_TEST(half_made)
     struct hb_error err = HB_ERROR_INIT;
 
     close(open(path_of("rank.1"), O_CREAT | O_WRONLY, 0600));
-    ck_assert_int_lt(outdir_open(&d, dir, 2, &err), 0);
+    ck_assert_int_lt(outdir_open(&d, dir, 2, 2, &err), 0);
     ck_assert_ptr_nonnull(strstr(err.text, "rank.1"));
     ck_assert_ptr_null(d.files);
 }
@@ -187,7 +187,24 @@ START_TEST(raises_the_limit_of_files)
     outdir_close(&d);
     small.rlim_cur = small.rlim_max = 64;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &small), 0);
-    ck_assert_int_eq(outdir_open(&d, dir, 100, NULL), -HVD_EINVAL);
+    ck_assert_int_eq(outdir_open(&d, dir, 100, 100, NULL), -HVD_EINVAL);
+}
+END_TEST
+
+/* Ranks that come later get files when they write. */
+START_TEST(test_later_ranks)
+{
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(outdir_open(&d, dir, 20, 1, &err), 0);
+    ck_assert_int_ne(access(path_of("rank.19"), F_OK), 0);
+    ck_assert_int_eq(outdir_write(&d, 19, 2, "late\n", 5, &err), 0);
+    ck_assert_int_eq(outdir_flush(&d, &err), 0);
+    expect_file("rank.00/stdout", "");
+    expect_file("rank.19/stdout", "");
+    expect_file("rank.19/stderr", "late\n");
+    ck_assert_int_ne(access(path_of("rank.18"), F_OK), 0);
+    outdir_close(&d);
 }
 END_TEST
 
@@ -198,6 +215,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, makes_directories_and_files);
+    tcase_add_test(tc, test_later_ranks);
     tcase_add_test(tc, pads_to_the_highest_rank);
     tcase_add_test(tc, writes_after_flush);
     tcase_add_test(tc, truncates_what_was_there);

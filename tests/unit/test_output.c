@@ -62,6 +62,7 @@ static void open_output(int out_fd, const char *dir)
         .loop = &loop,
         .fds = {out_fd, err[1]},
         .ranks = 4,
+        .np = 4,
         .hosts = 2,
         .tag = 1,
         .dir = dir,
@@ -390,6 +391,7 @@ START_TEST(bad_directory)
     struct output_config config = {.loop = &loop,
                                    .fds = {out[1], err[1]},
                                    .ranks = 1,
+                                   .np = 1,
                                    .hosts = 1,
                                    .dir = "/dev/null/d"};
     struct hb_error e = HB_ERROR_INIT;

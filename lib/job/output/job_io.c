@@ -86,6 +86,7 @@ int job_open_output(struct job *job, struct hb_error *err)
         .loop = c->loop,
         .fds = {1, 2},
         .ranks = c->plan->size,
+        .np = c->plan->np,
         .hosts = c->plan->host_cap,
         .window = (size_t)job->window,
         .tag = c->tag,

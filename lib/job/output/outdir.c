@@ -76,11 +76,10 @@ static int open_file(const char *dir, const char *name, int *fd,
     return rc;
 }
 
-static int open_rank(struct outdir *d, const char *dir, int rank, int width,
-                     struct hb_error *err)
+static int open_rank(struct outdir *d, int rank, struct hb_error *err)
 {
     struct outdir_file *files = &d->files[2 * (size_t)rank];
-    char *path = hb_xasprintf("%s/rank.%0*d", dir, width, rank);
+    char *path = hb_xasprintf("%s/rank.%0*d", d->dir, d->width, rank);
     int rc = make_dir(path, err);
 
     if (rc == 0)
@@ -91,22 +90,23 @@ static int open_rank(struct outdir *d, const char *dir, int rank, int width,
     return rc;
 }
 
-int outdir_open(struct outdir *d, const char *dir, int ranks,
+int outdir_open(struct outdir *d, const char *dir, int ranks, int np,
                 struct hb_error *err)
 {
-    int width = snprintf(NULL, 0, "%d", ranks - 1);
     int rc;
 
-    *d = (struct outdir){.count = 2 * ranks};
+    *d = (struct outdir){.count = 2 * ranks,
+                         .dir = hb_xstrdup(dir),
+                         .width = snprintf(NULL, 0, "%d", ranks - 1)};
     d->files = hb_xcalloc((size_t)d->count, sizeof(*d->files));
     d->dirty = hb_xcalloc((size_t)d->count, sizeof(*d->dirty));
     for (int i = 0; i < d->count; i++)
         d->files[i].fd = -1;
-    rc = raise_limit(d, ranks, err);
+    rc = raise_limit(d, np, err);
     if (rc == 0)
         rc = make_dirs(dir, err);
-    for (int rank = 0; rank < ranks && rc == 0; rank++)
-        rc = open_rank(d, dir, rank, width, err);
+    for (int rank = 0; rank < np && rc == 0; rank++)
+        rc = open_rank(d, rank, err);
     if (rc < 0)
         outdir_close(d);
     return rc;
@@ -121,6 +121,8 @@ void outdir_close(struct outdir *d)
     }
     hb_free(d->files);
     hb_free(d->dirty);
+    hb_free(d->dir);
+    d->dir = NULL;
     d->files = NULL;
     d->dirty = NULL;
     d->count = d->dirty_count = 0;
@@ -167,6 +169,10 @@ int outdir_write(struct outdir *d, int rank, int stream, const void *bytes,
 
     if (d->failed || len == 0)
         return 0;
+    if (file->fd < 0 && open_rank(d, rank, err) < 0) {
+        d->failed = 1;
+        return err->status;
+    }
     xbuf_append(&file->buf, bytes, len);
     if (hb_buf_len(&file->buf) >= OUTDIR_GATHER_BYTES)
         return flush_file(d, index, err);

@@ -24,13 +24,16 @@ struct outdir {
     int dirty_count;
     int count;
     int failed;
+    char *dir;
+    int width;               /* of N */
     int limit_raised;        /* RLIMIT_NOFILE was too small for the files */
     struct rlimit old_limit; /* the limit before it was raised */
 };
 
-/* Makes the directories and truncates the files.  0, or negative with err set
- * (files already made stay). */
-int outdir_open(struct outdir *d, const char *dir, int ranks,
+/* Makes the directories and truncates the files of the ranks below `np`; those
+ * of the others up to `ranks` follow when they write.  0, or negative with err
+ * set (files already made stay). */
+int outdir_open(struct outdir *d, const char *dir, int ranks, int np,
                 struct hb_error *err);
 void outdir_close(struct outdir *d);
 

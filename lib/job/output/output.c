@@ -248,7 +248,7 @@ int output_open(const struct output_config *config, struct output **out,
         o->config.window = CONTROL_OUTPUT_WINDOW;
     o->time_s = -1;
     if (config->dir) {
-        rc = outdir_open(&o->dir, config->dir, config->ranks, err);
+        rc = outdir_open(&o->dir, config->dir, config->ranks, config->np, err);
         if (rc < 0) {
             hb_free(o);
             return hb_error_context(err, "--output-filename");

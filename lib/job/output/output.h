@@ -25,6 +25,7 @@ struct output_config {
     uv_loop_t *loop;
     int fds[2]; /* for stdout and stderr; they stay open */
     int ranks, hosts;
+    int np;        /* ranks at the start; others may come */
     size_t window; /* bytes in flight per host; 0: CONTROL_OUTPUT_WINDOW */
     int tag, timestamp;
     unsigned color;  /* coloured tags: 1 on stdout, 2 on stderr */
