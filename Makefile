@@ -42,6 +42,7 @@ BASE_SRC := \
 	lib/base/sys/trust.c \
 	lib/base/text.c
 HOSTS_SRC := \
+	lib/hosts/going.c \
 	lib/hosts/hostfold.c \
 	lib/hosts/hostlist.c \
 	lib/hosts/hostmerge.c \
@@ -190,7 +191,10 @@ JOB_SRC := \
 	lib/job/elastic/job_elastic.c \
 	lib/job/elastic/job_grow.c \
 	lib/job/elastic/job_grow_routes.c \
+	lib/job/elastic/job_leave.c \
+	lib/job/elastic/job_preempt.c \
 	lib/job/elastic/job_restart.c \
+	lib/job/elastic/preempt.c \
 	lib/job/elastic/restarts.c \
 	lib/job/elastic/strikes.c \
 	lib/job/job.c \
@@ -493,6 +497,9 @@ UNIT_TESTS := \
 	frame \
 	gather_alloc \
 	generations \
+	generations_leave \
+	generations_model \
+	going \
 	gpu \
 	hier \
 	host_env \
@@ -510,6 +517,7 @@ UNIT_TESTS := \
 	job \
 	job_elastic \
 	job_hosts \
+	job_leave \
 	job_same \
 	job_state \
 	job_timeline \
@@ -631,6 +639,7 @@ FUZZERS := \
 	env \
 	env_file \
 	frame \
+	going \
 	hostfile \
 	http \
 	job \
@@ -1070,7 +1079,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 		$(SODIUM_A) $(TESTED_LIBS)
 
 $(BUILD)/tests/test_job $(BUILD)/tests/test_job_elastic \
-		$(BUILD)/tests/test_job_hosts: \
+		$(BUILD)/tests/test_job_hosts $(BUILD)/tests/test_job_leave: \
 		$(call obj,tests/unit/job_util.c)
 
 # The real agent, which these tests start.

@@ -833,6 +833,8 @@ HVD_API int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
  * begins again by itself.  No other thread may be in the library, but for
  * hvd_wait and hvd_test of requests that have ended.
  * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
+ * -HVD_EREMOVED (this rank was asked to leave at its last hvd_commit: it exits
+ * with 0 after what it still has to do; hvd_init returns this, too),
  * -HVD_EMISMATCH (ranks have added different memory; the message names two),
  * -HVD_ENOENT (the only rank with the newest state died while it gave it out),
  * -HVD_ENOMEM, or as hvd_init.
@@ -848,7 +850,8 @@ HVD_API int hvd_sync(hvd_state *s);
  *
  * Returns 0, or the negative of HVD_EINVAL, HVD_ENOTINIT, or
  *   HVD_ERESIZED  the generation has ended; or it is to end here, because
- *                 ranks wait to join: then the step counts
+ *                 ranks wait to join, or some are to leave: then the step
+ *                 counts
  * or as hvd_barrier.  Without a change it costs one small operation in an
  * elastic job, and none in others.
  * Order: an operation of the world without a name.  Threads: one at a time;
@@ -875,16 +878,31 @@ struct hvd_change {
     int generation;
     int old_rank, old_size; /* -1 and 0: this rank has just started */
     int rank, size;
-    int lost, joined; /* numbers of ranks */
-    int source;       /* the rank whose state the last hvd_sync took; -1: all
-                         had the same */
-    char why[256];    /* why the generation before ended, one line; or "" */
+    /* numbers of ranks: lost by their end, removed because they were asked to
+     * leave.  0 lost: the change was planned, and happened at a commit. */
+    int lost, removed, joined;
+    int source;    /* the rank whose state the last hvd_sync took; -1: all
+                      had the same */
+    char why[256]; /* why the generation before ended, one line; or "" */
 };
 
 /* Writes what the last hvd_init or hvd_sync has changed.  Returns 0,
  * -HVD_EINVAL (c is NULL) or -HVD_ENOTINIT.
  * Order: none.  Threads: any but beside hvd_sync; never blocks. */
 HVD_API int hvd_change(struct hvd_change *c);
+
+/*
+ * Tells whether this rank is asked to leave the job, because its host will go
+ * away or the job stops: it does at the next hvd_commit.
+ *
+ *   ms_left  out: milliseconds until the rank is killed, if it has not left by
+ *            then; INT64_MAX: that is not limited; -1: it is not asked to leave
+ *
+ * Returns 0, -HVD_EINVAL (ms_left is NULL) or -HVD_ENOTINIT.
+ * Order: none.  Threads: any but beside hvd_sync; never blocks.
+ * Source: the notices of clouds and batch systems before they take a host.
+ */
+HVD_API int hvd_notice(int64_t *ms_left);
 
 typedef int hvd_resize_fn(void *arg, const struct hvd_change *c);
 
@@ -895,6 +913,9 @@ typedef int hvd_resize_fn(void *arg, const struct hvd_change *c);
  *   fn   called in the thread of hvd_sync; it may use the library, except
  *        hvd_sync, hvd_init and hvd_shutdown; its result is 0 or a negative
  *        status, which hvd_sync returns, or, for HVD_ERESIZED, begins again.
+ *        It is not called for the world of hvd_init, also in a rank that enters
+ *        a job that runs: that rank makes the same process sets after hvd_init
+ *        and before its first hvd_sync.
  *        NULL: none
  *   arg  passed on
  *

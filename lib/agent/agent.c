@@ -416,6 +416,9 @@ static const struct order {
     [CONTROL_CHANGE] = {AFTER_LAUNCH, agent_on_change},
     [CONTROL_RESTART] = {AFTER_LAUNCH, agent_on_restart},
     [CONTROL_HOSTS] = {AFTER_LAUNCH, agent_on_hosts},
+    [CONTROL_REMOVED] = {AFTER_LAUNCH, agent_on_removed},
+    [CONTROL_EVICT] = {AFTER_LAUNCH, agent_on_evict},
+    [CONTROL_NOTICE] = {AFTER_LAUNCH, agent_on_notice},
 };
 enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 
@@ -572,7 +575,7 @@ int agent_finish(struct agent *a)
     close(a->death_fd);
     close(a->signal_fd);
     for (int i = 0; a->ranks && i < a->job.rank_count; i++)
-        hb_free(a->ranks[i].fault.text);
+        agent_forget_end(&a->ranks[i]);
     if (a->job_held)
         control_launch_fini(&a->job);
     hb_free(a->failure.text);

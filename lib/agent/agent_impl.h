@@ -43,6 +43,7 @@ struct agent_rank {
         char *text; /* NULL: it does not */
         int exit_code, blames;
     } fault;
+    char *evicted; /* why hvdrun had it killed, or NULL */
 };
 
 /* The last STALLED of a rank. */
@@ -127,7 +128,8 @@ struct agent {
     int event_count, stepping;
     uint64_t since_ns, kill_since_ns;
     uint64_t kill_wait_ms;
-    int gone; /* hvdrun is gone */
+    int going; /* GOING was sent: this host will go away */
+    int gone;  /* hvdrun is gone */
     int closed, rc;
     int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */
@@ -179,6 +181,14 @@ int agent_on_generation(struct agent *a, const struct frame *f,
                         struct hb_error *err);
 int agent_on_change(struct agent *a, const struct frame *f,
                     struct hb_error *err);
+int agent_on_notice(struct agent *a, const struct frame *f,
+                    struct hb_error *err);
+int agent_on_evict(struct agent *a, const struct frame *f,
+                   struct hb_error *err);
+/* Frees what says how a rank has ended. */
+void agent_forget_end(struct agent_rank *r);
+int agent_on_removed(struct agent *a, const struct frame *f,
+                     struct hb_error *err);
 int agent_on_restart(struct agent *a, const struct frame *f,
                      struct hb_error *err);
 int agent_on_hosts(struct agent *a, const struct frame *f,

@@ -588,8 +588,10 @@ void endpoint_close(struct endpoint *e)
 
 void endpoint_fini(struct endpoint *e)
 {
-    for (int i = 0; e->slots && i < e->job->rank_count; i++)
+    for (int i = 0; e->slots && i < e->job->rank_count; i++) {
         hb_free(e->slots[i].gone);
+        hb_free(e->slots[i].removed);
+    }
     if (e->slots)
         relay_fini(&e->relay);
     hb_free(e->slots);

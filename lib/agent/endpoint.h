@@ -44,10 +44,12 @@ struct endpoint_slot {
     uint64_t bytes;             /* size of the segment that it asked for */
     /* joined, but the segment is not yet handed out */
     int waiting;
-    int lost;     /* the connection ended without LEAVE */
-    int is_ready; /* has said HELLO and waits for a generation */
-    pid_t pid;    /* of the connected process, for messages */
-    char *gone;   /* how the rank ended; NULL while it lives */
+    int lost;          /* the connection ended without LEAVE */
+    int is_ready;      /* has said HELLO and waits for a generation */
+    pid_t pid;         /* of the connected process, for messages */
+    char *gone;        /* how the rank ended; NULL while it lives */
+    uint64_t leave_ns; /* it is to leave, and is killed then; 0: it is not */
+    char *removed;     /* why it is in no generation any more, or NULL */
     /* 1 + the rank it fails because of, or 0; see struct control_exited */
     int blames;
     int late; /* has sent LATE */
@@ -131,6 +133,11 @@ int endpoint_generation(struct endpoint *e, struct control_generation *m,
                         struct hb_error *err);
 /* Tells the ranks of that generation that others wait to be members. */
 void endpoint_change(struct endpoint *e, uint32_t generation);
+/* Tells a rank that it is to leave, and until when, by CLOCK_MONOTONIC;
+ * UINT64_MAX: at any time. */
+void endpoint_notice(struct endpoint *e, uint32_t rank, uint64_t until_ns);
+/* Notes that a rank was removed, and tells it once it is ready. */
+void endpoint_removed(struct endpoint *e, uint32_t rank, const char *why);
 /* Notes that a rank is not started yet. */
 void endpoint_rank_idle(struct endpoint *e, int local_rank);
 /* Notes that a rank that had ended, or was idle, is started. */

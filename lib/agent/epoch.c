@@ -275,6 +275,15 @@ static void send_segment(struct endpoint *e, const struct worker_segment *m,
     hb_buf_free(&out);
 }
 
+/* Writes the notices of the members into the segment. */
+static void put_notices(struct endpoint *e)
+{
+    for (int i = 0; e->head && i < e->members.local_count; i++)
+        if ((uint32_t)i < e->head_ranks)
+            segment_notice(e->head, (uint32_t)i,
+                           e->slots[e->members.local[i]].leave_ns);
+}
+
 /* Hands out the segment if every local rank waits for it. */
 static void assemble(struct endpoint *e, int slot)
 {
@@ -296,6 +305,7 @@ static void assemble(struct endpoint *e, int slot)
     e->head_epoch = m.epoch;
     if (e->changed == m.epoch)
         segment_change(e->head);
+    put_notices(e);
     send_segment(e, &m, fd);
     close(fd);
 }
@@ -363,10 +373,53 @@ static void give_up_generation(struct endpoint *e, int slot)
     relay_rank_gone(&e->relay, slot, e->members.now.number, text);
 }
 
+/* Tells a rank that waits for a generation that there is none for it. */
+static void tell_removed(struct endpoint *e, int slot)
+{
+    struct endpoint_slot *s = &e->slots[slot];
+    struct hb_buf out = HB_BUF_INIT;
+
+    s->is_ready = 0;
+    if (worker_encode_removed(&out, s->removed) == 0)
+        conn_send(s->conn, &out, -1);
+    hb_buf_free(&out);
+    if (s->conn)
+        conn_close(s->conn);
+}
+
+void endpoint_notice(struct endpoint *e, uint32_t rank, uint64_t until_ns)
+{
+    int slot = endpoint_slot_of(e, rank);
+
+    if (slot < 0)
+        return;
+    e->slots[slot].leave_ns = until_ns;
+    if (e->head_epoch == e->members.now.number)
+        put_notices(e);
+}
+
+void endpoint_removed(struct endpoint *e, uint32_t rank, const char *why)
+{
+    int slot = endpoint_slot_of(e, rank);
+
+    if (slot < 0)
+        return;
+    hb_free(e->slots[slot].removed);
+    e->slots[slot].removed = hb_xstrdup(why);
+    if (e->slots[slot].conn && e->slots[slot].is_ready)
+        tell_removed(e, slot);
+}
+
 void epoch_ready(struct endpoint_conn *c)
 {
     struct endpoint *e = c->endpoint;
 
+    if (e->slots[c->slot].removed) {
+        tell_removed(e, c->slot);
+        return;
+    }
+    /* Whom it blamed is of the generation before. */
+    e->slots[c->slot].blames = 0;
     e->slots[c->slot].is_ready = 1;
     give_up_generation(e, c->slot);
     tell_ready(e, c->slot, 1);
@@ -425,7 +478,9 @@ void endpoint_rank_restarted(struct endpoint *e, int local_rank)
     struct endpoint_slot *s = &e->slots[local_rank];
 
     hb_free(s->gone);
-    s->gone = NULL;
+    hb_free(s->removed);
+    s->gone = s->removed = NULL;
+    s->leave_ns = 0;
     s->blames = s->late = 0;
     /* If the generation ended by that death, e->failed says so. */
     if (e->first_gone == local_rank + 1)

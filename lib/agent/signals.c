@@ -15,25 +15,55 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* Describes what asks the agent to end: heap. */
+static char *reason(const struct agent *a, const struct signalfd_siginfo *info)
+{
+    struct tree_proc sender;
+    char name[HB_SIGNAL_NAME_MAX];
+
+    if (getppid() != a->parent)
+        return hb_xasprintf("the agent's guardian (pid %d) was killed",
+                            (int)a->parent);
+    if (tree_stat((pid_t)info->ssi_pid, &sender))
+        return hb_xasprintf("the agent got %s from pid %u (%s)",
+                            hb_signal_name((int)info->ssi_signo, name),
+                            info->ssi_pid, sender.name);
+    return hb_xasprintf("the agent got %s from pid %u",
+                        hb_signal_name((int)info->ssi_signo, name),
+                        info->ssi_pid);
+}
+
+/* Lets the ranks of an elastic job leave at a commit within the grace time, by
+ * the first SIGTERM: what a host gets that is to go away.  Returns 0 if the
+ * ranks are to be ended instead. */
+static int let_leave(struct agent *a, const struct signalfd_siginfo *info)
+{
+    uint32_t left_ms;
+    char *why;
+
+    if (info->ssi_signo != SIGTERM || !a->job_held || !a->job.spec.elastic ||
+        a->going || a->gone || a->state != AGENT_RUNNING ||
+        getppid() != a->parent || a->job.spec.grace_ms == 0)
+        return 0;
+    a->going = 1;
+    left_ms = a->job.spec.grace_ms < CONTROL_LEFT_MAX_MS
+                  ? (uint32_t)a->job.spec.grace_ms
+                  : CONTROL_LEFT_MAX_MS;
+    why = reason(a, info);
+    hb_must(control_encode_going(&a->link.out, left_ms, why));
+    link_flush(&a->link);
+    hb_free(why);
+    return 1;
+}
+
 /* Tells hvdrun before the ranks end, so that it does not blame them. */
 static void quit(struct agent *a, const struct signalfd_siginfo *info)
 {
-    int guardian_died = getppid() != a->parent;
-    struct tree_proc sender;
-    char name[HB_SIGNAL_NAME_MAX];
     char *why;
 
-    if (guardian_died)
-        why = hb_xasprintf("the agent's guardian (pid %d) was killed",
-                           (int)a->parent);
-    else if (tree_stat((pid_t)info->ssi_pid, &sender))
-        why = hb_xasprintf("the agent got %s from pid %u (%s)",
-                           hb_signal_name((int)info->ssi_signo, name),
-                           info->ssi_pid, sender.name);
-    else
-        why = hb_xasprintf("the agent got %s from pid %u",
-                           hb_signal_name((int)info->ssi_signo, name),
-                           info->ssi_pid);
+    if (let_leave(a, info))
+        return;
+    why = reason(a, info);
     if (!a->gone && a->state < AGENT_TERMINATING)
         frame_encode(&a->link.out, CONTROL_QUITTING, why, strlen(why));
     hb_free(why);

@@ -31,6 +31,7 @@ static const struct {
     [HVD_EPERM] = {"HVD_EPERM", "not permitted"},
     [HVD_ECLOSED] = {"HVD_ECLOSED", "the connection was closed"},
     [HVD_ERESIZED] = {"HVD_ERESIZED", "the world has changed: call hvd_sync"},
+    [HVD_EREMOVED] = {"HVD_EREMOVED", "this rank has left the job, as asked"},
     [HVD_EEXIST] = {"HVD_EEXIST", "a process set with these members exists"},
 };
 

@@ -31,6 +31,7 @@ enum hvd_status {
     HVD_ECLOSED = 16,    /* the other end of a connection went away */
     HVD_EEXIST = 17,     /* there is a process set with the same members */
     HVD_ERESIZED = 18,   /* the world has changed: call hvd_sync */
+    HVD_EREMOVED = 19,   /* this rank was asked to leave the job: exit with 0 */
     HVD_STATUS_COUNT
 };
 

@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 12,
+    JOB_TIMERS = 13,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -161,6 +161,7 @@ static void act_run(struct job *job)
     job_stall_start(job);
     job_open_input(job);
     job_grow(job);
+    job_preempt_open(job);
 }
 
 static void act_end(struct job *job, int grace_ms)
@@ -240,6 +241,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[9] = &job->elastic_timer;
     timers[10] = &job->restart_timer;
     timers[11] = &job->grow_timer;
+    timers[12] = &job->leave_timer;
 }
 
 static void act_finish(struct job *job)
@@ -249,6 +251,7 @@ static void act_finish(struct job *job)
 
     list_timers(job, timers);
     job->open_parts = JOB_TIMERS + (input ? 2 : 1);
+    job->open_parts += job_preempt_close(job, on_part_closed);
     job->input = NULL;
     for (int i = 0; i < JOB_TIMERS; i++)
         uv_close((uv_handle_t *)timers[i], on_timer_closed);
@@ -436,6 +439,7 @@ void job_free(struct job *job)
     job_rendezvous_free(job->rendezvous);
     stall_free(job->stall);
     job_elastic_free(job);
+    job_preempt_free(job);
     hb_free(job->exited);
     hb_free(job);
 }

@@ -14,6 +14,7 @@
  * - that of the first rank that failed (in order of death, by one clock for all
  *   hosts: offset.h); 128+n for signal n
  * - 1: an elastic job has reached --reset-limit
+ * - 75: all ranks have stopped at a commit, as asked
  * - 124: --timeout, or ranks waited longer than the stall limit or, in
  *   hvd_init, than --start-timeout, or in hvd_sync than --elastic-timeout
  * - 125: the launcher itself failed, or output was lost
@@ -34,6 +35,7 @@
 enum { JOB_STDIN_NONE = -1, JOB_STDIN_ALL = -2 };
 
 enum {
+    JOB_EXIT_STOPPED = 75,
     JOB_EXIT_TIMEOUT = 124,
     JOB_EXIT_LAUNCHER = 125,
     JOB_EXIT_SAME_HOST = -1, /* see job_config.same_as */
@@ -92,6 +94,9 @@ struct job_config {
     int multiple;     /* a generation has a multiple of it; 0: any number */
     int names_differ; /* each name is a host of its own */
     int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */
+    int stop_at_commit; /* what SIGTERM does first */
+    /* With spec.elastic: who says which hosts go away; or NULL. */
+    const char *preempt_file, *preempt_script;
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */
     int tag;                /* prefix lines with [rank]<stdout>: */
     int timestamp;          /* and the time before that */
@@ -120,7 +125,8 @@ void job_offer_hosts(struct job *job, const struct hostlist *hosts);
 /* Handles a signal that reached hvdrun.  `sender`: "pid 812 (slurmstepd)", or
  * NULL for a terminal and where the system does not tell.
  * - SIGINT, SIGTERM, SIGHUP: the first ends the job with the grace time, the
- *   second kills at once.
+ *   second kills at once.  With stop_at_commit, the first SIGTERM asks all
+ * ranks to stop at a commit within the grace time.
  * - SIGTSTP, SIGCONT: stop and continue every rank (see on_stop).
  * - SIGUSR1, SIGUSR2, SIGWINCH, SIGQUIT: go to every rank. */
 void job_signal(struct job *job, int signo, const char *sender);

@@ -332,7 +332,9 @@ int job_exit_code(const struct job *job)
         return job->verdict_code;
     if (job->same_host)
         return JOB_EXIT_SAME_HOST;
-    return job->output_failed ? JOB_EXIT_LAUNCHER : 0;
+    if (job->output_failed)
+        return JOB_EXIT_LAUNCHER;
+    return job_elastic_stopped(job) ? JOB_EXIT_STOPPED : 0;
 }
 
 void job_notice(struct job *job)

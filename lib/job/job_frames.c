@@ -238,4 +238,5 @@ const struct agent_message job_messages[AGENT_MESSAGES] = {
     [CONTROL_LATE] = {AGENT_LAUNCHED, job_stall_frame},
     [CONTROL_READY] = {AGENT_LAUNCHED, job_elastic_frame},
     [CONTROL_PROGRESS] = {AGENT_LAUNCHED, job_elastic_progress},
+    [CONTROL_GOING] = {AGENT_LAUNCHED, job_going_frame},
 };

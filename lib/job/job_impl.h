@@ -16,6 +16,8 @@
  *     job_elastic.c generations of an elastic job
  *     job_grow.c    hosts and ranks that an elastic job gets while it runs
  *     job_grow_routes.c    the routes to these hosts
+ *     job_leave.c   ranks of one that are asked to leave
+ *     job_preempt.c who says which hosts go away
  *     job_stall.c   ranks that wait too long
  *     job_sweep.c   ending what lost hosts may still run
  */
@@ -42,6 +44,7 @@ enum host_state {
 };
 
 struct elastic;
+struct job_preempt;
 struct job_trace;
 struct survey;
 
@@ -95,9 +98,10 @@ struct job {
     struct job_rendezvous *rendezvous;
     struct job_trace *trace;
     struct stall *stall;
-    struct elastic *elastic; /* NULL: the first failure ends the job */
-    int window;              /* bytes of output in flight, per host */
-    uv_timer_t limit_timer;  /* --start-timeout, then --timeout */
+    struct elastic *elastic;     /* NULL: the first failure ends the job */
+    struct job_preempt *preempt; /* NULL: nobody tells which hosts go */
+    int window;                  /* bytes of output in flight, per host */
+    uv_timer_t limit_timer;      /* --start-timeout, then --timeout */
     /* hosts that are overdue; before that, the notice */
     uv_timer_t end_timer;
     uv_timer_t beat_timer;
@@ -110,6 +114,7 @@ struct job {
     uv_timer_t elastic_timer;   /* --elastic-timeout */
     uv_timer_t restart_timer;   /* of ranks that have failed */
     uv_timer_t grow_timer;      /* until a host may be used again */
+    uv_timer_t leave_timer;     /* deadlines of ranks that are to leave */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
@@ -318,6 +323,45 @@ void job_grow_end(struct job *job); /* gives up hosts that are being added */
 int job_grow_route_frame(struct job_host *host, const struct frame *f,
                          struct hb_error *err);
 void job_grow_host_gone(struct job_host *host);
+
+/* ---- job_leave.c ---- */
+
+/* Asks ranks to leave at their next commit: the others go on without them, and
+ * hvd_sync returns -HVD_EREMOVED in them.  Those that have not exited after
+ * left_ms (-1: never) are killed.  `why` is one line: "host n2 goes".  Ranks
+ * that have ended are skipped, and will not be started again.  Returns 0, or -1
+ * with nothing done: the job is not elastic or ends, or too few ranks would
+ * stay. */
+int job_remove_ranks(struct job *job, const int *ranks, int count,
+                     int64_t left_ms, const char *why);
+/* Asks all running ranks of a host to leave, as job_remove_ranks, and tells the
+ * user; if too few would stay, asks all ranks to stop.  `who` says it goes. */
+void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
+/* Handles GOING. */
+int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
+/* Asks all ranks to leave at one commit, after which the job ends with
+ * JOB_EXIT_STOPPED.  If they have not exited after left_ms, it ends them, with
+ * late_code.  Returns 0, or -1 with nothing done: the job is not elastic, does
+ * not run, or stops already. */
+int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
+                       const char *why);
+/* Returns whether all ranks have stopped so. */
+int job_elastic_stopped(const struct job *job);
+/* Kills a rank; why: "by hvdrun: ...".  It counts as one that has died. */
+void job_evict_rank(struct job *job, int rank, const char *why);
+
+/* Kills ranks of an elastic job that have kept others waiting, if enough are
+ * left then or they will be started again: 1, or 0 with nothing done. */
+int job_evict_hanging(struct job *job, const int *ranks, int count,
+                      int64_t waited_ms);
+
+/* ---- job_preempt.c ---- */
+
+/* Starts to ask which hosts go away; the ranks run. */
+void job_preempt_open(struct job *job);
+/* Stops asking: calls `closed` later, as often as it returns. */
+int job_preempt_close(struct job *job, void (*closed)(struct job *job));
+void job_preempt_free(struct job *job);
 
 /* ---- job_sweep.c ---- */
 

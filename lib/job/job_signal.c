@@ -4,6 +4,7 @@
  */
 #include "lib/job/job_impl.h"
 
+#include "lib/base/alloc.h"
 #include "lib/base/text.h"
 
 #include <signal.h>
@@ -30,6 +31,21 @@ static void end_by_signal(struct job *job, int signo, const char *sender)
     }
     job_verdict(job, 128 + signo, NULL);
     job_event(job, again ? JOB_EV_SIGNAL_AGAIN : JOB_EV_SIGNAL);
+}
+
+/* Asks the ranks to stop at a commit; returns as job_stop_at_commit. */
+static int stop_by_signal(struct job *job, int signo, const char *sender)
+{
+    char name[HB_SIGNAL_NAME_MAX];
+    struct hb_buf why = HB_BUF_INIT;
+    int rc;
+
+    hb_must(hb_buf_puts(&why, hb_signal_name(signo, name)));
+    report_sender(&why, sender);
+    rc = job_stop_at_commit(job, job->config->spec.grace_ms, 128 + signo,
+                            hb_buf_data(&why));
+    hb_buf_free(&why);
+    return rc;
 }
 
 static void send_signal(struct job *job, int signo)
@@ -97,8 +113,13 @@ void job_signal(struct job *job, int signo, const char *sender)
     if (job->state == JOB_DONE)
         return;
     switch (signo) {
-    case SIGINT:
     case SIGTERM:
+        if (job->config->stop_at_commit &&
+            stop_by_signal(job, signo, sender) == 0)
+            break;
+        end_by_signal(job, signo, sender);
+        break;
+    case SIGINT:
     case SIGHUP:
         end_by_signal(job, signo, sender);
         break;

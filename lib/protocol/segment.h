@@ -27,7 +27,7 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 7,
+    SEGMENT_LAYOUT = 8,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     /* two cache lines, which the adjacent-line prefetcher pairs */
     SEGMENT_LINE_BYTES = 128,
@@ -45,6 +45,9 @@ struct segment_wake {
     /* its owner has left, and its process may end; for ranks that check on each
      * other */
     _Atomic uint32_t left;
+    /* Written by the agent: when its owner is killed because it is to leave, by
+     * CLOCK_MONOTONIC; UINT64_MAX: never; 0: it is not to leave. */
+    _Atomic uint64_t notice_ns;
 };
 
 struct segment_head {
@@ -136,6 +139,15 @@ uint64_t segment_blamed(const struct segment_head *h, int *rank,
 static inline void segment_change(struct segment_head *h)
 {
     atomic_store_explicit(&h->change, 1, memory_order_relaxed);
+}
+
+/* Tells a rank that it is to leave, and until when; wakes nobody.  Called by
+ * the agent. */
+static inline void segment_notice(struct segment_head *h, uint32_t local_rank,
+                                  uint64_t until_ns)
+{
+    atomic_store_explicit(&h->wake[local_rank].notice_ns, until_ns,
+                          memory_order_relaxed);
 }
 
 /* Increments a rank's futex, and wakes the rank if it sleeps. */

@@ -49,6 +49,7 @@ static const struct wire_field welcome_tail[] = {
     WIRE_U32(worker_welcome, host_count),
     WIRE_NUMBER(worker_welcome, generation, 4, 0, INT32_MAX),
     WIRE_U32(worker_welcome, joined),
+    WIRE_NUMBER(worker_welcome, removed, 4, 0, INT32_MAX),
     WIRE_TEXT(worker_welcome, why, 2),
     WIRE_END,
 };
@@ -170,6 +171,18 @@ int worker_encode_refused(struct hb_buf *out, const char *text)
 {
     return frame_encode(out, WORKER_REFUSED, text,
                         strnlen(text, WORKER_TEXT_MAX - 1));
+}
+
+int worker_encode_removed(struct hb_buf *out, const char *text)
+{
+    return frame_encode(out, WORKER_REMOVED, text,
+                        strnlen(text, WORKER_TEXT_MAX - 1));
+}
+
+int worker_decode_removed(const void *p, size_t len, char *text,
+                          size_t text_size)
+{
+    return worker_decode_refused(p, len, text, text_size);
 }
 
 int worker_decode_refused(const void *p, size_t len, char *text,

@@ -33,6 +33,8 @@
  *     worker -> LATE      u32 ms: it has waited so long in hvd_init, and gives
  *                         up; TIMEOUT or ABORT names the missing rank
  *     agent  -> TIMEOUT   as ABORT: the job ends because of such a wait
+ *     agent  -> REMOVED   in place of WELCOME: the rank is in no generation any
+ *                         more, as was asked, and why
  *
  * Everything is binary, because libhvd parses no JSON.  Epochs count the
  * hvd_init calls of a rank from 1: ranks of one world join the same one. Pure:
@@ -64,10 +66,11 @@ enum worker_type {
     WORKER_RDV_FENCED = 102,
     WORKER_ROUTES_ARE = 104,
     WORKER_TIMEOUT = 105, /* as ABORT */
+    WORKER_REMOVED = 106, /* text */
 };
 
 enum {
-    WORKER_ABI = 8,
+    WORKER_ABI = 9,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
@@ -97,8 +100,9 @@ struct worker_welcome {
     /* In the plan; in an elastic job, among the hosts with a member. */
     uint32_t host_index, host_count;
     /* The generation's number (0: the job is not elastic), how many of its
-     * members are new, and why the one before ended ("": there was none). */
-    uint32_t generation, joined;
+     * members are new, how many of the one before were removed from it, and why
+     * that ended ("": there was none). */
+    uint32_t generation, joined, removed;
     char why[WORKER_TEXT_MAX];
 };
 
@@ -144,6 +148,7 @@ void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms);
 int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m);
 int worker_encode_welcome(struct hb_buf *out, const struct worker_welcome *m);
 int worker_encode_refused(struct hb_buf *out, const char *text);
+int worker_encode_removed(struct hb_buf *out, const char *text);
 int worker_encode_join(struct hb_buf *out, const struct worker_join *m);
 int worker_encode_segment(struct hb_buf *out, const struct worker_segment *m);
 int worker_encode_abort(struct hb_buf *out, const struct worker_abort *m);
@@ -166,11 +171,13 @@ int worker_encode_routes_are(struct hb_buf *out, char *const *addresses,
                              size_t count);
 
 /* Decodes a payload.  0, or -HVD_EPROTO with *m untouched.  Lengths must match
- * exactly, ranges are checked, texts are bounded and hold no 0 byte.  A REFUSED
- * text is cut to text_size. */
+ * exactly, ranges are checked, texts are bounded and hold no 0 byte.  The text
+ * of REFUSED and REMOVED is cut to text_size. */
 int worker_decode_hello(const void *p, size_t len, struct worker_hello *m);
 int worker_decode_welcome(const void *p, size_t len, struct worker_welcome *m);
 int worker_decode_refused(const void *p, size_t len, char *text,
+                          size_t text_size);
+int worker_decode_removed(const void *p, size_t len, char *text,
                           size_t text_size);
 int worker_decode_join(const void *p, size_t len, struct worker_join *m);
 int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);

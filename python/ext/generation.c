@@ -107,11 +107,24 @@ static PyObject *elastic_change(PyObject *self, PyObject *unused)
     why = PyUnicode_DecodeUTF8(c.why, (Py_ssize_t)strlen(c.why), "replace");
     if (!why)
         return NULL;
-    dict = Py_BuildValue("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:N}", "generation",
+    dict = Py_BuildValue("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:N}", "generation",
                          c.generation, "old_rank", c.old_rank, "old_size",
                          c.old_size, "rank", c.rank, "size", c.size, "lost",
-                         c.lost, "joined", c.joined, "why", why);
+                         c.lost, "removed", c.removed, "joined", c.joined,
+                         "why", why);
     return dict;
+}
+
+static PyObject *elastic_notice(PyObject *self, PyObject *unused)
+{
+    int64_t ms_left = -1;
+    int rc = hvd_notice(&ms_left);
+
+    (void)self;
+    (void)unused;
+    if (rc < 0)
+        return raise_status(rc);
+    return PyLong_FromLongLong(ms_left);
 }
 
 PyMethodDef generation_methods[] = {
@@ -123,5 +136,7 @@ PyMethodDef generation_methods[] = {
      "generation()\n--\n\nReturn the number of the generation."},
     {"change", elastic_change, METH_NOARGS,
      "change()\n--\n\nTell what the last change of the world was."},
+    {"notice", elastic_notice, METH_NOARGS,
+     "notice()\n--\n\nTell how long this rank may stay."},
     {0},
 };

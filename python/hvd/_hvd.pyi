@@ -225,7 +225,7 @@ def sync(on_change: Callable[[], object] | None = None) -> None:
     """
 
 def commit() -> bool:
-    """Tell whether ranks wait to join the world: if so, all call sync().
+    """Tell whether ranks wait to join the world, or are to leave: if so, all call sync().
 
     True on all ranks or on none, unless a rank dies.  An operation of the world
     without a name; outside of elastic jobs it does nothing and returns False.
@@ -238,6 +238,12 @@ def change() -> dict[str, Any]:
     """Tell what the last init() or sync() has changed, see hvd_change(3).
 
     The keys are the members of ``struct hvd_change`` without ``source``.
+    """
+
+def notice() -> int:
+    """Return the milliseconds until this rank has to have left, see hvd_notice(3).
+
+    -1: it is not asked to leave; 2**63 - 1: at its next commit, without a limit.
     """
 
 def timeline_start(path: str, flags: int = 0) -> None: ...

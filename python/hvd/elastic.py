@@ -9,6 +9,9 @@ A commit is complete on some ranks and not on others if a rank dies just then.  
 each state counts its commits, and sync() takes the state of the lowest rank that has
 the most.  That of a rank which got only a part of it does not count.
 
+A rank that was asked to leave, because its host goes away or the job stops at a
+commit, exits with 0 there: run() raises SystemExit.  notice() tells it before.
+
 In other jobs the world never changes; run() goes on after an error that all ranks
 survive.
 """
@@ -29,7 +32,9 @@ from hvd.common import (
 )
 from hvd.objects import allgather_object, broadcast_object
 
-ERESIZED = 18  # enum hvd_status: the world has changed
+# enum hvd_status: the world has changed; this rank was asked to leave
+ERESIZED = 18
+EREMOVED = 19
 
 # Instead of a number of commits: this rank has just started; or has got a part
 # of the job's state only.
@@ -77,7 +82,8 @@ class State:
         """Keeps a copy of the state, to which an error returns.
 
         All ranks call it alike, as one of the world's operations.  Raises
-        HostsUpdatedInterrupt if ranks wait to join; the commit counts.
+        HostsUpdatedInterrupt if ranks wait to join, or are to leave; the commit
+        counts.
         """
         changes = _ask_for_changes()
         self._keep()
@@ -85,7 +91,7 @@ class State:
             raise _interrupt()
 
     def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt if ranks wait to join; then it commits, too.
+        """Raises HostsUpdatedInterrupt if the world is to change; then it commits.
 
         All ranks call it alike, as one of the world's operations.
         """
@@ -120,7 +126,7 @@ class State:
 
 
 def _ask_for_changes() -> bool:
-    """Asks all ranks whether others wait to join; False outside of jobs."""
+    """Asks all ranks whether the world is to change; False outside of jobs."""
     return _hvd.is_initialized() and _hvd.commit()
 
 
@@ -172,6 +178,18 @@ class ObjectState(State):
             setattr(self, name, value)
 
 
+def notice() -> float | None:
+    """Returns the seconds until this rank is killed, if it is asked to leave.
+
+    None: it is not.  It leaves at the next commit; if it does so in time, it is not
+    killed.  The result may be infinite.
+    """
+    ms = _hvd.notice()
+    if ms < 0:
+        return None
+    return ms / 1e3 if ms < 2**63 - 1 else float("inf")
+
+
 # ---- run ----------------------------------------------------------------------
 
 
@@ -188,6 +206,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     A rank that has just started must issue no operation before this one, but for
     making process sets: the others wait for it here.  Operations after this one are
     not repeated when a rank dies.
+
+    In a rank that is asked to leave it raises SystemExit with code 0, once the state
+    is that of a commit.
 
     In a job that is not elastic all ranks leave the world and join it again.  If a
     rank has died there is no world to join, and it raises HorovodInternalError with
@@ -222,6 +243,8 @@ def run_with(
                 _synchronize(state, differs)
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
+                if error.status == EREMOVED:
+                    raise SystemExit(0) from None
                 state.restore()
                 cause: str | None = str(error)
                 status, differs = error.status, False
@@ -283,4 +306,4 @@ def _synchronize(state: State, differs: bool) -> None:
     state._commits = max(newest, 0) + 1
 
 
-__all__ = ["ObjectState", "State", "run", "run_with"]
+__all__ = ["ObjectState", "State", "notice", "run", "run_with"]

@@ -80,8 +80,9 @@ static int read_knobs(struct hb_error *err)
     if (rc < 0)
         return rc;
     limit_ms = stall.warning_ms;
+    /* hvdrun needs some time to find out who is missing. */
     if (!limit_ms || (stall.shutdown_ms && stall.shutdown_ms < limit_ms))
-        limit_ms = stall.shutdown_ms;
+        limit_ms = stall.shutdown_ms - stall.shutdown_ms / 4;
     stall.limit_ns = off ? 0 : (uint64_t)limit_ms * 1000000;
     return 0;
 }

@@ -32,7 +32,7 @@ enum {
     ASKED_MAX = 8,
     ELASTIC = 0xe1,
     STEPS = 13,
-    ELASTIC_STEPS = 16,
+    ELASTIC_STEPS = 17,
 };
 
 /* ---- What the endpoint knows ---- */
@@ -98,6 +98,8 @@ static void on_ask(void *arg, const struct rdv_request *m)
         asked[asked_count++ % ASKED_MAX] = m->id;
 }
 
+/* Bit i: the rank in slot i was removed. */
+static unsigned removed;
 /* Bit i: the rank in slot i has ended in the current generation. */
 static unsigned ended;
 
@@ -211,6 +213,11 @@ static void check_answer(struct peer *p, const struct frame *f)
     switch (f->type) {
     case WORKER_WELCOME:
         check_welcome(p, f);
+        break;
+    case WORKER_REMOVED:
+        FUZZ_CHECK(removed >> (p->rank - FIRST) & 1);
+        FUZZ_CHECK(
+            worker_decode_removed(f->payload, f->len, text, sizeof(text)) == 0);
         break;
     case WORKER_REFUSED:
         FUZZ_CHECK(
@@ -493,6 +500,19 @@ static void end_world(struct fuzz_input *in)
                        "over");
 }
 
+/* Removes a rank, of another host, too, or tells it that it will be. */
+static void let_go(struct fuzz_input *in)
+{
+    unsigned how = fuzz_take(in), slot = (how >> 1) % (RANKS + 1);
+
+    if (how & 1) {
+        endpoint_notice(&endpoint, FIRST + slot, (uint64_t)fuzz_take(in));
+        return;
+    }
+    removed |= 1u << slot;
+    endpoint_removed(&endpoint, FIRST + slot, "it goes");
+}
+
 static void raw(struct peer *p, struct fuzz_input *in)
 {
     size_t len;
@@ -552,6 +572,9 @@ static void step(struct fuzz_input *in)
     case 14:
         endpoint_change(&endpoint, generation.number - (fuzz_take(in) & 1));
         break;
+    case 15:
+        let_go(in);
+        break;
     default:
         restart_rank(in);
         break;
@@ -576,6 +599,7 @@ static void setup(int elastic)
     memset(asked, 0, sizeof(asked));
     asked_count = ended = 0;
     memset(&generation, 0, sizeof(generation));
+    removed = 0;
     job.spec.elastic = elastic;
     FUZZ_CHECK(uv_loop_init(&loop) == 0);
     FUZZ_CHECK(endpoint_init(&endpoint, &loop, &job, 4, NULL, &err) == 0);

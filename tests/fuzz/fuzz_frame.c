@@ -207,6 +207,31 @@ static void fuzz_numbers(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
+static void fuzz_leaving(const char *p, size_t len)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct hb_buf b = HB_BUF_INIT;
+    char why[CONTROL_WHY_MAX];
+    uint32_t left_ms;
+    int rank, rc = control_decode_notice(p, len, &rank, &left_ms, &err);
+
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(control_encode_notice(&b, rank, left_ms) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    err = (struct hb_error)HB_ERROR_INIT;
+    rc = control_decode_going(p, len, &left_ms, why, &err);
+    fuzz_check_error(rc, &err);
+    if (rc == 0) {
+        FUZZ_CHECK(left_ms <= CONTROL_LEFT_MAX_MS);
+        FUZZ_CHECK(control_encode_going(&b, left_ms, why) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
 static void fuzz_generation(const char *p, size_t len)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -229,6 +254,7 @@ static void fuzz_generation(const char *p, size_t len)
         check_same_payload(&b, p, len);
     }
     hb_buf_free(&b);
+    fuzz_leaving(p, len);
 }
 
 /* Defines a function that decodes, encodes and decodes a JSON message. */

@@ -331,6 +331,9 @@ static void step(struct job *job, struct fuzz_input *in)
     case 14:
         say_ready(f, in);
         break;
+    case 15:
+        say_frame(f, in, CONTROL_GOING);
+        break;
     default:
         say_frame(f, in, CONTROL_PROGRESS);
         break;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of hvd.elastic without a framework.
 
-    hvdrun -np 3 [--min-np 1] python3 elastic_states.py CASE
+    hvdrun -np 3 [OPTION]... python3 elastic_states.py CASE
 
 The cases are the functions below.
 """
@@ -10,6 +10,7 @@ import array
 import os
 import signal
 import sys
+import time
 
 import hvd
 from hvd import _hvd, elastic
@@ -129,6 +130,38 @@ def wrong():
         elastic.run(lambda state: hvd.barrier())(state)
     except KeyError:
         print("wrong ok", flush=True)
+
+
+def leaves():
+    """The rank on host b is asked to leave, and exits with 0; no step is repeated."""
+    start, steps = hvd.rank(), []
+
+    @elastic.run
+    def count(state):
+        while hvd.size() == 3 or state.step < state.until:
+            if state.step == 5 and start == 0:
+                with open("going", "w") as f:
+                    f.write("b 50\n")
+            assert elastic.notice() is None or 0 < elastic.notice() <= 45
+            steps.append(state.step)
+            time.sleep(0.01)
+            state.step += 1
+            if hvd.size() == 3:
+                state.until = state.step + 5
+            state.commit()
+
+    state = elastic.ObjectState(step=0, until=0)
+    try:
+        count(state)
+    except SystemExit as left:
+        assert start == 2 and left.code == 0 and not hvd.is_initialized()
+        print("leaves ok", flush=True)
+        raise
+    assert steps == list(range(state.until)), steps
+    change = _hvd.change()
+    assert (change["lost"], change["removed"], change["size"]) == (0, 1, 2)
+    assert "host b goes in 50 s" in change["why"]
+    print("leaves ok", flush=True)
 
 
 if __name__ == "__main__":

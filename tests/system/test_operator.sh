@@ -44,7 +44,7 @@ test_kill_by_prefix() {
     expect_exit 0 "$HVDRUN" kill "$(head -c 8 one)"
     grep -qx "host .*: ended job $(head -c 12 one), 1 process" out
     finish one 125
-    grep -Eq 'the agent got SIGTERM from pid [0-9]+ \(hvdrun kill\)' one.err
+    grep -Eq 'the agent got SIGINT from pid [0-9]+ \(hvdrun kill\)' one.err
     gone one || fail "processes are left"
     ps_lists "$(cat two)" running
     expect_exit 0 "$HVDRUN" kill "$(cat two)"

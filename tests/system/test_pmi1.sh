@@ -27,6 +27,15 @@ test_pmi1_hello() {
     [ ! -s err ]
 }
 
+# An MPI program cannot go on without a rank.
+test_pmi1_is_not_elastic() {
+    need_mpich
+    expect_exit 125 "$HVDRUN" -np 2 --min-np 1 "$MPI_PROGRAM" hello
+    grep -q 'this is an MPI program, which cannot go on without a rank' err
+    [ ! -s out ]
+    expect_exit 125 "$HVDRUN" -np 2 --restart-failed 1 "$MPI_PROGRAM" hello
+}
+
 # Variables of another launcher, whose descriptor is not even open here, do not
 # reach the ranks.  They get one descriptor besides their stdio.
 test_pmi1_environment() {

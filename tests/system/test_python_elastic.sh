@@ -34,3 +34,10 @@ test_wrong_callback() {
     states wrong --min-np 1
     [ "$(grep -c '^wrong ok$' out)" -eq 2 ]
 }
+
+test_leaving() {
+    states leaves -H a:2,b:1 --rsh 'env PLAYED={host}' --min-np 2 \
+        --preempt-file going
+    [ "$(grep -c '^leaves ok$' out)" -eq 3 ]
+    grep -q '3 -> 2 ranks (generation 2)' err
+}

@@ -363,6 +363,37 @@ static void wait_generation(const char *want)
     frame_done(&wire_in, &f);
 }
 
+static void wait_notice(int rank, int want_ms)
+{
+    struct frame f = wire_next();
+    uint32_t left_ms = 0;
+    int got = -1;
+
+    if (f.type == CONTROL_NOTICE)
+        control_decode_notice(f.payload, f.len, &got, &left_ms, NULL);
+    if (got != rank || (want_ms < 0 ? left_ms != CONTROL_LEFT_ANY
+                                    : left_ms > (uint32_t)want_ms ||
+                                          left_ms + 1000 < (uint32_t)want_ms))
+        dprintf(2, "expected notice %d %d, got message %d: %d %u\n", rank,
+                want_ms, f.type, got, left_ms);
+    frame_done(&wire_in, &f);
+}
+
+/* Waits for a message about a rank with that text. */
+static void wait_text(enum control_type type, int rank, const char *want)
+{
+    struct frame f = wire_next();
+    char text[CONTROL_WHY_MAX] = "";
+    int got = -1;
+
+    if (f.type == type)
+        control_decode_abort(f.payload, f.len, &got, text, sizeof(text), NULL);
+    if (got != rank || strcmp(text, want) != 0)
+        dprintf(2, "expected message %d: %d %s, got %d: %d %s\n", type, rank,
+                want, f.type, got, text);
+    frame_done(&wire_in, &f);
+}
+
 /* Does a step that has a text; returns 0 for another step. */
 static int step_text(const char *s)
 {
@@ -376,6 +407,10 @@ static int step_text(const char *s)
         send_exited(a, 0, 9, 0, s + skip);
     else if (sscanf(s, "generation %n", &skip) == 0 && skip > 0)
         wait_generation(s + skip);
+    else if (sscanf(s, "removed %d %n", &a, &skip) == 1)
+        wait_text(CONTROL_REMOVED, a, s + skip);
+    else if (sscanf(s, "evict %d %n", &a, &skip) == 1)
+        wait_text(CONTROL_EVICT, a, s + skip);
     else if (sscanf(s, "say %n", &skip) == 0 && skip > 0)
         dprintf(2, "%s\n", s + skip);
     else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
@@ -444,6 +479,8 @@ static void step(const char *s)
         dprintf(1, "this is not the protocol, not at all");
     else if (strcmp(word, "ready") == 0 || strcmp(word, "left") == 0)
         send_ready(a, word[0] == 'r');
+    else if (strcmp(word, "notice") == 0)
+        wait_notice(a, b);
     else if (strcmp(word, "change") == 0)
         wire_wait(CONTROL_CHANGE, (uint32_t)a);
     else if (!step_text(s))

@@ -21,6 +21,8 @@
  *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
  *     ready RANK   left RANK   change N (wait)
  *     generation N JOINED RANKS [WHY] (wait; RANKS as in 0,2,3)
+ *     notice RANK MS (wait; up to a second less, -1: not limited)
+ *     removed RANK TEXT   evict RANK TEXT (wait)
  *     dies RANK TEXT (killed by signal 9, with TEXT as its last words)
  *
  * The agent exits at the end of its script.  LAUNCH tells it its host's name;

@@ -31,6 +31,9 @@ static const struct plan plan = {ranks, RANKS, hosts, HOSTS, RANKS, HOSTS};
 static struct hb_buf said;
 static struct control_stall_ask asked[HOSTS];
 static int asks, ends, end_rank, blamed;
+/* Ranks that were evicted, as bits; whether that may be done. */
+static unsigned evicted;
+static int may_evict;
 static char end_why[512], end_verdict[512], blame_why[512];
 static struct stall *s;
 
@@ -65,6 +68,16 @@ static inline void on_end(void *arg, int rank, const char *why,
     snprintf(end_verdict, sizeof(end_verdict), "%s", verdict);
 }
 
+static inline int on_evict(void *arg, const int *which, int count,
+                           int64_t waited_ms)
+{
+    (void)arg;
+    ck_assert_int_ge(waited_ms, 0);
+    for (int i = 0; i < count; i++)
+        evicted |= may_evict ? 1u << which[i] : 0;
+    return may_evict;
+}
+
 static inline void make_stall(int64_t start_ms)
 {
     const struct stall_config config = {.plan = &plan,
@@ -83,6 +96,8 @@ static inline void setup(void)
     asks = ends = 0;
     end_rank = -1;
     blamed = RANKS;
+    evicted = 0;
+    may_evict = 1;
     hb_buf_clear(&said);
     make_stall(0);
 }

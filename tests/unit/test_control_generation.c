@@ -54,6 +54,75 @@ START_TEST(ready_refusals)
 }
 END_TEST
 
+START_TEST(leaving)
+{
+    static const uint32_t times[] = {0, 5000, CONTROL_LEFT_MAX_MS,
+                                     CONTROL_LEFT_ANY};
+    struct hb_buf b = HB_BUF_INIT;
+    char why[CONTROL_WHY_MAX], longest[CONTROL_WHY_MAX + 9];
+    struct frame f;
+    uint32_t left_ms = 1;
+    int rank = -1;
+
+    for (size_t i = 0; i < 4; i++) {
+        hb_buf_clear(&b);
+        ck_assert_int_eq(control_encode_notice(&b, 7, times[i]), 0);
+        f = only_frame(&b, CONTROL_NOTICE);
+        ck_assert_int_eq(
+            control_decode_notice(f.payload, f.len, &rank, &left_ms, NULL), 0);
+        ck_assert_int_eq(rank, 7);
+        ck_assert_uint_eq(left_ms, times[i]);
+    }
+    memset(longest, 'w', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    hb_buf_clear(&b);
+    ck_assert_int_eq(control_encode_going(&b, 60000, longest), 0);
+    f = only_frame(&b, CONTROL_GOING);
+    ck_assert_int_eq(
+        control_decode_going(f.payload, f.len, &left_ms, why, NULL), 0);
+    ck_assert_uint_eq(left_ms, 60000);
+    ck_assert_uint_eq(strlen(why), CONTROL_WHY_MAX - 1);
+    hb_buf_free(&b);
+}
+END_TEST
+
+START_TEST(leaving_refusals)
+{
+    char why[CONTROL_WHY_MAX] = "as before", text[4 + CONTROL_WHY_MAX] = {0};
+    struct hb_error err = HB_ERROR_INIT;
+    uint32_t left_ms = 1;
+    int rank = 5;
+
+    ck_assert_int_eq(
+        control_decode_notice("\0\0\0\1\0\0\0", 7, &rank, &left_ms, &err),
+        -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "notice: wrong length");
+    ck_assert_int_eq(
+        control_decode_notice("\0\1\0\0\0\0\0\1", 8, &rank, &left_ms, NULL),
+        -HVD_EPROTO);
+    ck_assert_int_eq(
+        control_decode_notice("\0\0\0\1\5\x26\x5c\1", 8, &rank, &left_ms, NULL),
+        -HVD_EPROTO);
+    hb_error_clear(&err);
+    ck_assert_int_eq(control_decode_going("\0\0\0", 3, &left_ms, why, &err),
+                     -HVD_EPROTO);
+    ck_assert_str_eq(err.text, "going: malformed");
+    ck_assert_int_eq(
+        control_decode_going("\5\x26\x5c\1", 4, &left_ms, why, NULL),
+        -HVD_EPROTO);
+    ck_assert_int_eq(
+        control_decode_going("\0\0\0\1a\0b", 7, &left_ms, why, NULL),
+        -HVD_EPROTO);
+    memset(text + 4, 'w', CONTROL_WHY_MAX);
+    ck_assert_int_eq(
+        control_decode_going(text, sizeof(text), &left_ms, why, NULL),
+        -HVD_EPROTO);
+    ck_assert_int_eq(rank, 5);
+    ck_assert_uint_eq(left_ms, 1);
+    ck_assert_str_eq(why, "as before");
+}
+END_TEST
+
 /* Changed by each test that needs another message. */
 static int ranks[3];
 static struct control_generation sample;
@@ -64,6 +133,7 @@ static void setup(void)
     sample =
         (struct control_generation){.number = INT32_MAX,
                                     .joined = 3,
+                                    .removed = CONTROL_RANKS_MAX,
                                     .ranks = ranks,
                                     .count = 3,
                                     .why = "rank 1 on host a: exit code 1"};
@@ -78,6 +148,7 @@ static void expect_same(const struct hb_buf *b)
                      0);
     ck_assert_uint_eq(got.number, sample.number);
     ck_assert_uint_eq(got.joined, sample.joined);
+    ck_assert_uint_eq(got.removed, sample.removed);
     ck_assert_int_eq(got.count, sample.count);
     ck_assert_mem_eq(got.ranks, sample.ranks,
                      (size_t)sample.count * sizeof(*got.ranks));
@@ -149,6 +220,9 @@ START_TEST(not_encoded)
     case 6:
         ranks[2] = CONTROL_RANKS_MAX;
         break;
+    case 7:
+        sample.removed = CONTROL_RANKS_MAX + 1;
+        break;
     default:
         memset(sample.why, 'w', sizeof(sample.why));
         break;
@@ -165,14 +239,15 @@ static const struct {
 } wrong[] = {{0, 0},
              {0, (uint32_t)INT32_MAX + 1},
              {1, 4},
-             {2, 0},
              {2, CONTROL_RANKS_MAX + 1},
-             {2, 11}, /* more than there are */
-             {2, UINT32_MAX},
-             {3, 2},
+             {3, 0},
+             {3, CONTROL_RANKS_MAX + 1},
+             {3, 11}, /* more than there are */
              {3, UINT32_MAX},
-             {4, 0},
-             {5, CONTROL_RANKS_MAX}};
+             {4, 2},
+             {4, UINT32_MAX},
+             {5, 0},
+             {6, CONTROL_RANKS_MAX}};
 
 enum { WRONG = sizeof(wrong) / sizeof(wrong[0]) };
 
@@ -207,7 +282,7 @@ START_TEST(lengths)
     memset(sample.why, 'w', sizeof(sample.why) - 1);
     ck_assert_int_eq(control_encode_generation(&b, &sample), 0);
     hb_buf_consume(&b, FRAME_HEADER_BYTES);
-    for (size_t len = 0; len < 24; len++)
+    for (size_t len = 0; len < 28; len++)
         ck_assert_int_eq(
             control_decode_generation(hb_buf_data(&b), len, &got, NULL),
             -HVD_EPROTO);
@@ -253,9 +328,11 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_add_test(c, ready);
     tcase_add_test(c, ready_refusals);
+    tcase_add_test(c, leaving);
+    tcase_add_test(c, leaving_refusals);
     tcase_add_test(c, generation);
     tcase_add_test(c, many_members);
-    tcase_add_loop_test(c, not_encoded, 0, 8);
+    tcase_add_loop_test(c, not_encoded, 0, 9);
     tcase_add_loop_test(c, not_decoded, 0, WRONG);
     tcase_add_test(c, lengths);
     tcase_add_test(c, allocation_failures);

@@ -712,6 +712,59 @@ START_TEST(test_late)
 }
 END_TEST
 
+/* A rank that is asked to leave does so at a commit; the others do no step
+ * again. */
+static int removed_body(int rank, void *arg)
+{
+    const struct scene *scene = arg;
+    hvd_state *s = make_state(0);
+    struct hvd_change c;
+    int64_t step, ms;
+    int rc;
+
+    want(hvd_notice(&ms) == -HVD_ENOTINIT);
+    want(s && hvd_init() == 0 && hvd_sync(s) == 0);
+    want(train(s, 5, 0, NEVER) == 0);
+    want(hvd_notice(&ms) == 0 && ms == -1 && hvd_notice(NULL) == -HVD_EINVAL);
+    want(hvd_barrier(NULL) == 0);
+    if (rank == 0) {
+        atomic_store(&world_board->remove, scene->victim + 1);
+        atomic_store(&world_board->change, 1);
+    }
+    while ((rc = step_once(s)) == 0)
+        usleep(1000);
+    want(rc == -HVD_ERESIZED);
+    want(hvd_notice(&ms) == 0);
+    want(rank == scene->victim ? ms > 50000 && ms <= 60000 : ms == -1);
+    step = progress.step;
+    rc = hvd_sync(s);
+    want(progress.step == step && is_all(weights, progress.weight));
+    if (rank == scene->victim) {
+        want(rc == -HVD_EREMOVED &&
+             strstr(hvd_error_message(), "asked to leave"));
+        want(hvd_change(&c) == -HVD_ENOTINIT && hvd_shutdown() == 0);
+        hvd_state_free(s);
+        return 0;
+    }
+    want(rc == 0 && hvd_change(&c) == 0);
+    want(c.lost == 0 && c.removed == 1 && c.joined == 0 && c.source == -1);
+    want(c.size == scene->size - 1 && c.old_size == scene->size);
+    want(strstr(c.why, "is asked to leave"));
+    want(train(s, step + 5, 0, NEVER) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(s);
+    return 0;
+}
+
+START_TEST(test_removed)
+{
+    static const char *const places[] = {NULL, "aabb", "abbb"};
+    struct scene scene = {.size = 4, .place = places[_i % 3], .victim = _i / 3};
+
+    ck_assert_int_eq(play(&scene, removed_body), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("elastic");
@@ -733,6 +786,7 @@ int main(void)
     tcase_add_test(tc, test_furthest);
     tcase_add_loop_test(tc, test_kept, 0, 4);
     tcase_add_loop_test(tc, test_late, 0, 3);
+    tcase_add_loop_test(tc, test_removed, 0, 9);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

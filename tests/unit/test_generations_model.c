@@ -4,10 +4,12 @@
  *
  * The model has ranks, the messages that are under way between their hosts and
  * hvdrun, and the module itself.  All interleavings are explored, of jobs in
- * which ranks die, exit, leave, come back and join, and hosts are lost.  From
+ * which ranks die, exit, leave, come back, join and are asked to leave, and
+ * hosts are lost.  From
  * each state that can be reached, each order of the steps that do happen
  * (messages arrive, ranks notice that others are gone) must lead to a
- * generation in which all ranks work but spares, or to the end of the job.
+ * generation in which all ranks work but spares, and nobody is kept who is to
+ * leave and can be spared, or to the end of the job.
  */
 #include "lib/job/elastic/generations.h"
 #include "tests/unit/unit.h"
@@ -19,15 +21,15 @@ enum {
     RANKS = 4,
     NUMBERS = 10,    /* more generations than any run makes */
     UP = 8,          /* messages under way from a host */
-    DOWN = 4,        /* and to it */
+    DOWN = 6,        /* and to it */
     STATES = 1 << 20 /* entries of the table */
 };
 
-enum place { START, WAITS, WORKS, LEFT, DEAD };
+enum place { START, WAITS, WORKS, LEFT, OUT, DEAD };
 
 /* Messages are a kind and a rank; GENERATION and CHANGE a kind and a number. */
 enum up { UP_READY, UP_LEFT, UP_FAILED, UP_FINISHED };
-enum down { DOWN_GENERATION, DOWN_CHANGE, DOWN_RESTART };
+enum down { DOWN_GENERATION, DOWN_CHANGE, DOWN_RESTART, DOWN_REMOVED };
 
 struct message {
     unsigned char kind, what;
@@ -36,15 +38,17 @@ struct message {
 /* A state of the job; bytes only, so that states can be compared. */
 struct world {
     struct generations_rank known[RANKS];
-    unsigned char number, changing, ended;
+    unsigned char number, changing, broken, stopping, ended;
     unsigned char restarts;         /* which may still happen */
     unsigned char members[NUMBERS]; /* of each generation, as bits */
     unsigned char place[RANKS];     /* what the ranks really do */
     unsigned char last[RANKS];      /* the last generation they were in */
     unsigned char told[RANKS];      /* the agent has CHANGE for it */
     unsigned char deaths, exits, leaves, losses; /* which may still happen */
-    unsigned char joins;
-    unsigned char lost[RANKS]; /* hosts */
+    unsigned char joins, removals, stops;
+    unsigned char asked[RANKS];   /* hvdrun wants it to leave */
+    unsigned char removed[RANKS]; /* the agent knows that it is removed */
+    unsigned char lost[RANKS];    /* hosts */
     unsigned char up_count[RANKS], down_count[RANKS];
     struct message up[RANKS][UP], down[RANKS][DOWN];
 };
@@ -71,6 +75,8 @@ static void load(const struct world *w, struct generations *g)
     memcpy(g->ranks, w->known, (size_t)size * sizeof(*g->ranks));
     g->number = w->number;
     g->changing = w->changing;
+    g->broken = w->broken;
+    g->stopping = w->stopping;
     g->ended = w->ended;
     memset(g->lives, 0, sizeof(g->lives));
     memset(g->places, 0, sizeof(g->places));
@@ -88,6 +94,8 @@ static void store(struct world *w, struct generations *g)
     memcpy(w->known, g->ranks, (size_t)size * sizeof(*g->ranks));
     w->number = (unsigned char)g->number;
     w->changing = (unsigned char)g->changing;
+    w->broken = (unsigned char)g->broken;
+    w->stopping = (unsigned char)g->stopping;
     w->ended = (unsigned char)g->ended;
     load(w, &again);
     ck_assert_mem_eq(again.lives, g->lives, sizeof(g->lives));
@@ -192,6 +200,7 @@ static void check_end(struct world *w)
         action |= generations_ended(&g, &i, 1, GENERATIONS_FAILED);
     }
     action |= generations_settled(&g) | generations_overdue(&g);
+    action |= generations_begun(&g) | generations_stop(&g);
     ck_assert_int_eq(action, GENERATIONS_NOTHING);
     generations_fini(&g);
 }
@@ -209,11 +218,63 @@ static void check_done(const struct world *w)
     ck_assert_int_gt(finished, 0);
 }
 
+/* Sends a message about one rank to its host. */
+static void send_one(struct world *w, int rank, enum down kind)
+{
+    int host = host_of[rank];
+
+    ck_assert_int_lt(w->down_count[host], DOWN);
+    w->down[host][w->down_count[host]++] =
+        (struct message){(unsigned char)kind, (unsigned char)rank};
+}
+
+/* Tells a rank that it is removed.  It must have been asked for, and one that
+ * works is let go only if no other has ended without being asked to leave. */
+static void remove_rank(struct world *w, const struct world *before, int rank)
+{
+    int works = before->known[rank].member &&
+                before->known[rank].place != GENERATIONS_LEFT;
+
+    ck_assert_int_eq(w->known[rank].life, GENERATIONS_REMOVED);
+    ck_assert_int_eq(w->asked[rank], 1);
+    for (int i = 0; i < size && works; i++)
+        if (w->members[before->number] >> i & 1)
+            ck_assert(w->known[i].life == GENERATIONS_REMOVED ||
+                      (w->known[i].life == GENERATIONS_LIVES &&
+                       w->known[i].place != GENERATIONS_STARTING));
+    if (!w->lost[host_of[rank]])
+        send_one(w, rank, DOWN_REMOVED);
+}
+
+static int count_lives(const struct world *w, enum generations_life life)
+{
+    int count = 0;
+
+    for (int i = 0; i < size; i++)
+        count += w->known[i].life == life;
+    return count;
+}
+
+/* Returns whether min_np ranks are left, and one of them works, without those
+ * that are to leave. */
+static int can_do_without(const struct world *w)
+{
+    int count = count_lives(w, GENERATIONS_PENDING);
+
+    for (int i = 0; i < size; i++)
+        count += w->known[i].life == GENERATIONS_LIVES && !w->known[i].leaves &&
+                 w->known[i].place != GENERATIONS_LEFT;
+    return count > 0 && count + count_lives(w, GENERATIONS_FINISHED) >= min_np;
+}
+
 /* Carries out what the module says after an event; takes its state. */
 static void took(struct world *w, struct generations *g,
                  enum generations_action action, int settled)
 {
     struct world before = *w;
+    int ranks[RANKS], count = generations_take_removed(g, ranks);
+    int stops = action == GENERATIONS_STOPPED;
+    struct generations made;
     int left = generations_left_count(g);
     int may_wait = grows && g->lives[GENERATIONS_LIVES] > 0 &&
                    g->lives[GENERATIONS_FINISHED] == 0;
@@ -224,21 +285,31 @@ static void took(struct world *w, struct generations *g,
     if (is_done || (action == GENERATIONS_TOO_FEW && left >= min_np)) {
         check_done(w);
         ck_assert_int_eq(is_done, enough);
-    } else {
+    } else if (!stops) {
         ck_assert_int_eq(action == GENERATIONS_TOO_FEW,
                          left < min_np && !may_wait);
     }
-    ck_assert_int_eq(w->ended, action == GENERATIONS_TOO_FEW || is_done);
+    ck_assert_int_eq(w->ended,
+                     action == GENERATIONS_TOO_FEW || is_done || stops);
     if (action == GENERATIONS_MADE) {
         check_made(w, &before, settled);
     } else if (action == GENERATIONS_CHANGE) {
         ck_assert_int_eq(before.changing, 0);
         send_down(w, DOWN_CHANGE);
-    } else if (action == GENERATIONS_TOO_FEW || is_done) {
+    } else if (action == GENERATIONS_TOO_FEW || is_done || stops) {
         check_end(w);
     } else {
         ck_assert_int_eq(action, GENERATIONS_NOTHING);
     }
+    ck_assert(!stops || count_lives(w, GENERATIONS_LIVES) == 0);
+    for (int i = 0; i < count; i++)
+        remove_rank(w, &before, ranks[i]);
+    if (action != GENERATIONS_MADE)
+        return;
+    load(w, &made);
+    action = generations_begun(&made);
+    ck_assert(action == GENERATIONS_NOTHING || action == GENERATIONS_CHANGE);
+    took(w, &made, action, 0);
 }
 
 static void send_up(struct world *w, int rank, enum up kind)
@@ -254,8 +325,10 @@ static void send_up(struct world *w, int rank, enum up kind)
 
 /* Returns what becomes of a rank that has failed: it is started again if it may
  * be and none has finished, as in job_restart.c. */
-static enum generations_life life_after_failure(struct world *w)
+static enum generations_life life_after_failure(struct world *w, int rank)
 {
+    if (w->asked[rank])
+        return GENERATIONS_FAILED;
     for (int i = 0; i < size; i++)
         if (w->known[i].life == GENERATIONS_FINISHED)
             return GENERATIONS_FAILED;
@@ -263,15 +336,6 @@ static enum generations_life life_after_failure(struct world *w)
         return GENERATIONS_FAILED;
     w->restarts--;
     return GENERATIONS_PENDING;
-}
-
-static void send_restart(struct world *w, int rank)
-{
-    int host = host_of[rank];
-
-    ck_assert_int_lt(w->down_count[host], DOWN);
-    w->down[host][w->down_count[host]++] =
-        (struct message){DOWN_RESTART, (unsigned char)rank};
 }
 
 static int restart_is_due(struct world *w, int rank)
@@ -290,7 +354,7 @@ static int restart_is_due(struct world *w, int rank)
     }
     generations_started(&g, rank);
     store(w, &g);
-    send_restart(w, rank);
+    send_one(w, rank, DOWN_RESTART);
     return 1;
 }
 
@@ -311,7 +375,7 @@ static int joins(struct world *w, int rank)
     w->joins--;
     generations_started(&g, rank);
     store(w, &g);
-    send_restart(w, rank);
+    send_one(w, rank, DOWN_RESTART);
     return 1;
 }
 
@@ -333,9 +397,10 @@ static int message_comes_up(struct world *w, int host)
     else if (m.kind == UP_LEFT)
         action = generations_left(&g, rank);
     else
-        action = generations_ended(&g, &rank, 1,
-                                   m.kind == UP_FAILED ? life_after_failure(w)
-                                                       : GENERATIONS_FINISHED);
+        action =
+            generations_ended(&g, &rank, 1,
+                              m.kind == UP_FAILED ? life_after_failure(w, rank)
+                                                  : GENERATIONS_FINISHED);
     took(w, &g, action, 0);
     return 1;
 }
@@ -361,16 +426,20 @@ static int message_comes_down(struct world *w, int host)
     memset(&w->down[host][DOWN - 1], 0, sizeof(m));
     w->down_count[host]--;
     for (int i = 0; i < size; i++) {
-        if (host_of[i] != host || (m.kind == DOWN_RESTART && m.what != i))
+        if (host_of[i] != host)
             continue;
-        if (m.kind == DOWN_RESTART && !w->lost[host])
-            w->place[i] = START;
-        else if (m.kind == DOWN_RESTART)
-            continue;
-        else if (m.kind == DOWN_GENERATION)
+        if (m.kind == DOWN_GENERATION)
             begin_generation(w, i, m.what);
-        else if (w->place[i] == WORKS && w->last[i] == m.what)
-            w->told[i] = 1;
+        else if (m.kind == DOWN_CHANGE)
+            w->told[i] |= w->place[i] == WORKS && w->last[i] == m.what;
+        else if (m.what != i || w->lost[host])
+            continue;
+        else if (m.kind == DOWN_RESTART)
+            w->place[i] = START;
+        else if (w->place[i] == WAITS)
+            w->place[i] = OUT;
+        else
+            w->removed[i] = w->place[i] != DEAD;
     }
     return 1;
 }
@@ -389,14 +458,32 @@ static int is_broken(const struct world *w, int rank)
     return 0;
 }
 
+/* The agent itself answers a rank of which it knows that it is removed. */
+static void becomes_ready(struct world *w, int rank)
+{
+    w->place[rank] = w->removed[rank] ? OUT : WAITS;
+    w->removed[rank] = 0;
+    if (w->place[rank] == WAITS)
+        send_up(w, rank, UP_READY);
+}
+
 static int calls_sync(struct world *w, int rank)
 {
     if (w->place[rank] != START &&
         (w->place[rank] != WORKS || !(w->told[rank] || is_broken(w, rank))))
         return 0;
-    w->place[rank] = WAITS;
     w->told[rank] = 0;
-    send_up(w, rank, UP_READY);
+    becomes_ready(w, rank);
+    return 1;
+}
+
+/* A rank that was removed exits. */
+static int goes(struct world *w, int rank)
+{
+    if (w->place[rank] != OUT)
+        return 0;
+    w->place[rank] = DEAD;
+    send_up(w, rank, UP_FINISHED);
     return 1;
 }
 
@@ -411,7 +498,7 @@ static int moment_passes(struct world *w)
         return 0;
     }
     action = generations_settled(&g);
-    ck_assert_int_eq(action, GENERATIONS_MADE);
+    ck_assert_int_ne(action, GENERATIONS_NOTHING);
     took(w, &g, action, 1);
     return 1;
 }
@@ -422,7 +509,7 @@ static int ends(struct world *w, int rank, unsigned char *budget, enum up how)
         return 0;
     --*budget;
     w->place[rank] = DEAD;
-    w->told[rank] = 0;
+    w->told[rank] = w->removed[rank] = 0;
     send_up(w, rank, how);
     return 1;
 }
@@ -442,8 +529,7 @@ static int comes_back(struct world *w, int rank)
 {
     if (w->place[rank] != LEFT)
         return 0;
-    w->place[rank] = WAITS;
-    send_up(w, rank, UP_READY);
+    becomes_ready(w, rank);
     return 1;
 }
 
@@ -461,14 +547,45 @@ static int host_is_lost(struct world *w, int host)
     w->lost[host] = 1;
     for (int i = 0; i < count; i++) {
         w->place[ranks[i]] = DEAD;
-        w->told[ranks[i]] = 0;
+        w->told[ranks[i]] = w->removed[ranks[i]] = 0;
     }
     load(w, &g);
     took(w, &g, generations_ended(&g, ranks, count, GENERATIONS_FAILED), 0);
     return 1;
 }
 
-enum { SURE = 1 + 4 * RANKS, STEPS = SURE + 6 * RANKS };
+static int is_asked_to_leave(struct world *w, int rank)
+{
+    struct generations g;
+    int can;
+
+    load(w, &g);
+    can = w->removals > 0 && !w->asked[rank] &&
+          generations_can_remove(&g, &rank, 1);
+    if (!can) {
+        generations_fini(&g);
+        return 0;
+    }
+    w->removals--;
+    w->asked[rank] = 1;
+    took(w, &g, generations_remove(&g, &rank, 1), 0);
+    return 1;
+}
+
+static int all_are_to_stop(struct world *w)
+{
+    struct generations g;
+
+    if (w->stops == 0)
+        return 0;
+    w->stops--;
+    memset(w->asked, 1, sizeof(w->asked));
+    load(w, &g);
+    took(w, &g, generations_stop(&g), 0);
+    return 1;
+}
+
+enum { SURE = 1 + 5 * RANKS, STEPS = SURE + 8 * RANKS };
 
 /* Does step number `step`; those below SURE happen for certain, some time. */
 static int step_of(struct world *w, int step)
@@ -489,15 +606,21 @@ static int step_of(struct world *w, int step)
     case 3:
         return restart_is_due(w, who);
     case 4:
-        return ends(w, who, &w->deaths, UP_FAILED);
+        return goes(w, who);
     case 5:
-        return ends(w, who, &w->exits, UP_FINISHED);
+        return ends(w, who, &w->deaths, UP_FAILED);
     case 6:
-        return leaves(w, who);
+        return ends(w, who, &w->exits, UP_FINISHED);
     case 7:
-        return comes_back(w, who);
+        return leaves(w, who);
     case 8:
+        return comes_back(w, who);
+    case 9:
         return joins(w, who);
+    case 10:
+        return is_asked_to_leave(w, who);
+    case 11:
+        return who == 0 && all_are_to_stop(w);
     default:
         return host_is_lost(w, who);
     }
@@ -556,10 +679,12 @@ static void check_rest(const struct world *w)
 
     for (int i = 0; i < size && !w->ended; i++) {
         /* Spares wait for good, and all if the job waits for hosts. */
-        ck_assert(w->place[i] != START);
+        ck_assert(w->place[i] != START && w->place[i] != OUT);
         ck_assert(w->place[i] != WAITS || is_spare(w, i) || waits_for_hosts(w));
         if (w->place[i] != WORKS)
             continue;
+        ck_assert(!w->stopping && w->known[i].life != GENERATIONS_REMOVED);
+        ck_assert(!w->known[i].leaves || !can_do_without(w));
         ck_assert(number == 0 || number == w->last[i]);
         number = w->last[i];
     }
@@ -707,6 +832,42 @@ START_TEST(spares)
 }
 END_TEST
 
+/* Ranks are asked to leave, while others die, leave, join and are started
+ * again. */
+START_TEST(removals)
+{
+    struct world w = {.removals = 2};
+
+    explore("two removals", 4, two_hosts, 2, w);
+    w = (struct world){.removals = 1, .deaths = 1};
+    explore("a removal and a death", 4, three_hosts, 2, w);
+    explore("a removal and a death, one is too many", 3, three_hosts, 2, w);
+    w = (struct world){.removals = 1, .leaves = 1, .exits = 1};
+    explore("a removal, a return and an exit", 3, three_hosts, 1, w);
+    w = (struct world){.removals = 1, .deaths = 1, .restarts = 1};
+    explore("a removal and a restart", 3, three_hosts, 1, w);
+    w = (struct world){.removals = 1, .losses = 1};
+    explore("a removal and a host", 4, three_hosts, 1, w);
+    w = (struct world){.removals = 1, .deaths = 1, .joins = 1};
+    explore_growth("a removal and growth", 3, three_hosts, 1, 2, 3, w);
+    w = (struct world){.removals = 1, .joins = 1};
+    explore_growth("a removal of one who is needed", 3, three_hosts, 2, 2, 2,
+                   w);
+}
+END_TEST
+
+START_TEST(stops)
+{
+    struct world w = {.stops = 1, .deaths = 1};
+
+    explore("a stop and a death", 4, two_hosts, 2, w);
+    w = (struct world){.stops = 1, .leaves = 1, .exits = 1};
+    explore("a stop, a return and an exit", 3, three_hosts, 1, w);
+    w = (struct world){.stops = 1, .deaths = 1, .restarts = 1, .removals = 1};
+    explore("a stop, a restart and a removal", 3, two_hosts, 1, w);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("generations_model");
@@ -719,6 +880,8 @@ int main(void)
     tcase_add_test(tc, restarts);
     tcase_add_test(tc, growth);
     tcase_add_test(tc, spares);
+    tcase_add_test(tc, removals);
+    tcase_add_test(tc, stops);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -323,6 +323,77 @@ START_TEST(test_fence)
 }
 END_TEST
 
+/* A rank that was removed is told when it is ready, and again if it comes back;
+ * hvdrun does not hear of it any more. */
+START_TEST(test_removed)
+{
+    static const int ranks[] = {10, 12, 15};
+    struct worker_welcome w;
+    struct client c[RANKS];
+
+    join_first(c);
+    endpoint_removed(&endpoint, 11, "host b goes");
+    endpoint_removed(&endpoint, 3, "not here");
+    for (int i = 0; i < RANKS; i += 2)
+        again(&c[i], 10 + (uint32_t)i, 1);
+    send_leave(&c[1], 1);
+    client_close(&c[1]);
+    for (int i = 0; i < 2; i++) {
+        ready[1] = 0;
+        client_open(&c[1]);
+        send_hello(&c[1], 11, WORKER_ABI);
+        expect_text(&c[1], WORKER_REMOVED, "host b goes");
+        expect_end(&c[1]);
+        client_close(&c[1]);
+        ck_assert_int_eq(ready[1], 0);
+    }
+    ck_assert_int_eq(begin(2, ranks, 3, NULL), 0);
+    expect_welcome(&c[0], &w);
+    ck_assert_uint_eq(w.removed, 0);
+    expect_welcome(&c[2], &w);
+    endpoint_rank_ended(&endpoint, 1, 0, "rank 11: exit code 0");
+    send_join(&c[0], 2, SEGMENT_BYTES);
+    send_join(&c[2], 2, SEGMENT_BYTES);
+    munmap(expect_segment_of(&c[0], 2, 2), SEGMENT_BYTES);
+    client_close(&c[0]);
+    client_close(&c[2]);
+}
+END_TEST
+
+/* Whom a rank has blamed has nothing to do with how it ends later. */
+START_TEST(test_blame_is_over)
+{
+    unsigned char bytes[WORKER_BLAMES_BYTES];
+    struct hb_buf out = HB_BUF_INIT;
+    struct client c[RANKS];
+
+    join_first(c);
+    worker_write_blames(bytes, 1);
+    hb_buf_append(&out, bytes, sizeof(bytes));
+    client_send(&c[2], &out);
+    for (int i = 0; i < 1000 && !endpoint.slots[2].blames; i++)
+        run_turns(1);
+    ck_assert_int_eq(endpoint.slots[2].blames, 1 + 10);
+    again(&c[2], 12, 1);
+    ck_assert_int_eq(endpoint.slots[2].blames, 0);
+    close_all(c, RANKS);
+}
+END_TEST
+
+/* One that waits already is told at once. */
+START_TEST(test_removed_while_ready)
+{
+    struct client c[RANKS];
+
+    for (uint32_t i = 0; i < RANKS; i++)
+        say_hello(&c[i], 10 + i);
+    endpoint_removed(&endpoint, 12, "host b goes");
+    expect_text(&c[2], WORKER_REMOVED, "host b goes");
+    expect_end(&c[2]);
+    close_all(c, RANKS);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("members");
@@ -337,6 +408,9 @@ static Suite *suite(void)
     tcase_add_test(t, test_refused_generations);
     tcase_add_test(t, test_deaths_elsewhere);
     tcase_add_test(t, test_join_of_another_generation);
+    tcase_add_test(t, test_removed);
+    tcase_add_test(t, test_removed_while_ready);
+    tcase_add_test(t, test_blame_is_over);
     tcase_add_test(t, test_fence);
     suite_add_tcase(s, t);
     return s;

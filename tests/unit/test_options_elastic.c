@@ -63,6 +63,14 @@ START_TEST(elastic_jobs)
     ck_assert_int_eq(o.min_np, 0);
     ck_assert_int_eq(o.spec.elastic, 1);
     ck_assert_int_eq(o.spec.restart, 1);
+    ok("hvdrun -np 4 --stop-at-commit cmd");
+    ck_assert(o.spec.elastic && o.stop_at_commit && !o.preempt_file);
+    ok("hvdrun -np 4 --preempt-file F --preempt-script 'S 1' cmd");
+    ck_assert(o.spec.elastic && !o.stop_at_commit);
+    ck_assert_str_eq(o.preempt_file, "F");
+    ok("hvdrun -np 4 --preempt-script S cmd");
+    ck_assert_int_eq(o.spec.elastic, 1);
+    ck_assert_str_eq(o.preempt_script, "S");
     ok("hvdrun -np 4 --max-np 4 --elastic-timeout 1 cmd");
     ck_assert_int_eq(o.spec.elastic, 0);
     ok("hvdrun -np 4 --min-np 2 --wireup none --timeline DYNAMIC cmd");
@@ -121,6 +129,15 @@ START_TEST(what_elastic_jobs_exclude)
     refused("hvdrun -np 4 --wireup pmi1 --min-np 2 cmd",
             "--min-np cannot be used with --wireup: an MPI program cannot go "
             "on without a rank");
+    refused("hvdrun -np 4 --stop-at-commit --mpi cmd",
+            "--stop-at-commit cannot be used with --mpi: mpirun has nothing "
+            "like it");
+    refused("hvdrun -np 4 --restart-failed 1 --wireup pmix cmd",
+            "--restart-failed cannot be used with --wireup: an MPI program "
+            "cannot go on without a rank");
+    refused("hvdrun -np 4 --preempt-file F --timeline t.json cmd",
+            "--preempt-file cannot be used with --timeline-filename: a rank "
+            "that is lost leaves no timeline");
     refused("hvdrun -np 4 --timeline t.json --min-np 2 cmd",
             "--min-np cannot be used with --timeline-filename: a rank that is "
             "lost leaves no timeline");

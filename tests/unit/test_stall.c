@@ -161,6 +161,82 @@ START_TEST(shutdown_during_a_report)
 }
 END_TEST
 
+/* Makes an inspector of an elastic job. */
+static void make_evicting(void)
+{
+    const struct stall_config config = {.plan = &plan,
+                                        .ask = on_ask,
+                                        .say = on_say,
+                                        .blame = on_blame,
+                                        .evict = on_evict,
+                                        .end = on_end};
+
+    stall_free(s);
+    s = stall_new(&config);
+}
+
+/* In an elastic job the ranks that hang are killed when the time is over, and
+ * the time of those that wait begins anew. */
+START_TEST(hanging_ranks_are_evicted)
+{
+    make_evicting();
+    told(0, 2500, 0);
+    make_usual();
+    send_answer(0, 400);
+    send_answer(1, 470);
+    ck_assert_uint_eq(evicted, 1u << 1 | 1u << 3);
+    expect_said("no stack: it is killed at once");
+    ck_assert_int_eq(ends, 0);
+    expect_next(470 + 3000 - STALL_EVICT_LEAD_MS); /* their time again */
+    stall_rank_gone(s, 1, start_ns + 480 * ms);
+    stall_rank_gone(s, 3, start_ns + 480 * ms);
+    told(0, 0, 490);
+    expect_said("over");
+    ck_assert_uint_eq(stall_next_ns(s), 0);
+}
+END_TEST
+
+/* The questions begin a little before the time is over. */
+START_TEST(eviction_is_prepared)
+{
+    make_evicting();
+    first_report();
+    stall_tick(s, start_ns + 1200 * ms);
+    make_usual();
+    send_answer(0, 1300);
+    send_answer(1, 1300); /* a report; stacks are awaited */
+    ck_assert_uint_eq(evicted, 0);
+    expect_next(2000);
+    stall_tick(s, start_ns + 2000 * ms);
+    ck_assert_uint_eq(evicted, 1u << 1 | 1u << 3);
+    ck_assert_int_eq(ends, 0);
+}
+END_TEST
+
+/* Nobody is evicted where that does not help: too few would be left; all
+ * wait, in a mismatch; an agent does not answer. */
+START_TEST(nobody_is_evicted)
+{
+    make_evicting();
+    may_evict = _i != 0;
+    told(0, 3000, 0);
+    make_usual();
+    if (_i == 1) {
+        add_wait(of(1), STATUS_ALLREDUCE, KEY + 1, "grad.8", 1000);
+        add_wait(of(3), STATUS_ALLREDUCE, KEY + 1, "grad.8", 1000);
+        of(1)->state = of(3)->state = 'S';
+        of(3)->calls = 9;
+    }
+    send_answer(0, 100);
+    if (_i != 2)
+        send_answer(1, 100);
+    for (int i = 0; i < 4 && stall_next_ns(s); i++)
+        stall_tick(s, stall_next_ns(s));
+    ck_assert_uint_eq(evicted, 0);
+    ck_assert_int_eq(ends, 1);
+}
+END_TEST
+
 START_TEST(shutdown_without_warning)
 {
     const struct control_stalled m = {0, 3000, 0, 3000};
@@ -546,6 +622,9 @@ int main(void)
     tcase_add_test(tc, again_after_twice_the_time);
     tcase_add_test(tc, shutdown_time);
     tcase_add_test(tc, shutdown_during_a_report);
+    tcase_add_test(tc, hanging_ranks_are_evicted);
+    tcase_add_test(tc, eviction_is_prepared);
+    tcase_add_loop_test(tc, nobody_is_evicted, 0, 3);
     tcase_add_test(tc, shutdown_without_warning);
     tcase_add_test(tc, no_shutdown_unless_asked_for);
     tcase_add_test(tc, time_in_which_ranks_were_stopped);

@@ -227,6 +227,7 @@ void world_say_welcome(const struct agent *a, const struct conn *c)
     w.host_count = (uint32_t)cross_count(a, 0, a->host_count);
     w.generation = a->generation;
     w.joined = (uint32_t)a->joined;
+    w.removed = (uint32_t)a->removed;
     if (a->generation)
         snprintf(w.why, sizeof(w.why), "%s", a->why);
     for (uint32_t i = 0; i < w.local_count; i++) {

@@ -43,6 +43,7 @@ struct world_board {
     _Atomic int flag[WORLD_RANKS_MAX]; /* free for the test to use */
     _Atomic int kill_rank;             /* rank + 1: the agent kills that rank */
     _Atomic int change; /* 1: the agent lets the generation end at a commit */
+    _Atomic int remove; /* 1 + the rank that is then removed, or 0 */
     _Atomic uint64_t word[16];
 };
 

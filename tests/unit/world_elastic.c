@@ -3,6 +3,8 @@
  * them in a job. */
 #include "tests/unit/world_impl.h"
 
+#include "lib/base/sys/clock.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -62,11 +64,30 @@ static void clear_hosts(struct agent *a)
     }
 }
 
+/* Tells the rank that is to be removed, if there is one, and forgets that it is
+ * ready. */
+static void remove_rank(struct agent *a)
+{
+    int rank = atomic_exchange(&world_board->remove, 0) - 1;
+    struct conn *c = rank < 0 ? NULL : ready_conn(a, rank);
+    struct hb_buf out = HB_BUF_INIT;
+
+    a->removed = c != NULL;
+    if (!c)
+        return;
+    snprintf(a->why, sizeof(a->why), "rank %d is asked to leave", rank);
+    need(worker_encode_removed(&out, a->why) == 0, "removed");
+    world_say(c, &out, -1);
+    hb_buf_free(&out);
+    c->is_ready = 0;
+}
+
 static void begin(struct agent *a)
 {
     struct conn *members[WORLD_RANKS_MAX];
 
     clear_hosts(a);
+    remove_rank(a);
     a->size = a->joined = 0;
     a->generation++;
     for (int r = 0; r < a->world->size; r++) {
@@ -89,6 +110,21 @@ static void begin(struct agent *a)
     a->dead = 0;
 }
 
+/* Tells the rank that is to be removed that it has a minute. */
+static void give_notice(struct agent *a)
+{
+    int rank = atomic_load(&world_board->remove) - 1;
+    struct host *h;
+
+    if (rank < 0)
+        return;
+    h = &a->hosts[world_host_of(a->world, rank)];
+    for (int i = 0; h->head && i < h->size; i++)
+        if (h->ranks[i] == rank)
+            segment_notice(h->head, (uint32_t)i,
+                           hb_now_ns() + UINT64_C(60000000000));
+}
+
 void world_elastic_turn(struct agent *a)
 {
     int waiting;
@@ -100,6 +136,7 @@ void world_elastic_turn(struct agent *a)
     if (!atomic_exchange(&world_board->change, 0) &&
         (waiting == 0 || a->generation == 0))
         return;
+    give_notice(a);
     for (int i = 0; i < a->host_count; i++)
         if (a->hosts[i].head)
             segment_change(a->hosts[i].head);

@@ -48,7 +48,8 @@ struct agent {
      * whether it was in one, and why the last one has ended. */
     uint32_t generation;
     int size, number[WORLD_RANKS_MAX], was_member[WORLD_RANKS_MAX], joined;
-    int dead; /* number of a member that has died in it, plus 1; or 0 */
+    int removed; /* members of the last one that were */
+    int dead;    /* number of a member that has died in it, plus 1; or 0 */
     char why[SEGMENT_TEXT_MAX];
 };
 

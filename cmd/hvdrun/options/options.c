@@ -58,6 +58,8 @@ void options_fini(struct options *o)
                        o->discovery_script,
                        o->wdir,
                        o->output_filename,
+                       o->preempt_file,
+                       o->preempt_script,
                        o->agent_path,
                        o->config_file,
                        o->rsh,
@@ -398,26 +400,41 @@ static int check_growth(const struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Returns the option that makes the job elastic, or NULL. */
+static const char *elastic_option(const struct options *o)
+{
+    return o->min_np           ? "--min-np"
+           : o->restart_failed ? "--restart-failed"
+           : o->stop_at_commit ? "--stop-at-commit"
+           : o->preempt_file   ? "--preempt-file"
+           : o->preempt_script ? "--preempt-script"
+           : o->np_multiple    ? "--np-multiple"
+           : options_grows(o)  ? "a job that grows"
+                               : NULL;
+}
+
 /* Checks what an elastic job excludes.  How many ranks there are is known only
  * with the plan (host_plan.c). */
 static int check_elastic(struct options *o, struct hb_error *err)
 {
     const char *timeline = hb_env_get(&o->knobs, "HVD_TIMELINE");
+    const char *name = elastic_option(o);
 
     if (check_growth(o, err) < 0)
         return err->status;
-    if (!o->min_np && !o->restart_failed && !o->np_multiple &&
-        !options_grows(o))
+    if (!name)
         return 0;
     if (o->spec.wireup == CONTROL_WIREUP_PMIX ||
         o->spec.wireup == CONTROL_WIREUP_PMI1)
         return hb_error_set(err, HVD_EINVAL,
-                            "--min-np cannot be used with --wireup: an MPI "
-                            "program cannot go on without a rank");
+                            "%s cannot be used with --wireup: an MPI program "
+                            "cannot go on without a rank",
+                            name);
     if (timeline && strcmp(timeline, "DYNAMIC") != 0)
         return hb_error_set(err, HVD_EINVAL,
-                            "--min-np cannot be used with --timeline-filename: "
-                            "a rank that is lost leaves no timeline");
+                            "%s cannot be used with --timeline-filename: a "
+                            "rank that is lost leaves no timeline",
+                            name);
     o->spec.elastic = 1;
     o->spec.restart = o->restart_failed > 0 || options_grows(o);
     return 0;

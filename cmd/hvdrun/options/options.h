@@ -67,11 +67,13 @@ struct options {
     int64_t discovery_ms;      /* between two questions; default 1 s */
     int64_t cooldown_least_ms; /* strikes.h */
     int64_t cooldown_most_ms;
-    int np_multiple;            /* 0: not given */
-    int reset_limit;            /* default -1: none */
-    int restart_failed;         /* restarts of each rank; default 0 */
-    int64_t elastic_timeout_ms; /* default 600 s */
-    struct control_spec spec;   /* what every agent must know */
+    int np_multiple;    /* 0: not given */
+    int reset_limit;    /* default -1: none */
+    int restart_failed; /* restarts of each rank; default 0 */
+    int stop_at_commit;
+    char *preempt_file, *preempt_script; /* or NULL */
+    int64_t elastic_timeout_ms;          /* default 600 s */
+    struct control_spec spec;            /* what every agent must know */
     int verbose;
     enum hb_log_level log_level;
     int log_timestamp;

@@ -66,6 +66,69 @@ int agent_on_hosts(struct agent *a, const struct frame *f, struct hb_error *err)
     return control_decode_hosts(f->payload, f->len, &a->job, err);
 }
 
+int agent_on_removed(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
+{
+    char why[WORKER_TEXT_MAX];
+    int rank;
+    int rc =
+        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
+
+    if (rc == 0 && a->endpoint_open)
+        endpoint_removed(&a->endpoint, (uint32_t)rank, why);
+    return rc;
+}
+
+int agent_on_notice(struct agent *a, const struct frame *f,
+                    struct hb_error *err)
+{
+    uint32_t left_ms;
+    int rank;
+    int rc = control_decode_notice(f->payload, f->len, &rank, &left_ms, err);
+
+    if (rc == 0 && a->endpoint_open)
+        endpoint_notice(&a->endpoint, (uint32_t)rank,
+                        left_ms == CONTROL_LEFT_ANY
+                            ? UINT64_MAX
+                            : hb_now_ns() + left_ms * UINT64_C(1000000));
+    return rc;
+}
+
+void agent_forget_end(struct agent_rank *r)
+{
+    hb_free(r->fault.text);
+    hb_free(r->evicted);
+    memset(&r->fault, 0, sizeof(r->fault));
+    r->evicted = NULL;
+}
+
+/* Returns the slot of a rank of the plan, or -1. */
+static int find_slot(const struct agent *a, uint32_t rank)
+{
+    for (int i = 0; i < a->job.rank_count; i++)
+        if ((uint32_t)a->job.ranks[i].rank == rank)
+            return i;
+    return -1;
+}
+
+int agent_on_evict(struct agent *a, const struct frame *f, struct hb_error *err)
+{
+    char why[WORKER_TEXT_MAX];
+    int rank, slot;
+    int rc =
+        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
+
+    if (rc < 0 || !a->endpoint_open)
+        return rc;
+    slot = find_slot(a, (uint32_t)rank);
+    if (slot < 0 || a->ranks[slot].pidfd < 0 || a->state != AGENT_RUNNING)
+        return 0;
+    hb_free(a->ranks[slot].evicted);
+    a->ranks[slot].evicted = hb_xstrdup(why);
+    kill(-a->ranks[slot].pid, SIGKILL);
+    return 0;
+}
+
 void agent_end_group(struct agent *a, int slot)
 {
     struct agent_rank *r = &a->ranks[slot];
@@ -99,10 +162,11 @@ static void report_unstarted(struct agent *a, int slot,
  * -1. */
 static int find_ended(const struct agent *a, uint32_t rank)
 {
-    for (int i = 0; i < a->job.rank_count; i++)
-        if ((uint32_t)a->job.ranks[i].rank == rank)
-            return a->endpoint.slots[i].gone && a->ranks[i].pidfd < 0 ? i : -1;
-    return -1;
+    int slot = find_slot(a, rank);
+
+    return slot >= 0 && a->endpoint.slots[slot].gone && a->ranks[slot].pidfd < 0
+               ? slot
+               : -1;
 }
 
 int agent_on_restart(struct agent *a, const struct frame *f,
@@ -128,8 +192,7 @@ int agent_on_restart(struct agent *a, const struct frame *f,
     a->job.ranks[slot].stdin_open = 0; /* hvdrun has no more input for it */
     a->job.ranks[slot].is_idle = 0;
     a->ranks[slot].sent = 0;
-    hb_free(a->ranks[slot].fault.text);
-    memset(&a->ranks[slot].fault, 0, sizeof(a->ranks[slot].fault));
+    agent_forget_end(&a->ranks[slot]);
     endpoint_rank_restarted(&a->endpoint, slot);
     if (agent_launch_again(a, slot, &failed) == 0)
         return 0;

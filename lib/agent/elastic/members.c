@@ -168,6 +168,7 @@ void members_welcome(const struct members *m, int slot,
     w->local_size = (uint32_t)m->local_count;
     w->generation = m->now.number;
     w->joined = m->now.joined;
+    w->removed = m->now.removed;
     snprintf(w->why, sizeof(w->why), "%s", m->now.why);
     number_hosts(m, w);
 }

@@ -42,12 +42,13 @@ static void signal_one(const struct tree_proc *p, int signo)
         tree_signal(&t, signo, NULL, 0);
 }
 
-/* Asks the job to end.  Sends SIGCONT, too, because stopped processes cannot
+/* Asks the job to end; by SIGTERM, an agent would first let the ranks of an
+ * elastic job leave.  Sends SIGCONT, too, because stopped processes cannot
  * act on SIGTERM. */
 static void ask(const struct jobscan_job *job)
 {
     if (job->agent.pid) {
-        signal_one(&job->agent, SIGTERM);
+        signal_one(&job->agent, SIGINT);
         signal_one(&job->agent, SIGCONT);
         signal_one(&job->guardian, SIGCONT);
         return;

@@ -58,6 +58,7 @@ static void tell_peers(struct agent *a, int slot)
     } else {
         m.signal = r->info.si_status;
         m.core_dumped = r->info.si_code == CLD_DUMPED;
+        m.detail = r->evicted;
     }
     hb_must(hb_buf_printf(&line, "rank %d (pid %d) on host %.100s: ",
                           a->job.ranks[slot].rank, (int)r->pid, a->job.host));
@@ -80,6 +81,17 @@ static void explain_fault(const struct agent_rank *r, struct control_exited *m)
         m->blames = r->fault.blames;
     hb_free(m->detail);
     m->detail = hb_xstrdup(r->fault.text);
+}
+
+/* Says why hvdrun had the rank killed, while the job goes on. */
+static void explain_eviction(const struct agent_rank *r,
+                             struct control_exited *m)
+{
+    if (!r->evicted || m->signal != SIGKILL)
+        return;
+    m->cause = CONTROL_CAUSE_SIGNAL;
+    hb_free(m->detail);
+    m->detail = hb_xstrdup(r->evicted);
 }
 
 static void report(struct agent *a, int slot)
@@ -108,6 +120,7 @@ static void report(struct agent *a, int slot)
     }
     facts.tail = m.stderr_tail;
     cause_explain(&a->cause, &facts, &m);
+    explain_eviction(r, &m);
     explain_fault(r, &m);
     if (!a->gone)
         control_encode_exited(&a->link.out, &m);

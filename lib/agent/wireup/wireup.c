@@ -171,6 +171,21 @@ static int open_choice(struct wireup *w, const struct wireup_config *config,
     return kind ? wireup_open_kind(w, &c, kind, err) : WIREUP_NOW;
 }
 
+/* Refuses an MPI program in an elastic job: none of its ranks could go on when
+ * another has died. */
+static int check_elastic(const struct wireup_config *config,
+                         enum control_wireup choice, struct hb_error *err)
+{
+    if (!config->job->spec.elastic ||
+        (choice != CONTROL_WIREUP_PMIX && choice != CONTROL_WIREUP_PMI1))
+        return 0;
+    return hb_error_set(err, HVD_EUNSUPPORTED,
+                        "this is an MPI program, which cannot go on without a "
+                        "rank, so its job cannot be elastic: leave out "
+                        "--min-np and --restart-failed; --wireup none if it "
+                        "does not use MPI");
+}
+
 int wireup_open(struct wireup *w, const struct wireup_config *config,
                 const char *program, struct hb_error *err)
 {
@@ -180,7 +195,9 @@ int wireup_open(struct wireup *w, const struct wireup_config *config,
 
     memset(w, 0, sizeof(*w));
     choice = choose(config, program, &found);
-    rc = open_choice(w, config, choice, &found, err);
+    rc = check_elastic(config, choice, err);
+    if (rc == 0)
+        rc = open_choice(w, config, choice, &found, err);
     w->config.library = w->config.pmix = NULL;
     program_needs_free(&found);
     return rc;

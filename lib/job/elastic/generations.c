@@ -71,11 +71,71 @@ static int fit(const struct generations *g, int count)
     return g->config.multiple > 0 ? count - count % g->config.multiple : count;
 }
 
-/* Returns whether the ranks that are ready suffice for a generation. */
+/* Counts the ranks that are to leave and live, in one place or in any (-1). */
+static int count_leaving(const struct generations *g, int place)
+{
+    int count = 0;
+
+    for (int i = 0; i < g->config.size; i++)
+        count += lives(g, i) && g->ranks[i].leaves &&
+                 (place < 0 || g->ranks[i].place == place);
+    return count;
+}
+
+/* Returns whether enough ranks stay, one of which works, if `leaving` of those
+ * that live or will be started again do not. */
+static int enough_stay(const struct generations *g, int leaving)
+{
+    int staying =
+        g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING] - leaving;
+
+    return staying > 0 &&
+           staying + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+}
+
+/* Returns whether ranks that are to leave may do so now: all have stopped at a
+ * commit, and enough stay, without those that have left by themselves. */
+static int may_leave(const struct generations *g)
+{
+    int leaving = count_leaving(g, -1) - count_leaving(g, GENERATIONS_LEFT) +
+                  g->places[GENERATIONS_LEFT];
+
+    return !g->broken && (g->stopping || enough_stay(g, leaving));
+}
+
+int generations_can_lose(const struct generations *g, int count)
+{
+    int may_wait = g->config.grows && g->lives[GENERATIONS_LIVES] > count &&
+                   g->lives[GENERATIONS_FINISHED] == 0;
+
+    return may_wait || generations_left_count(g) - count >= g->config.min_np;
+}
+
+int generations_can_remove(const struct generations *g, const int *ranks,
+                           int count)
+{
+    int leaving = count_leaving(g, -1);
+
+    for (int i = 0; i < count; i++)
+        leaving += g->ranks[ranks[i]].life == GENERATIONS_PENDING ||
+                   (lives(g, ranks[i]) && !g->ranks[ranks[i]].leaves);
+    return enough_stay(g, leaving) ||
+           (g->config.grows && g->lives[GENERATIONS_FINISHED] == 0 &&
+            g->lives[GENERATIONS_LIVES] > leaving);
+}
+
+/* Returns whether the ranks that are ready suffice for a generation, or to end
+ * the job as asked. */
 static int suffices(const struct generations *g)
 {
-    int count = fit(g, count_ready(g));
+    int may = may_leave(g);
+    int count = count_ready(g);
 
+    if (g->stopping && may)
+        return 1;
+    if (may)
+        count -= count_leaving(g, GENERATIONS_READY);
+    count = fit(g, count);
     return count > 0 &&
            count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
 }
@@ -146,18 +206,53 @@ static int take(struct generations *g, int were_members, int room)
     return room;
 }
 
+/* Removes a rank that lives, or would be started again. */
+static void take_out(struct generations *g, int rank)
+{
+    struct generations_rank *r = &g->ranks[rank];
+
+    g->places[r->place] -= r->life == GENERATIONS_LIVES;
+    g->lives[r->life]--;
+    g->lives[GENERATIONS_REMOVED]++;
+    r->untold = r->life == GENERATIONS_LIVES;
+    r->life = GENERATIONS_REMOVED;
+    r->leaves = 0;
+}
+
+/* Removes the ranks that are to leave, wherever they are; with `outsiders`,
+ * only those that are no members.  Returns how many. */
+static int take_out_leaving(struct generations *g, int outsiders)
+{
+    int count = 0;
+
+    for (int i = 0; i < g->config.size; i++) {
+        if (!lives(g, i) || !g->ranks[i].leaves ||
+            (outsiders && g->ranks[i].member))
+            continue;
+        take_out(g, i);
+        count++;
+    }
+    return count;
+}
+
 /* Makes a generation of the ranks that are ready. */
 static enum generations_action make(struct generations *g)
 {
-    int limit = g->config.reset_limit, room;
+    int limit = g->config.reset_limit, room, may = may_leave(g);
 
+    if (g->stopping && may) {
+        take_out_leaving(g, 0);
+        return end(g, GENERATIONS_STOPPED);
+    }
     if (g->number == INT32_MAX ||
         (g->number > 0 && limit >= 0 && g->number - 1 >= (uint32_t)limit))
         return end(g, GENERATIONS_TOO_MANY);
-    g->joined = g->changing = 0;
+    g->removed = may ? take_out_leaving(g, 0) : 0;
+    g->joined = g->changing = g->broken = 0;
     room = fit(g, count_ready(g));
     room = take(g, 1, room);
     take(g, 0, room);
+    take_out_leaving(g, 1);
     g->number++;
     return GENERATIONS_MADE;
 }
@@ -179,12 +274,11 @@ static enum generations_action check(struct generations *g)
 {
     int ready = g->places[GENERATIONS_READY];
 
-    if (ready == 0)
-        return GENERATIONS_NOTHING;
-    if (ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
+    if (ready > 0 &&
+        ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
         return suffices(g) ? make(g) : GENERATIONS_NOTHING;
     if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
-        !somebody_joins(g))
+        !(somebody_joins(g) || (count_leaving(g, -1) > 0 && may_leave(g))))
         return GENERATIONS_NOTHING;
     g->changing = 1;
     return GENERATIONS_CHANGE;
@@ -195,6 +289,7 @@ static enum generations_action heard(struct generations *g, int rank,
 {
     if (g->ended || !lives(g, rank))
         return GENERATIONS_NOTHING;
+    g->broken |= g->ranks[rank].member && !g->changing;
     move(g, rank, place);
     return check(g);
 }
@@ -224,14 +319,11 @@ static int is_done(const struct generations *g)
 /* Returns GENERATIONS_TOO_FEW if too few ranks are left, else as check(). */
 static enum generations_action check_left(struct generations *g)
 {
-    int may_wait = g->config.grows && g->lives[GENERATIONS_LIVES] > 0 &&
-                   g->lives[GENERATIONS_FINISHED] == 0;
-
     if (is_done(g))
         return end(g, g->lives[GENERATIONS_FINISHED] < g->config.min_np
                           ? GENERATIONS_TOO_FEW
                           : GENERATIONS_DONE);
-    if (generations_left_count(g) < g->config.min_np && !may_wait)
+    if (!generations_can_lose(g, 0))
         return end(g, GENERATIONS_TOO_FEW);
     return check(g);
 }
@@ -247,10 +339,12 @@ enum generations_action generations_ended(struct generations *g,
 
         if (r->life != GENERATIONS_LIVES && r->life != GENERATIONS_PENDING)
             continue;
+        g->broken |= r->member && r->life == GENERATIONS_LIVES;
         g->places[r->place] -= r->life == GENERATIONS_LIVES;
         g->lives[r->life]--;
         g->lives[life]++;
         r->life = (unsigned char)life;
+        r->leaves = 0;
     }
     return check_left(g);
 }
@@ -279,9 +373,65 @@ enum generations_action generations_given_up(struct generations *g, int rank)
     return check_left(g);
 }
 
+/* ---- Leaving as asked ---- */
+
+enum generations_action generations_remove(struct generations *g,
+                                           const int *ranks, int count)
+{
+    if (g->ended)
+        return GENERATIONS_NOTHING;
+    for (int i = 0; i < count; i++) {
+        struct generations_rank *r = &g->ranks[ranks[i]];
+
+        if (lives(g, ranks[i]) && r->member)
+            r->leaves = 1;
+        else if (lives(g, ranks[i]) || r->life == GENERATIONS_PENDING)
+            take_out(g, ranks[i]);
+    }
+    return check(g);
+}
+
+enum generations_action generations_stop(struct generations *g)
+{
+    int *all = hb_xcalloc((size_t)g->config.size, sizeof(*all));
+    enum generations_action action;
+
+    for (int i = 0; i < g->config.size; i++)
+        all[i] = i;
+    g->stopping = 1;
+    action = generations_remove(g, all, g->config.size);
+    hb_free(all);
+    if (g->ended || g->lives[GENERATIONS_LIVES] > 0)
+        return action;
+    return end(g, GENERATIONS_STOPPED);
+}
+
+int generations_take_removed(struct generations *g, int *ranks)
+{
+    int count = 0;
+
+    for (int i = 0; i < g->config.size; i++) {
+        if (g->ranks[i].untold)
+            ranks[count++] = i;
+        g->ranks[i].untold = 0;
+    }
+    return count;
+}
+
+enum generations_action generations_begun(struct generations *g)
+{
+    return g->ended ? GENERATIONS_NOTHING : check(g);
+}
+
 enum generations_action generations_settled(struct generations *g)
 {
-    return generations_settles(g) ? make(g) : GENERATIONS_NOTHING;
+    if (!generations_settles(g))
+        return GENERATIONS_NOTHING;
+    /* What the others did failed because these have left. */
+    for (int i = 0; i < g->config.size; i++)
+        g->broken |= lives(g, i) && g->ranks[i].member &&
+                     g->ranks[i].place == GENERATIONS_LEFT;
+    return suffices(g) ? make(g) : GENERATIONS_NOTHING;
 }
 
 enum generations_action generations_overdue(struct generations *g)

@@ -14,6 +14,9 @@
  *                             exited with 0 or will be started again; if the
  *                             job may get new ranks, only when none lives, or
  *                             one has exited with 0
+ *     ranks are to leave      CHANGE, too: the next generation is made without
+ *                             them, and they are removed
+ *     all are to leave        the same; the job ends when they are ready
  *
  * Nobody waits for a rank that was started later until it is ready, unless the
  * generation would have fewer than min_np ranks without it.
@@ -25,10 +28,16 @@
  * done when a rank has exited with 0 and all others that live are spares, or
  * were started later and not let in yet; those that have exited must be min_np.
  *
+ * A member is removed at a commit only: ranks that are ready because another
+ * has died get a generation of all that live, and meet again at their next
+ * commit.  If fewer than min_np ranks would stay, those that are to leave are
+ * kept until others have come.
+ *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
- * generations_settles and generations_waits say.  After an action that ends the
- * job, all events give GENERATIONS_NOTHING.
+ * generations_settles and generations_waits say, and tells the ranks of
+ * generations_take_removed.  After GENERATIONS_MADE it calls generations_begun.
+ * After an action that ends the job, all events give GENERATIONS_NOTHING.
  */
 #ifndef HVD_JOB_GENERATIONS_H
 #define HVD_JOB_GENERATIONS_H
@@ -38,9 +47,10 @@
 enum generations_action {
     GENERATIONS_NOTHING,
     GENERATIONS_MADE,   /* a new one: number, members and joined are set */
-    GENERATIONS_CHANGE, /* tell the members that others are ready */
+    GENERATIONS_CHANGE, /* tell the members to meet at their next commit */
     /* The job ends: */
     GENERATIONS_DONE,     /* all are done but spares and newcomers */
+    GENERATIONS_STOPPED,  /* all ranks are removed, as asked */
     GENERATIONS_TOO_FEW,  /* too few ranks are left */
     GENERATIONS_TOO_MANY, /* the next would exceed the reset limit */
     GENERATIONS_OVERDUE,  /* ranks have waited for others for too long */
@@ -52,6 +62,7 @@ enum generations_life {
     GENERATIONS_FAILED,
     GENERATIONS_PENDING, /* failed, and will be started again */
     GENERATIONS_ABSENT,  /* was never started */
+    GENERATIONS_REMOVED, /* in no generation any more, as asked */
     GENERATIONS_LIVES_COUNT,
 };
 
@@ -68,6 +79,8 @@ struct generations_rank {
     unsigned char life, place;
     unsigned char member;     /* of the current generation */
     unsigned char was_member; /* of any generation, and is no spare now */
+    unsigned char leaves;     /* is to be removed at a commit */
+    unsigned char untold;     /* was removed: see generations_take_removed */
 };
 
 struct generations_config {
@@ -88,7 +101,10 @@ struct generations {
 
     uint32_t number; /* of the current generation; 0: there was none */
     int joined;      /* its members that were in none before */
+    int removed;     /* members of the one before that were removed */
     int changing;    /* GENERATIONS_CHANGE was given for it */
+    int broken;      /* a member has ended, or has come out of it unasked */
+    int stopping;    /* all ranks are to leave */
     int ended;       /* an action that ends the job was given */
 };
 
@@ -113,6 +129,23 @@ void generations_started(struct generations *g, int rank);
 enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);
 enum generations_action generations_overdue(struct generations *g);
+/* Tells whether another action is due for the generation that was just made. */
+enum generations_action generations_begun(struct generations *g);
+
+/* Returns whether enough ranks are left if `count` more fail. */
+int generations_can_lose(const struct generations *g, int count);
+/* Returns whether enough ranks would stay without these, and those that are to
+ * leave already; or others may come. */
+int generations_can_remove(const struct generations *g, const int *ranks,
+                           int count);
+/* Asks for the removal of ranks; of those that have ended, only restarts are
+ * given up. */
+enum generations_action generations_remove(struct generations *g,
+                                           const int *ranks, int count);
+/* Asks for the removal of all ranks, after which the job ends. */
+enum generations_action generations_stop(struct generations *g);
+/* Lists the ranks that were removed since the last call; returns how many. */
+int generations_take_removed(struct generations *g, int *ranks);
 
 /* Returns whether the ranks that have left are all that is waited for. */
 int generations_settles(const struct generations *g);

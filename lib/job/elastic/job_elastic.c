@@ -60,6 +60,7 @@ void job_elastic_open(struct job *job)
         job->exited_count++;
         job_stall_absent(job, rank);
     }
+    e->leaving = hb_xcalloc(size, sizeof(*e->leaving));
 }
 
 void job_elastic_free(struct job *job)
@@ -71,6 +72,9 @@ void job_elastic_free(struct job *job)
     for (size_t i = 0; i < e->lost_count; i++)
         hb_free(e->lost[i].phrase);
     elastic_grow_free(job);
+    for (int i = 0; i < job->config->plan->size; i++)
+        hb_free(e->leaving[i].why);
+    hb_free(e->leaving);
     generations_fini(&e->generations);
     restarts_fini(&e->restarts);
     hb_free(e->lost);
@@ -193,6 +197,7 @@ static void send_generation(struct job *job, const char *why)
     struct elastic *e = job->elastic;
     struct control_generation m = {.number = e->generations.number,
                                    .joined = (uint32_t)e->generations.joined,
+                                   .removed = (uint32_t)e->generations.removed,
                                    .ranks = e->members,
                                    .count = e->count};
     struct hb_buf frame = HB_BUF_INIT;
@@ -215,6 +220,19 @@ static char *rank_line(const struct job *job, int rank, const char *what)
     return hb_buf_detach(&text);
 }
 
+/* Returns how a member of the generation before came out of it: heap. */
+static char *leaver_line(const struct job *job, int rank)
+{
+    const struct elastic *e = job->elastic;
+    enum generations_life life = e->generations.ranks[rank].life;
+
+    if (life == GENERATIONS_FINISHED)
+        return rank_line(job, rank, ": exit code 0");
+    if (life == GENERATIONS_REMOVED && e->leaving[rank].why)
+        return hb_xstrdup(e->leaving[rank].why);
+    return rank_line(job, rank, ": has left");
+}
+
 /* Returns why the generation before ended (heap); `before` are its members. */
 static char *find_why(const struct job *job, const int *before, int count)
 {
@@ -227,10 +245,7 @@ static char *find_why(const struct job *job, const int *before, int count)
         return hb_xstrdup(e->why);
     for (int i = 0; i < count; i++)
         if (!ranks[before[i]].member)
-            return rank_line(job, before[i],
-                             ranks[before[i]].life == GENERATIONS_FINISHED
-                                 ? ": exit code 0"
-                                 : ": has left");
+            return leaver_line(job, before[i]);
     /* All of them are members again; both lists are ascending. */
     for (int i = 0; i < e->count; i++)
         if (i >= count || before[i] != e->members[i])
@@ -398,10 +413,8 @@ static void set_timer(uv_timer_t *timer, int on, uv_timer_cb cb, int64_t ms)
         uv_timer_start(timer, cb, (uint64_t)ms, 0);
 }
 
-void elastic_act(struct job *job, enum generations_action action)
+static void carry_out(struct job *job, enum generations_action action)
 {
-    const struct generations *g = &job->elastic->generations;
-
     switch (action) {
     case GENERATIONS_NOTHING:
         break;
@@ -420,6 +433,9 @@ void elastic_act(struct job *job, enum generations_action action)
         job->elastic->is_done = 1;
         elastic_end_agents(job);
         break;
+    case GENERATIONS_STOPPED:
+        elastic_stopped(job);
+        break;
     case GENERATIONS_TOO_MANY:
         end_by_resets(job);
         break;
@@ -427,12 +443,24 @@ void elastic_act(struct job *job, enum generations_action action)
         end_overdue(job);
         break;
     }
+}
+
+void elastic_act(struct job *job, enum generations_action action)
+{
+    struct generations *g = &job->elastic->generations;
+
+    carry_out(job, action);
+    /* After GENERATION, so that a rank that ends now is no member any more. */
+    elastic_tell_removed(job);
+    if (action == GENERATIONS_MADE)
+        carry_out(job, generations_begun(g));
     set_timer(&job->settle_timer, generations_settles(g), on_settled,
               ELASTIC_SETTLE_MS);
     set_timer(&job->elastic_timer, generations_waits(g), on_waited,
               job->config->elastic_timeout_ms);
     elastic_set_restart_timer(job);
     say_waiting(job);
+    elastic_set_leave_timer(job);
     elastic_end_idle_agents(job);
 }
 
@@ -480,7 +508,7 @@ void job_elastic_finished(struct job *job, int rank)
                                            GENERATIONS_FINISHED));
 }
 
-static void report_failed(struct job *job, const struct control_exited *m)
+void elastic_report_failed(struct job *job, const struct control_exited *m)
 {
     struct elastic *e = job->elastic;
     struct hb_buf text = HB_BUF_INIT;
@@ -503,6 +531,8 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
 
     if (!job_elastic_goes_on(job))
         return 0;
+    if (elastic_removed_failed(job, m))
+        return 1;
     due_ns = elastic_plan_restart(job, m->rank);
     action =
         generations_ended(&e->generations, &m->rank, 1,
@@ -517,7 +547,7 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
     if (is_member(e, m->rank))
         keep_why(e, line, m->exit_code, when_ns);
     if (action != GENERATIONS_TOO_FEW)
-        report_failed(job, m);
+        elastic_report_failed(job, m);
     if (action != GENERATIONS_TOO_FEW && is_member(e, m->rank)) {
         job_death_text(job, &text, m);
         send_abort(job, m->rank, hb_buf_data(&text));
@@ -610,6 +640,7 @@ void job_elastic_end(struct job *job)
     uv_timer_stop(&job->elastic_timer);
     uv_timer_stop(&job->restart_timer);
     job_grow_end(job);
+    uv_timer_stop(&job->leave_timer);
 }
 
 void job_elastic_resumed(struct job *job)
@@ -626,7 +657,7 @@ void job_elastic_report(struct job *job)
     struct elastic *e = job->elastic;
     struct hb_buf text = HB_BUF_INIT;
 
-    if (!e || e->lost_count == 0)
+    if (!e || e->lost_count == 0 || e->has_stopped)
         return;
     report_finish(
         &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],

@@ -10,6 +10,12 @@
 
 struct grow;
 
+/* A rank that is asked to leave. */
+struct elastic_leaving {
+    char *why;       /* one line; NULL: it is not */
+    uint64_t due_ns; /* it is killed then; 0: never */
+};
+
 struct elastic {
     struct generations generations;
     struct grow *grow;    /* NULL: the job gets no new ranks */
@@ -17,7 +23,10 @@ struct elastic {
     struct restarts restarts;
     pid_t *pids;         /* [size] 0: not known */
     unsigned char *gone; /* [size] ranks that were lost with their host */
-    int *members;        /* [count] of the current generation */
+    struct elastic_leaving *leaving; /* [size] */
+    int stop_code;   /* exit code if the ranks do not stop in time */
+    int has_stopped; /* all ranks were removed, as asked */
+    int *members;    /* [count] of the current generation */
     int count;
     /* The first loss since the generation began: its line, and its time by our
      * clock; NULL and 0: none. */
@@ -52,6 +61,20 @@ int elastic_is_offered(const struct job *job, int rank);
 /* Begins to add the hosts that are connected and have no ranks, unless others
  * are being added. */
 void elastic_begin_round(struct job *job);
+/* Reports a rank's failure, with its last lines if that helps. */
+void elastic_report_failed(struct job *job, const struct control_exited *m);
+
+/* ---- job_leave.c ---- */
+
+/* Starts the timer for the next deadline, or stops it. */
+void elastic_set_leave_timer(struct job *job);
+/* Notes that all ranks were removed, and says so. */
+void elastic_stopped(struct job *job);
+/* Tells the ranks that were removed. */
+void elastic_tell_removed(struct job *job);
+/* Reports the failure of a rank that was removed before; returns whether it was
+ * one. */
+int elastic_removed_failed(struct job *job, const struct control_exited *m);
 
 /* ---- job_restart.c ---- */
 

@@ -13,6 +13,7 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
     uint32_t random = 0;
 
     if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
+        e->leaving[rank].why || e->generations.stopping ||
         job->state != JOB_RUNNING || !elastic_is_offered(job, rank))
         return 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)

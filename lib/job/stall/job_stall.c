@@ -76,6 +76,11 @@ static void blame(void *arg, int rank, const char *why)
     hb_buf_free(&frame);
 }
 
+static int evict(void *arg, const int *ranks, int count, int64_t waited_ms)
+{
+    return job_evict_hanging(arg, ranks, count, waited_ms);
+}
+
 static void on_last_words(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -108,6 +113,7 @@ void job_stall_open(struct job *job)
         .ask = ask,
         .say = say,
         .blame = blame,
+        .evict = job->config->spec.elastic ? evict : NULL,
         .end = end,
         .arg = job,
     };

@@ -199,12 +199,15 @@ static void find_suspects(struct stall_view *v)
         if (!v->outside[rank] &&
             (is_unheard(v, rank) || cannot_run(&v->ranks[rank])))
             suspect(v, rank);
+    v->hanging = v->suspect_count;
     v->is_disagreed = v->suspect_count == 0;
     suspect_missing(v, 1);
     v->is_disagreed &= v->suspect_count > 0;
     for (int rank = 0; v->suspect_count == 0 && rank < v->plan->size; rank++)
         if (!v->outside[rank] && is_stuck(&v->ranks[rank]))
             suspect(v, rank);
+    if (v->hanging == 0 && !v->is_disagreed)
+        v->hanging = v->suspect_count;
     if (v->suspect_count > 0)
         return;
     for (int rank = 0; rank < v->plan->size; rank++)
@@ -263,5 +266,5 @@ void stall_view_fini(struct stall_view *v)
     memset(v->suspects, 0, sizeof(v->suspects));
     v->tensor_count = v->suspect_count = 0;
     v->tensors_left_out = v->suspects_left_out = 0;
-    v->is_unknown = v->is_disagreed = 0;
+    v->is_unknown = v->is_disagreed = v->hanging = 0;
 }

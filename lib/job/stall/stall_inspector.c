@@ -41,6 +41,7 @@ struct stall {
     unsigned char *outside;  /* [size] ranks that are not in the world */
     struct stall_view view;  /* of the report in progress */
 
+    int has_evicted;      /* with the report in progress */
     int reports;          /* since a rank began to wait */
     uint64_t warning_ns;  /* when the next one is due; 0: never */
     uint64_t shutdown_ns; /* when the job is to end; 0: never */
@@ -123,24 +124,38 @@ static void plan_next_report(struct stall *s, uint64_t now_ns)
     s->warning_ns = now_ns + (uint64_t)s->view.waited_ms * ns_per_ms;
 }
 
+/* Returns when to look for ranks to evict, or to end the job; 0: never. */
+static uint64_t look_ns(const struct stall *s)
+{
+    uint64_t lead_ns = STALL_EVICT_LEAD_MS * ns_per_ms;
+
+    return s->config.evict && s->shutdown_ns > lead_ns
+               ? s->shutdown_ns - lead_ns
+               : s->shutdown_ns;
+}
+
 uint64_t stall_next_ns(const struct stall *s)
 {
     if (s->phase == ENDED)
         return 0;
     if (s->phase == STACKS && s->waiting && s->shutdown_ns)
         return earlier(s->phase_ends_ns,
-                       s->shutdown_ns + STALL_STACKS_LAST_MS * ns_per_ms);
+                       s->shutdown_ns +
+                           (s->config.evict ? 0 : STALL_STACKS_LAST_MS) *
+                               ns_per_ms);
     if (s->phase != QUIET)
         return s->phase_ends_ns;
     if (!s->waiting)
         return s->deserted_ns;
-    return earlier(s->deserted_ns, earlier(s->warning_ns, s->shutdown_ns));
+    return earlier(s->deserted_ns, earlier(s->warning_ns, look_ns(s)));
 }
 
 static int is_last(const struct stall *s, uint64_t now_ns)
 {
-    return s->view.start ||
-           (s->waiting && s->shutdown_ns && now_ns >= s->shutdown_ns);
+    uint64_t early_ns = s->config.evict ? STALL_EVICT_EARLY_MS * ns_per_ms : 0;
+
+    return s->view.start || (s->waiting && s->shutdown_ns &&
+                             now_ns + early_ns >= s->shutdown_ns);
 }
 
 /* ---- The report
@@ -187,6 +202,47 @@ static void end_job(struct stall *s)
     hb_buf_free(&why);
 }
 
+/* Counts all waits from now. */
+static void begin_waits_anew(struct stall *s, uint64_t now_ns)
+{
+    s->floor_ns = now_ns;
+    for (int i = 0; i < s->config.plan->size; i++)
+        if (s->tellers[i].since_ns)
+            s->tellers[i].since_ns = now_ns;
+    plan_times(s);
+}
+
+/* Counts the ranks that are in the world and have not ended. */
+static int count_members(const struct stall *s)
+{
+    int count = 0;
+
+    for (int i = 0; i < s->config.plan->size; i++)
+        count += !s->gone[i] && !s->outside[i];
+    return count;
+}
+
+/* Kills the ranks that hang, by config.evict, if the others can go on without
+ * them: 1, or 0. */
+static int evict(struct stall *s)
+{
+    const struct stall_view *v = &s->view;
+    int ranks[STALL_SUSPECTS_MAX];
+
+    if (!s->config.evict || v->start || v->hanging == 0 ||
+        v->hanging == count_members(s) || v->suspects_left_out)
+        return 0;
+    for (int i = 0; i < v->hanging; i++) {
+        ranks[i] = v->suspects[i].rank;
+        if (!v->ranks[ranks[i]].pid)
+            return 0; /* its agent does not answer */
+    }
+    if (!s->config.evict(s->config.arg, ranks, v->hanging, v->waited_ms))
+        return 0;
+    s->has_evicted = 1;
+    return 1;
+}
+
 static void report(struct stall *s, uint64_t now_ns)
 {
     struct hb_buf text = HB_BUF_INIT;
@@ -200,8 +256,11 @@ static void report(struct stall *s, uint64_t now_ns)
         plan_next_report(s, now_ns);
     }
     hb_buf_free(&text);
-    if (last)
+    if (last && !s->has_evicted && !evict(s))
         end_job(s);
+    if (s->has_evicted)
+        begin_waits_anew(s, now_ns);
+    s->has_evicted = 0;
     forget_view(s);
 }
 
@@ -308,6 +367,12 @@ static void ask_stacks(struct stall *s, uint64_t now_ns)
     stall_view_find(&s->view);
     if (s->waiting && !s->view.start)
         blame(s);
+    if (is_last(s, now_ns) && evict(s)) {
+        for (int i = 0; i < s->view.suspect_count; i++)
+            s->view.suspects[i].stack = hb_xstrdup("it is killed at once");
+        report(s, now_ns);
+        return;
+    }
     s->phase = STACKS;
     s->phase_ends_ns = now_ns + (uint64_t)limit_ms * ns_per_ms;
     for (int i = 0; i < s->config.plan->host_count; i++)
@@ -411,11 +476,7 @@ void stall_members(struct stall *s, const int *ranks, int count)
 
 void stall_resumed(struct stall *s, uint64_t now_ns)
 {
-    s->floor_ns = now_ns;
-    for (int i = 0; i < s->config.plan->size; i++)
-        if (s->tellers[i].since_ns)
-            s->tellers[i].since_ns = now_ns;
-    plan_times(s);
+    begin_waits_anew(s, now_ns);
 }
 
 static void take_rank(struct stall *s, struct control_stall_rank *r)

@@ -11,7 +11,9 @@
  *     no rank waits any more                prints a line, after a report
  *
  * While the wait continues, another report follows at twice the time, and so
- * on, doubled.  After the shutdown time the report is the last one and `end` is
+ * on, doubled.  After the shutdown time `evict` may have the ranks killed that
+ * hang, so that the others go on; their times begin anew then, and the report
+ * comes without stacks.  Otherwise the report is the last one and `end` is
  * called, once.  The times come with the ranks' messages: the ranks'
  * environment counts, not hvdrun's.  Several ranks make one report.
  *
@@ -32,6 +34,10 @@ enum {
     STALL_RANKS_MS = 1000,
     STALL_STACKS_MS = 15000,
     STALL_STACKS_LAST_MS = 3000, /* when the job ends with the report */
+    /* Agents take so long to answer, so hanging ranks are looked for that much
+     * before their time is over; it need not be over to the last moment. */
+    STALL_EVICT_LEAD_MS = 350,
+    STALL_EVICT_EARLY_MS = 50,
 };
 
 struct stall;
@@ -48,6 +54,9 @@ struct stall_config {
     /* Called before the report is printed: names the rank that keeps others
      * waiting, as `end` does.  With why "" when no rank waits any more. */
     void (*blame)(void *arg, int rank, const char *why);
+    /* Kills ranks that have kept others waiting for waited_ms, and returns 1,
+     * if the others go on then; else returns 0.  NULL: they never do. */
+    int (*evict)(void *arg, const int *ranks, int count, int64_t waited_ms);
     /* Ends the job.  `why` names the rank that kept the others waiting (rank is
      * -1 if unknown, and why says so), `verdict` is for the end of the job's
      * own report. */

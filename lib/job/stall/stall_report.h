@@ -75,6 +75,9 @@ struct stall_view {
     int tensor_count, tensors_left_out;
     struct stall_suspect suspects[STALL_SUSPECTS_MAX];
     int suspect_count, suspects_left_out;
+    /* how many of the first suspects hang: they do not wait for others, or
+     * cannot run; 0 if the others would not go on without them */
+    int hanging;
     /* no rank is to blame: the suspects are all waiting ranks */
     int is_unknown;
     int is_disagreed; /* the suspects wait for different operations */

@@ -68,6 +68,7 @@ enum control_type {
     CONTROL_READY = 21, /* u32 rank, u32 ready: control_generation.h */
     /* u32 generation: its ranks have committed a state.  Before READY. */
     CONTROL_PROGRESS = 22,
+    CONTROL_GOING = 23, /* control_generation.h */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
@@ -89,7 +90,7 @@ enum control_type {
     CONTROL_STALL_BLAME = 46, /* as ABORT: a report has named that rank */
     CONTROL_GENERATION = 47,  /* control_generation.h */
     /* u32 generation: its ranks meet again at their next commit, because others
-     * wait to be members */
+     * wait to be members, or some are to leave */
     CONTROL_CHANGE = 48,
     /* u32 rank: start it; it has failed or was idle.  If that cannot be done,
      * EXITED says why.  Only with `restart`. */
@@ -97,6 +98,10 @@ enum control_type {
     /* JSON, three fields of LAUNCH: the job's hosts have changed.  Only in
      * elastic jobs. */
     CONTROL_HOSTS = 52,
+    /* as ABORT, with the rank that is removed: control_generation.h */
+    CONTROL_REMOVED = 53,
+    CONTROL_EVICT = 54,  /* as ABORT: kill that rank, and why */
+    CONTROL_NOTICE = 55, /* control_generation.h */
 };
 
 enum {
@@ -313,6 +318,8 @@ int control_encode_u32(struct hb_buf *out, enum control_type type,
                        uint32_t v); /* OUTPUT_ACK, SIGNAL, KILL, TRACE_TAKEN */
 int control_encode_log(struct hb_buf *out, int level, const char *text);
 int control_encode_abort(struct hb_buf *out, int rank, const char *text);
+int control_encode_removed(struct hb_buf *out, int rank, const char *text);
+int control_encode_evict(struct hb_buf *out, int rank, const char *text);
 int control_encode_ping(struct hb_buf *out, uint64_t sent_ns,
                         uint32_t silence_ms);
 int control_encode_pong(struct hb_buf *out, uint64_t ping_ns, uint64_t now_ns);

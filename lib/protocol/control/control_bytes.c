@@ -71,6 +71,17 @@ int control_encode_abort(struct hb_buf *out, int rank, const char *text)
     return encode_rank_and_bytes(out, CONTROL_ABORT, rank, text, strlen(text));
 }
 
+int control_encode_removed(struct hb_buf *out, int rank, const char *text)
+{
+    return encode_rank_and_bytes(out, CONTROL_REMOVED, rank, text,
+                                 strlen(text));
+}
+
+int control_encode_evict(struct hb_buf *out, int rank, const char *text)
+{
+    return encode_rank_and_bytes(out, CONTROL_EVICT, rank, text, strlen(text));
+}
+
 int control_encode_stall_blame(struct hb_buf *out, int rank, const char *text)
 {
     return encode_rank_and_bytes(out, CONTROL_STALL_BLAME, rank, text,

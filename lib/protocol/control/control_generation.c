@@ -34,10 +34,69 @@ int control_decode_ready(const void *p, size_t len, int *rank, int *ready,
     return 0;
 }
 
+int control_encode_notice(struct hb_buf *out, int rank, uint32_t left_ms)
+{
+    int rc = frame_begin(out, CONTROL_NOTICE, 8);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, (uint32_t)rank);
+    return hb_buf_put_u32(out, left_ms);
+}
+
+int control_decode_notice(const void *p, size_t len, int *rank,
+                          uint32_t *left_ms, struct hb_error *err)
+{
+    struct hb_reader r;
+    uint32_t got_rank, got_ms;
+
+    hb_reader_init(&r, p, len);
+    got_rank = hb_read_u32(&r);
+    got_ms = hb_read_u32(&r);
+    if (r.bad || r.left)
+        return hb_error_set(err, HVD_EPROTO, "notice: wrong length");
+    if (got_rank >= CONTROL_RANKS_MAX ||
+        (got_ms > CONTROL_LEFT_MAX_MS && got_ms != CONTROL_LEFT_ANY))
+        return hb_error_set(err, HVD_EPROTO,
+                            "notice: a number is out of range");
+    *rank = (int)got_rank;
+    *left_ms = got_ms;
+    return 0;
+}
+
+int control_encode_going(struct hb_buf *out, uint32_t left_ms, const char *why)
+{
+    size_t len = strnlen(why, CONTROL_WHY_MAX - 1);
+    int rc = frame_begin(out, CONTROL_GOING, 4 + len);
+
+    if (rc < 0)
+        return rc;
+    hb_buf_put_u32(out, left_ms);
+    return hb_buf_append(out, why, len);
+}
+
+int control_decode_going(const void *p, size_t len, uint32_t *left_ms,
+                         char why[CONTROL_WHY_MAX], struct hb_error *err)
+{
+    char text[CONTROL_WHY_MAX] = "";
+    struct hb_reader r;
+    uint32_t got;
+
+    hb_reader_init(&r, p, len);
+    got = hb_read_u32(&r);
+    hb_read_text(&r, r.left, text, sizeof(text));
+    if (r.bad || got > CONTROL_LEFT_MAX_MS)
+        return hb_error_set(err, HVD_EPROTO, "going: malformed");
+    *left_ms = got;
+    memcpy(why, text, sizeof(text));
+    return 0;
+}
+
 static int is_valid(const struct control_generation *m)
 {
     if (m->number == 0 || m->number > INT32_MAX || m->count < 1 ||
-        m->count > CONTROL_RANKS_MAX || m->joined > (uint32_t)m->count)
+        m->count > CONTROL_RANKS_MAX || m->joined > (uint32_t)m->count ||
+        m->removed > CONTROL_RANKS_MAX)
         return 0;
     for (int i = 0; i < m->count; i++)
         if (m->ranks[i] < (i ? m->ranks[i - 1] + 1 : 0) ||
@@ -55,11 +114,12 @@ int control_encode_generation(struct hb_buf *out,
     if (why_len == sizeof(m->why) || !is_valid(m))
         return -HVD_EINVAL;
     rc = frame_begin(out, CONTROL_GENERATION,
-                     12 + 4 * (size_t)m->count + why_len);
+                     16 + 4 * (size_t)m->count + why_len);
     if (rc < 0)
         return rc;
     hb_buf_put_u32(out, m->number);
     hb_buf_put_u32(out, m->joined);
+    hb_buf_put_u32(out, m->removed);
     hb_buf_put_u32(out, (uint32_t)m->count);
     for (int i = 0; i < m->count; i++)
         hb_buf_put_u32(out, (uint32_t)m->ranks[i]);
@@ -99,6 +159,7 @@ int control_decode_generation(const void *p, size_t len,
     hb_reader_init(&r, p, len);
     m->number = hb_read_u32(&r);
     m->joined = hb_read_u32(&r);
+    m->removed = hb_read_u32(&r);
     rc = read_rest(&r, m);
     if (rc == 0)
         return 0;

@@ -9,6 +9,8 @@
  * that has got furthest to the ranks that are behind.
  */
 #include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+#include "lib/protocol/segment.h"
 #include "runtime/core/api/life.h"
 #include "runtime/core/api/state.h"
 #include "runtime/core/set/words.h"
@@ -57,10 +59,13 @@ static void note_change(void)
         .rank = t->rank,
         .size = t->size,
         .joined = (int)w->joined,
+        .removed = began ? (int)w->removed : 0,
         .source = -1,
     };
     if (began)
-        c->lost = c->old_size + c->joined - c->size;
+        c->lost = c->old_size + c->joined - c->removed - c->size;
+    if (c->lost < 0)
+        c->lost = 0;
     if (c->generation)
         snprintf(c->why, sizeof(c->why), "%s", w->why);
 }
@@ -79,6 +84,29 @@ int hvd_change(struct hvd_change *c)
         return not_initialised("hvd_change");
     note_change();
     *c = elastic.change;
+    return 0;
+}
+
+int hvd_notice(int64_t *ms_left)
+{
+    const struct segment_head *head = hvd__world_head();
+    int local_rank = hvd__context.topology.local_rank;
+    uint64_t until_ns = 0, now_ns = hb_now_ns();
+
+    if (!ms_left)
+        return hvd__fail(HVD_EINVAL, "hvd_notice: ms_left is NULL");
+    if (!hvd__alive())
+        return not_initialised("hvd_notice");
+    if (head)
+        until_ns = atomic_load_explicit(&head->wake[local_rank].notice_ns,
+                                        memory_order_relaxed);
+    if (until_ns == 0)
+        *ms_left = -1;
+    else if (until_ns == UINT64_MAX)
+        *ms_left = INT64_MAX;
+    else
+        *ms_left =
+            until_ns > now_ns ? (int64_t)((until_ns - now_ns) / 1000000) : 0;
     return 0;
 }
 
@@ -206,7 +234,8 @@ int hvd_sync(hvd_state *s)
 
 /* ---- hvd_commit ---------------------------------------------------------- */
 
-/* Asks all ranks whether others wait to join the world: 1, 0, or negative. */
+/* Asks all ranks whether the world is to change, because others wait to join it
+ * or some are to leave: 1, 0, or negative. */
 static int ask_changes(const struct segment_head *head)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -242,8 +271,8 @@ int hvd_commit(hvd_state *s)
         return 0;
     atomic_store(&hvd__context.resized, 1);
     return hvd__fail(HVD_ERESIZED,
-                     "hvd_commit: ranks wait to join generation %d; call "
-                     "hvd_sync",
+                     "hvd_commit: ranks wait to join generation %d, or are to "
+                     "leave it; call hvd_sync",
                      hvd_generation());
 }
 

@@ -229,6 +229,16 @@ static int tell_refused(const struct frame *f, struct hb_error *err)
                         text);
 }
 
+static int tell_removed(const struct frame *f, struct hb_error *err)
+{
+    char text[WORKER_TEXT_MAX];
+
+    if (worker_decode_removed(f->payload, f->len, text, sizeof(text)) < 0)
+        return hb_error_set(err, HVD_EPROTO, "agent: malformed REMOVED");
+    return hb_error_set(err, HVD_EREMOVED,
+                        "this rank was asked to leave the job: %s", text);
+}
+
 /* Returns the limit on the message of that type, and on those that may come in
  * its place: the store's answers hold the values of all ranks. */
 static size_t payload_max(enum worker_type type)
@@ -265,6 +275,8 @@ static int expect(struct hvd__agent *a, enum worker_type type,
         return tell_abort(f, err);
     if (f->type == WORKER_REFUSED)
         return tell_refused(f, err);
+    if (f->type == WORKER_REMOVED)
+        return tell_removed(f, err);
     return hb_error_set(err, HVD_EPROTO,
                         "agent: message of type %u where %u was expected",
                         f->type, (unsigned)type);

@@ -52,6 +52,7 @@ struct hvd__agent {
  *   -HVD_EINVAL    the address is malformed
  *   -HVD_ESYSTEM   a system call failed
  *   -HVD_EPERM     another user's socket, or the agent refused this rank
+ *   -HVD_EREMOVED  this rank is in no generation any more, as was asked
  *   -HVD_ETIMEOUT  the deadline has passed
  *   -HVD_ECLOSED   the agent closed the connection
  *   -HVD_EPROTO    the agent sent something malformed or unexpected

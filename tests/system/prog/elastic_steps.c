@@ -7,12 +7,15 @@
  * In step k each rank gives (k + 1) * (its rank + 1) to each of COUNT elements
  * of a sum, which is then added to the weights.  So after each step all weights
  * are known from the sizes of the world so far, which are part of the state.
- * Prints "done RANK SIZE STEPS" at the end, or what was wrong.  FLAGS, letters:
+ * Prints "done RANK SIZE STEPS" at the end, "removed RANK STEP" if the rank was
+ * asked to leave, or what was wrong.  FLAGS, letters:
  *
  *     a   buffers from hvd_alloc
+ *     c   never commits
  *     f   prints "working" in rank 0 after the first step
  *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
  *         hvd_shutdown, the other by its exit alone
+ *     n   prints "notice RANK MS" when hvd_notice first tells of one
  *     p   sleeps 1 ms in each step
  *     s   takes snapshots, and changes the weights before the last operation
  *     x   exits with 3 in its first step, in the last rank
@@ -36,6 +39,7 @@ static struct {
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
+static int commits = 1, notices;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -78,6 +82,33 @@ static void tell_change(void)
     failed_ns = 0;
 }
 
+/* Prints the notice, the first time that there is one. */
+static void tell_notice(void)
+{
+    int64_t ms;
+
+    if (!notices || hvd_notice(&ms) < 0 || ms < 0)
+        return;
+    printf("notice %d %" PRId64 "\n", hvd_rank(), ms);
+    fflush(stdout);
+    notices = 0;
+}
+
+/* Checks, after hvd_sync, that a planned change has repeated no step.  Returns
+ * 0 or -1. */
+static int check_planned(int64_t step)
+{
+    struct hvd_change c;
+
+    if (hvd_change(&c) < 0 || c.lost > 0 || state.step == step)
+        return 0;
+    fprintf(stderr,
+            "elastic_steps: rank %d: a planned change led from step %" PRId64
+            " to %" PRId64 "\n",
+            c.rank, step, state.step);
+    return -1;
+}
+
 /* Does a step.  Returns a status of libhvd, or 1 if a sum is wrong. */
 static int step_once(hvd_state *s)
 {
@@ -110,7 +141,8 @@ static int step_once(hvd_state *s)
     state.step++;
     if (pauses)
         usleep(1000);
-    return hvd_commit(s);
+    tell_notice();
+    return commits ? hvd_commit(s) : 0;
 }
 
 static int get_memory(int64_t **p)
@@ -137,7 +169,8 @@ static void leave(void)
 
 static int run(hvd_state *s, int64_t steps)
 {
-    int rc = hvd_sync(s);
+    int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
+    int64_t step;
 
     while (rc == 0 && state.step < steps) {
         leave();
@@ -150,9 +183,18 @@ static int run(hvd_state *s, int64_t steps)
             failed_ns = hb_now_ns();
         if (snapshots && hvd_restore(s) < 0)
             return fail("restore");
+        step = state.step;
         rc = hvd_sync(s);
+        if (rc == 0 && !snapshots && check_planned(step) < 0)
+            return 1;
+        if (rc == 0)
+            rank = hvd_rank();
         if (rc == 0 && compare(weights, state.weight, "weight") < 0)
             return 1;
+    }
+    if (rc == -HVD_EREMOVED) {
+        printf("removed %d %" PRId64 "\n", rank, state.step);
+        return 0;
     }
     if (rc < 0)
         return fail("run");
@@ -178,6 +220,8 @@ int main(int argc, char **argv)
     tells_first = strchr(flags, 'f') != NULL;
     leaves = strchr(flags, 'l') != NULL;
     exits = strchr(flags, 'x') != NULL;
+    commits = strchr(flags, 'c') == NULL;
+    notices = strchr(flags, 'n') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");

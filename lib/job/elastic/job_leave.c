@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks of an elastic job that are asked to leave: of a host that will go away,
+ * or all of them (--stop-at-commit).
+ *
+ * They leave at a commit, so that nothing is lost (generations.h).  One that
+ * has not exited by its deadline is killed, and then is a rank that has died.
+ */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+#include "lib/base/text.h"
+
+#include <stdio.h>
+
+enum { SPARE_MAX_MS = 5000 };
+
+static const uint64_t NS_PER_MS = 1000000;
+
+static void on_deadline(uv_timer_t *timer);
+
+/* ---- Deadlines ---- */
+
+static int is_running(const struct job *job, int rank)
+{
+    return !job->exited[rank] && !job->elastic->gone[rank];
+}
+
+/* Returns the first deadline of a rank that has not exited, or 0. */
+static uint64_t next_deadline(const struct job *job)
+{
+    const struct elastic *e = job->elastic;
+    uint64_t next_ns = 0;
+
+    for (int i = 0; i < job->config->plan->size; i++)
+        if (e->leaving[i].due_ns && is_running(job, i) &&
+            (!next_ns || e->leaving[i].due_ns < next_ns))
+            next_ns = e->leaving[i].due_ns;
+    return next_ns;
+}
+
+void elastic_set_leave_timer(struct job *job)
+{
+    uint64_t due_ns = next_deadline(job), now_ns = hb_now_ns();
+
+    if (!due_ns || job->state != JOB_RUNNING)
+        uv_timer_stop(&job->leave_timer);
+    else
+        uv_timer_start(&job->leave_timer, on_deadline,
+                       due_ns > now_ns ? (due_ns - now_ns) / NS_PER_MS + 1 : 0,
+                       0);
+}
+
+void job_evict_rank(struct job *job, int rank, const char *why)
+{
+    int host = job->config->plan->ranks[rank].host;
+    struct hb_buf frame = HB_BUF_INIT;
+
+    hb_must(control_encode_evict(&frame, rank, why));
+    job_send(job, host, &frame);
+    hb_buf_free(&frame);
+}
+
+/* Ends a job whose ranks have not stopped at a commit in time. */
+static void end_unstopped(struct job *job)
+{
+    job_verdict(job, job->elastic->stop_code,
+                "not all ranks have stopped at a commit, and exited, in time");
+    job->urgent = 1;
+    job_event(job, JOB_EV_TIMEOUT);
+}
+
+/* Returns whether a rank would be started again. */
+static int may_restart(const struct job *job, int rank)
+{
+    const struct restarts *r = &job->elastic->restarts;
+
+    return job->elastic->generations.lives[GENERATIONS_FINISHED] == 0 &&
+           r->ranks[rank].used < r->most;
+}
+
+int job_evict_hanging(struct job *job, const int *ranks, int count,
+                      int64_t waited_ms)
+{
+    char *why;
+    int lost = 0;
+
+    if (!job_elastic_goes_on(job))
+        return 0;
+    for (int i = 0; i < count; i++)
+        lost += !may_restart(job, ranks[i]);
+    if (!generations_can_lose(&job->elastic->generations, lost))
+        return 0;
+    why = hb_xasprintf("by hvdrun: kept the others waiting for %.4g s",
+                       (double)waited_ms / 1e3);
+    for (int i = 0; i < count; i++)
+        job_evict_rank(job, ranks[i], why);
+    hb_free(why);
+    return 1;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+    struct elastic *e = job->elastic;
+    uint64_t now_ns = hb_now_ns();
+
+    if (e->generations.stopping) {
+        end_unstopped(job);
+        return;
+    }
+    for (int i = 0; i < job->config->plan->size; i++) {
+        if (!e->leaving[i].due_ns || e->leaving[i].due_ns > now_ns)
+            continue;
+        e->leaving[i].due_ns = 0;
+        if (!is_running(job, i))
+            continue;
+        job_evict_rank(job, i,
+                       e->generations.ranks[i].life == GENERATIONS_REMOVED
+                           ? "by hvdrun: has not exited in time after leaving"
+                           : "by hvdrun: has not left at a commit in time");
+    }
+    elastic_set_leave_timer(job);
+}
+
+/* ---- Asking ---- */
+
+/* Tells the rank how long it has. */
+static void send_notice(struct job *job, int rank)
+{
+    uint64_t due_ns = job->elastic->leaving[rank].due_ns, now_ns = hb_now_ns();
+    uint64_t left_ms = due_ns > now_ns ? (due_ns - now_ns) / NS_PER_MS : 0;
+    struct hb_buf frame = HB_BUF_INIT;
+
+    if (left_ms > CONTROL_LEFT_MAX_MS)
+        left_ms = CONTROL_LEFT_MAX_MS;
+    hb_must(control_encode_notice(
+        &frame, rank, due_ns ? (uint32_t)left_ms : CONTROL_LEFT_ANY));
+    job_send(job, job->config->plan->ranks[rank].host, &frame);
+    hb_buf_free(&frame);
+}
+
+/* Keeps why the rank is to leave, and until when, if that is earlier. */
+static void note(struct job *job, int rank, int64_t left_ms, const char *why)
+{
+    struct elastic_leaving *l = &job->elastic->leaving[rank];
+    int is_new = l->why == NULL;
+    uint64_t due_ns = 0;
+
+    if (left_ms >= 0)
+        due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
+    if (due_ns && (!l->due_ns || due_ns < l->due_ns))
+        l->due_ns = due_ns;
+    else if (!is_new)
+        return;
+    if (is_new)
+        l->why = hb_xstrdup(why);
+    send_notice(job, rank);
+}
+
+int job_remove_ranks(struct job *job, const int *ranks, int count,
+                     int64_t left_ms, const char *why)
+{
+    struct elastic *e = job->elastic;
+
+    if (!job_elastic_goes_on(job) || e->generations.stopping ||
+        !generations_can_remove(&e->generations, ranks, count))
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (is_running(job, ranks[i]))
+            note(job, ranks[i], left_ms, why);
+    elastic_act(job, generations_remove(&e->generations, ranks, count));
+    return 0;
+}
+
+int job_going_frame(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct job_host *host = arg;
+    char why[CONTROL_WHY_MAX];
+    uint32_t left_ms;
+    int rc = control_decode_going(f->payload, f->len, &left_ms, why, err);
+
+    if (rc < 0)
+        return rc;
+    hb_text_sanitize(why);
+    job_host_goes(host->job, host->index, (int64_t)left_ms, why);
+    return 0;
+}
+
+/* Returns how long a rank may run on a host that goes in left_ms: it is killed
+ * a little earlier, so that the others learn of it in time. */
+static int64_t ranks_have(int64_t left_ms)
+{
+    int64_t spare_ms = left_ms / 5;
+
+    if (left_ms < 0)
+        return -1;
+    return left_ms - (spare_ms < SPARE_MAX_MS ? spare_ms : SPARE_MAX_MS);
+}
+
+/* Says how long something has. */
+static void put_time(char *text, size_t size, int64_t left_ms)
+{
+    text[0] = '\0';
+    if (left_ms >= 0)
+        snprintf(text, size, " in %.3g s", (double)left_ms / 1e3);
+}
+
+void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who)
+{
+    const struct plan_host *h = &job->config->plan->hosts[host];
+    int *ranks = hb_xcalloc((size_t)h->count + 1, sizeof(*ranks));
+    int count = 0, known = 0;
+    char in[32], *why;
+
+    for (int i = 0; job_elastic_goes_on(job) && i < h->count; i++) {
+        if (!is_running(job, h->ranks[i]))
+            continue;
+        known += job->elastic->leaving[h->ranks[i]].why != NULL;
+        ranks[count++] = h->ranks[i];
+    }
+    put_time(in, sizeof(in), left_ms);
+    why = hb_xasprintf("host %s goes%s (%s)", job->hosts[host].name, in, who);
+    if (count > known &&
+        generations_can_remove(&job->elastic->generations, ranks, count))
+        job_say(job, "%s: its %d rank%s at the next commit", why, count,
+                count > 1 ? "s leave" : " leaves");
+    left_ms = ranks_have(left_ms);
+    if (count > 0 && job_remove_ranks(job, ranks, count, left_ms, why) < 0)
+        job_stop_at_commit(job, left_ms, JOB_EXIT_TIMEOUT, why);
+    hb_free(why);
+    hb_free(ranks);
+}
+
+int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
+                       const char *why)
+{
+    struct elastic *e = job->elastic;
+    char in[32];
+
+    if (!job_elastic_goes_on(job) || e->generations.stopping ||
+        job->state != JOB_RUNNING)
+        return -1;
+    put_time(in, sizeof(in), left_ms);
+    job_say(job, "%s: all ranks stop at the next commit, or are ended%s", why,
+            in);
+    e->stop_code = late_code;
+    for (int i = 0; i < job->config->plan->size; i++)
+        if (is_running(job, i))
+            note(job, i, left_ms, why);
+    elastic_act(job, generations_stop(&e->generations));
+    return 0;
+}
+
+/* ---- Leaving ---- */
+
+void elastic_stopped(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    int count = e->count;
+
+    e->has_stopped = 1;
+    e->count = 0;
+    job_say(job, "%d rank%s stopped at a commit: exit code %d", count,
+            count == 1 ? " has" : "s have", JOB_EXIT_STOPPED);
+}
+
+int job_elastic_stopped(const struct job *job)
+{
+    return job->elastic && job->elastic->has_stopped;
+}
+
+void elastic_tell_removed(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    int *ranks = hb_xcalloc((size_t)job->config->plan->size, sizeof(*ranks));
+    int count = generations_take_removed(&e->generations, ranks);
+
+    for (int i = 0; i < count; i++) {
+        const char *why = e->leaving[ranks[i]].why;
+        struct hb_buf frame = HB_BUF_INIT;
+
+        hb_must(control_encode_removed(&frame, ranks[i], why ? why : ""));
+        job_send(job, job->config->plan->ranks[ranks[i]].host, &frame);
+        hb_buf_free(&frame);
+    }
+    hb_free(ranks);
+}
+
+int elastic_removed_failed(struct job *job, const struct control_exited *m)
+{
+    if (job->elastic->generations.ranks[m->rank].life != GENERATIONS_REMOVED)
+        return 0;
+    elastic_report_failed(job, m);
+    job_forget_failure(job, m->rank);
+    return 1;
+}

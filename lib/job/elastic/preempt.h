@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches which hosts will go away: reads a file, or runs a script, again and
+ * again (going.h).
+ *
+ * The script is a command for /bin/sh, without input.  It has limit_ms, and is
+ * then killed with its process group; the next run begins pause_ms after the
+ * last one has ended.  A file that does not exist names no host.  Runs on the
+ * loop; no callback runs inside a call.
+ */
+#ifndef HVD_JOB_PREEMPT_H
+#define HVD_JOB_PREEMPT_H
+
+#include "lib/base/log.h"
+
+#include <stdint.h>
+#include <uv.h>
+
+struct preempt;
+
+struct preempt_config {
+    uv_loop_t *loop;
+    const struct hb_log *log;
+    const char *file; /* or NULL: */
+    const char *script;
+    int64_t pause_ms, limit_ms;
+    /* A host goes in left_ms (-1: not known); each time that it is said. */
+    void (*on_going)(void *arg, const char *host, int64_t left_ms);
+    /* The answer is refused, or there was none: once until a good one. */
+    void (*on_trouble)(void *arg, const char *why);
+    void (*on_close)(void *arg); /* after preempt_close; it is freed */
+    void *arg;
+};
+
+/* Starts watching.  The config's strings must live until on_close. */
+struct preempt *preempt_open(const struct preempt_config *config);
+void preempt_close(struct preempt *p);
+
+#endif

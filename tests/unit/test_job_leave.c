@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lib/job/elastic/job_leave.c in a job on two hosts, a with the ranks 0 and 1,
+ * b with 2 and 3, with scripted agents (fake_agent.h): rank 0 says "up" when it
+ * is time to ask for something.
+ */
+#include "lib/job/job_impl.h"
+#include "tests/unit/job_util.h"
+
+#include <signal.h>
+#include <string.h>
+
+#define BEGIN "started;ready 0;ready 1;generation 1 4 0,1,2,3;out 0 1 up;"
+#define BEGIN_B "started;ready 2;ready 3;generation 1 4 0,1,2,3;"
+#define GOES "host b goes in 60 s (a test)"
+
+static void go(int min_np, const char *a, const char *b)
+{
+    use_hosts(2);
+    config.spec.elastic = 1;
+    config.min_np = min_np;
+    config.reset_limit = -1;
+    config.elastic_timeout_ms = 600000;
+    script_of("a", a);
+    script_of("b", b);
+    start("hello;launch");
+    wait_for_output("up");
+}
+
+static void ends(int code, const char *want_err)
+{
+    finish(code, "[0]<stdout>:up\n", want_err);
+}
+
+START_TEST(a_host_goes)
+{
+    go(2,
+       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1 " GOES
+             ";exit 0 0;exit 1 0;done;eof",
+       BEGIN_B
+       "notice 2 55000;notice 3 55000;change 1;ready 2;ready 3;removed 2 " GOES
+       ";removed 3 " GOES ";exit 2 0;exit 3 0;done;eof");
+    job_host_goes(job, 1, 60000, "a test");
+    job_host_goes(job, 1, 60000, "another"); /* changes nothing */
+    ends(0, "hvdrun: " GOES ": its 2 ranks leave at the next commit\n"
+            "hvdrun: 4 -> 2 ranks (generation 2)\n");
+}
+END_TEST
+
+/* How a rank ends that has left does not matter. */
+START_TEST(a_leaver_fails)
+{
+    static const int rank[] = {3};
+
+    go(2,
+       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
+             "pause 100;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B
+       "notice 3 -1;change 1;ready 2;ready 3;generation 2 0 0,1,2 it has to;"
+       "removed 3 it has to;exit 3 9;exit 2 0;done;eof");
+    ck_assert_int_eq(job_remove_ranks(job, rank, 1, -1, "it has to"), 0);
+    ends(0, "hvdrun: 4 -> 3 ranks (generation 2)\n"
+            "hvdrun: rank 3 on host b (pid 103): exit code 9\n");
+}
+END_TEST
+
+/* A rank that does not commit is killed at its deadline, and has died. */
+START_TEST(a_deadline)
+{
+    static const int rank[] = {3};
+
+    go(2,
+       BEGIN "change 1;abort 3;ready 0;ready 1;generation 2 0 0,1,2 rank 3 on "
+             "host b (pid 103): killed by signal 9 (SIGKILL);exit 0 0;exit 1 "
+             "0;done;eof",
+       BEGIN_B "notice 3 50;change 1;evict 3 by hvdrun: has not left at a "
+               "commit in time;"
+               "dies 3 ;ready 2;generation 2 0 0,1,2 rank 3 on host b (pid "
+               "103): killed by signal 9 (SIGKILL);exit 2 0;done;eof");
+    ck_assert_int_eq(job_remove_ranks(job, rank, 1, 50, "it has to"), 0);
+    finish_saying(0, "4 -> 3 ranks (generation 2), stopped for");
+}
+END_TEST
+
+/* It is killed, too, if it does not exit after it has left. */
+START_TEST(a_leaver_stays)
+{
+    static const int rank[] = {3};
+
+    go(2,
+       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
+             "pause 200;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B
+       "notice 3 100;change 1;ready 2;ready 3;generation 2 0 0,1,2 it has to;"
+       "removed 3 it has to;evict 3 by hvdrun: has not exited in time "
+       "after leaving;dies 3 ;exit 2 0;done;eof");
+    ck_assert_int_eq(job_remove_ranks(job, rank, 1, 100, "it has to"), 0);
+    ends(0, "hvdrun: 4 -> 3 ranks (generation 2)\n"
+            "hvdrun: rank 3 on host b (pid 103): killed by signal 9 "
+            "(SIGKILL)\n");
+}
+END_TEST
+
+#define WOULD_BE_FEW                                                           \
+    "hvdrun: " GOES ": all ranks stop at the next commit, or are ended in 55 " \
+    "s\n"
+
+/* If too few ranks would stay, all stop. */
+START_TEST(too_few_would_stay)
+{
+    go(3,
+       BEGIN
+       "notice 0 55000;notice 1 55000;change 1;ready 0;ready 1;removed 0 " GOES
+       ";removed 1 " GOES ";exit 0 0;exit 1 0;done;eof",
+       BEGIN_B
+       "notice 2 55000;notice 3 55000;change 1;ready 2;ready 3;removed 2 " GOES
+       ";removed 3 " GOES ";exit 2 0;exit 3 0;done;eof");
+    job_host_goes(job, 1, 60000, "a test");
+    ends(75, WOULD_BE_FEW "hvdrun: 4 ranks have stopped at a commit: exit code "
+                          "75\n");
+}
+END_TEST
+
+#define STOPS                                                                 \
+    "hvdrun: SIGTERM: all ranks stop at the next commit, or are ended in 60 " \
+    "s\n"
+
+/* A rank that fails then, for example to save its state, counts. */
+START_TEST(a_signal_stops_it)
+{
+    config.stop_at_commit = 1;
+    go(4,
+       BEGIN "notice 0 60000;notice 1 60000;change 1;ready 0;ready 1;removed 0 "
+             "SIGTERM;removed 1 SIGTERM;"
+             "exit 0 0;exit 1 0;done;eof",
+       _i ? BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
+                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+                    "pause 50;exit 2 0;exit 3 4;kill 60000;done;eof"
+          : BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
+                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+                    "exit 2 0;exit 3 0;done;eof");
+    job_signal(job, SIGTERM, NULL);
+    if (_i)
+        finish_saying(4, "rank 3 on host b (pid 103) failed: exit code 4");
+    else
+        ends(75,
+             STOPS "hvdrun: 4 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
+/* They do not commit in time, or the user does not want to wait. */
+START_TEST(they_do_not_stop)
+{
+    config.stop_at_commit = 1;
+    config.spec.grace_ms = _i ? 60000 : 50;
+    go(2,
+       _i ? BEGIN "notice 0 60000;notice 1 60000;change 1;out 0 1 on;eof"
+          : BEGIN "notice 0 50;notice 1 50;change 1;out 0 1 on;eof",
+       _i ? BEGIN_B "notice 2 60000;notice 3 60000;change 1;eof"
+          : BEGIN_B "notice 2 50;notice 3 50;change 1;eof");
+    job_signal(job, SIGTERM, NULL);
+    wait_for_output("on");
+    if (_i) {
+        job_signal(job, SIGTERM, NULL);
+        job_signal(job, SIGTERM, NULL);
+    }
+    finish_saying(143, _i ? "SIGTERM: ending the job"
+                          : "not all ranks have stopped at a commit");
+}
+END_TEST
+
+START_TEST(what_is_refused)
+{
+    static const int two[] = {2, 3};
+
+    go(3, BEGIN "out 0 1 on;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "exit 2 0;exit 3 0;done;eof");
+    ck_assert_int_eq(job_remove_ranks(job, two, 2, -1, "x"), -1);
+    finish_saying(0, "");
+    ck_assert_int_eq(job_remove_ranks(job, two, 1, -1, "x"), -1);
+    ck_assert_int_eq(job_stop_at_commit(job, 0, 1, "x"), -1);
+}
+END_TEST
+
+static void add_tests(TCase *tc)
+{
+    tcase_add_test(tc, a_host_goes);
+    tcase_add_test(tc, a_leaver_fails);
+    tcase_add_test(tc, a_deadline);
+    tcase_add_test(tc, a_leaver_stays);
+    tcase_add_test(tc, too_few_would_stay);
+    tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
+    tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
+    tcase_add_test(tc, what_is_refused);
+}
+
+int main(int argc, char *argv[])
+{
+    return job_util_main("job_leave", add_tests, argc, argv);
+}
