@@ -192,6 +192,7 @@ JOB_SRC := \
 	lib/job/elastic/job_grow.c \
 	lib/job/elastic/job_grow_routes.c \
 	lib/job/elastic/job_leave.c \
+	lib/job/elastic/job_lost.c \
 	lib/job/elastic/job_preempt.c \
 	lib/job/elastic/job_restart.c \
 	lib/job/elastic/preempt.c \

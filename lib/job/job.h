@@ -94,7 +94,7 @@ struct job_config {
     int multiple;     /* a generation has a multiple of it; 0: any number */
     int names_differ; /* each name is a host of its own */
     int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */
-    int stop_at_commit; /* what SIGTERM does first */
+    int stop_at_commit;                          /* what SIGTERM does first */
     /* With spec.elastic: who says which hosts go away; or NULL. */
     const char *preempt_file, *preempt_script;
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */

@@ -108,28 +108,7 @@ void job_elastic_started(struct job *job, int rank, pid_t pid)
         job->elastic->pids[rank] = pid;
 }
 
-/* ---- Who was lost ---- */
-
-static void keep_lost(struct elastic *e, int rank, char *phrase)
-{
-    if (e->lost_count == e->lost_cap) {
-        e->lost_cap = e->lost_cap ? 2 * e->lost_cap : 8;
-        e->lost = hb_xrealloc_array(e->lost, e->lost_cap, sizeof(*e->lost));
-    }
-    e->lost[e->lost_count++] = (struct report_lost){rank, phrase};
-}
-
-void elastic_forget_lost(struct elastic *e, int rank)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < e->lost_count; i++)
-        if (e->lost[i].rank == rank)
-            hb_free(e->lost[i].phrase);
-        else
-            e->lost[kept++] = e->lost[i];
-    e->lost_count = kept;
-}
+/* ---- Why a generation ends ---- */
 
 /* Keeps why the generation ends, and since when its ranks have not worked. */
 static void keep_why(struct elastic *e, const char *line, int exit_code,
@@ -538,7 +517,7 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
         generations_ended(&e->generations, &m->rank, 1,
                           due_ns ? GENERATIONS_PENDING : GENERATIONS_FAILED);
     hb_must(control_exited_phrase(&text, m));
-    keep_lost(e, m->rank, hb_xstrdup(hb_buf_data(&text)));
+    elastic_keep_lost(e, m->rank, hb_xstrdup(hb_buf_data(&text)));
     hb_buf_clear(&text);
     report_rank(&text, job->config->plan, m->rank, m->pid);
     xbuf_puts(&text, ": ");
@@ -570,7 +549,7 @@ static void lose_rank(struct job *job, int rank, const char *line)
     struct elastic *e = job->elastic;
 
     e->gone[rank] = 1;
-    keep_lost(e, rank, hb_xstrdup(line));
+    elastic_keep_lost(e, rank, hb_xstrdup(line));
     job_rendezvous_rank_gone(job->rendezvous, rank, line);
     job_stall_rank_gone(job, rank);
     if (job->input)
@@ -650,19 +629,4 @@ void job_elastic_resumed(struct job *job)
     uv_timer_stop(&job->settle_timer);
     uv_timer_stop(&job->elastic_timer);
     elastic_act(job, GENERATIONS_NOTHING);
-}
-
-void job_elastic_report(struct job *job)
-{
-    struct elastic *e = job->elastic;
-    struct hb_buf text = HB_BUF_INIT;
-
-    if (!e || e->lost_count == 0 || e->has_stopped)
-        return;
-    report_finish(
-        &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],
-        e->generations.config.size - e->generations.lives[GENERATIONS_ABSENT],
-        e->lost, e->lost_count);
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
-    hb_buf_free(&text);
 }

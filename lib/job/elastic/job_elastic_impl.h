@@ -46,8 +46,6 @@ struct elastic {
 
 /* Carries out what an event has led to. */
 void elastic_act(struct job *job, enum generations_action action);
-/* Removes a rank from the ranks that were lost. */
-void elastic_forget_lost(struct elastic *e, int rank);
 
 /* ---- job_grow.c ---- */
 
@@ -63,6 +61,13 @@ int elastic_is_offered(const struct job *job, int rank);
 void elastic_begin_round(struct job *job);
 /* Reports a rank's failure, with its last lines if that helps. */
 void elastic_report_failed(struct job *job, const struct control_exited *m);
+
+/* ---- job_lost.c ---- */
+
+/* Notes that a rank was lost; takes over the phrase that says how. */
+void elastic_keep_lost(struct elastic *e, int rank, char *phrase);
+/* Removes a rank from the ranks that were lost. */
+void elastic_forget_lost(struct elastic *e, int rank);
 
 /* ---- job_leave.c ---- */
 

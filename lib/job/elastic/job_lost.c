@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks that an elastic job has lost, for the report at its end. */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+
+void elastic_keep_lost(struct elastic *e, int rank, char *phrase)
+{
+    if (e->lost_count == e->lost_cap) {
+        e->lost_cap = e->lost_cap ? 2 * e->lost_cap : 8;
+        e->lost = hb_xrealloc_array(e->lost, e->lost_cap, sizeof(*e->lost));
+    }
+    e->lost[e->lost_count++] = (struct report_lost){rank, phrase};
+}
+
+void elastic_forget_lost(struct elastic *e, int rank)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < e->lost_count; i++)
+        if (e->lost[i].rank == rank)
+            hb_free(e->lost[i].phrase);
+        else
+            e->lost[kept++] = e->lost[i];
+    e->lost_count = kept;
+}
+
+void job_elastic_report(struct job *job)
+{
+    struct elastic *e = job->elastic;
+    struct hb_buf text = HB_BUF_INIT;
+
+    if (!e || e->lost_count == 0 || e->has_stopped)
+        return;
+    report_finish(
+        &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],
+        e->generations.config.size - e->generations.lives[GENERATIONS_ABSENT],
+        e->lost, e->lost_count);
+    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    hb_buf_free(&text);
+}
