@@ -137,7 +137,16 @@ static void say_starts(const struct job_host *host, int started)
                 host->name, started, plural);
 }
 
-/* Starts up to `room` ranks, so that the host has `slots`. */
+/* Returns whether a rank of the host was asked to leave: the host goes. */
+static int is_going(const struct job_host *host)
+{
+    for (int i = 0; i < host->plan->count; i++)
+        if (host->job->elastic->leaving[host->plan->ranks[i]].why)
+            return 1;
+    return 0;
+}
+
+/* Starts up to `room` ranks, so that the host has `slots`; none if it goes. */
 static void start_ranks(struct job_host *host, int slots, int room)
 {
     struct job *job = host->job;
@@ -145,6 +154,8 @@ static void start_ranks(struct job_host *host, int slots, int room)
 
     if (left > room)
         left = room;
+    if (is_going(host))
+        return;
     for (int i = 0; i < host->plan->count && started < left; i++) {
         int rank = host->plan->ranks[i];
 
@@ -199,6 +210,8 @@ static int bind_numbers(struct job_host *host, int slots)
         int rank = host->plan->ranks[i];
 
         plan->ranks[rank].is_idle = 1;
+        hb_free(job->elastic->leaving[rank].why);
+        job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
         hb_strv_free(&job->config->rank_env[rank]);
         hb_must(worker_env_rank(plan, rank, job->config->job_id,
                                 &job->config->env, &job->config->rank_env[rank],
