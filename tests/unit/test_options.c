@@ -682,30 +682,6 @@ START_TEST(mpi)
 }
 END_TEST
 
-/* --mpi refuses, by name, what only hvdrun's own agents can do. */
-START_TEST(mpi_refuses_by_name)
-{
-    const struct option *p = &options_table[_i];
-    char option[64], line[96], text[160], value[16] = "1";
-
-    if (!(p->flags & OPTION_AGENT))
-        return;
-    if (p->arg == ARG_CHOICE) /* its first word; the others accept 1 */
-        sscanf(p->choices, "%15s", value);
-    if (p->flags & OPTION_PAIR)
-        snprintf(value, sizeof(value), "1,1");
-    snprintf(option, sizeof(option), "%s%s%s", p->names[0],
-             p->arg == ARG_NONE ? "" : " ", p->arg == ARG_NONE ? "" : value);
-    snprintf(line, sizeof(line), "hvdrun -np 2 %s --mpi cmd", option);
-    snprintf(text, sizeof(text),
-             "%s cannot be used with --mpi: mpirun has nothing like it",
-             p->names[0]);
-    refused(line, text);
-    snprintf(line, sizeof(line), "hvdrun -np 2 %s cmd", option);
-    ok(line);
-}
-END_TEST
-
 START_TEST(horovod)
 {
     ok("hvdrun -np 2 cmd");
@@ -797,7 +773,6 @@ int main(void)
     tcase_add_test(t, negative_tunables);
     tcase_add_test(t, compat_is_accepted_with_a_note);
     tcase_add_test(t, mpi);
-    tcase_add_loop_test(t, mpi_refuses_by_name, 0, (int)options_table_count);
     tcase_add_test(t, horovod);
     tcase_add_test(t, called_horovodrun);
     tcase_add_test(t, json_of_check_build);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvdrun's options of elastic jobs. */
-#include "cmd/hvdrun/options/options.h"
+/* hvdrun's options of elastic jobs, and of all that need its agents. */
+#include "cmd/hvdrun/options/options_table.h"
 #include "tests/unit/unit.h"
+
+#include <stdio.h>
 
 static struct options o;
 static struct hb_error err;
@@ -144,6 +146,30 @@ START_TEST(what_elastic_jobs_exclude)
 }
 END_TEST
 
+/* --mpi refuses, by name, what only hvdrun's own agents can do. */
+START_TEST(mpi_refuses_by_name)
+{
+    const struct option *p = &options_table[_i];
+    char option[64], line[96], text[160], value[16] = "1";
+
+    if (!(p->flags & OPTION_AGENT))
+        return;
+    if (p->arg == ARG_CHOICE) /* its first word; the others accept 1 */
+        sscanf(p->choices, "%15s", value);
+    if (p->flags & OPTION_PAIR)
+        snprintf(value, sizeof(value), "1,1");
+    snprintf(option, sizeof(option), "%s%s%s", p->names[0],
+             p->arg == ARG_NONE ? "" : " ", p->arg == ARG_NONE ? "" : value);
+    snprintf(line, sizeof(line), "hvdrun -np 2 %s --mpi cmd", option);
+    snprintf(text, sizeof(text),
+             "%s cannot be used with --mpi: mpirun has nothing like it",
+             p->names[0]);
+    refused(line, text);
+    snprintf(line, sizeof(line), "hvdrun -np 2 %s cmd", option);
+    ok(line);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("options_elastic");
@@ -153,6 +179,7 @@ int main(void)
     tcase_add_test(t, elastic_jobs);
     tcase_add_test(t, jobs_that_grow);
     tcase_add_test(t, what_elastic_jobs_exclude);
+    tcase_add_loop_test(t, mpi_refuses_by_name, 0, (int)options_table_count);
     suite_add_tcase(s, t);
     return unit_run(s);
 }
