@@ -483,6 +483,8 @@ UNIT_TESTS := \
 	cpus \
 	culprit \
 	detach \
+	discoverer \
+	discovery \
 	doctor \
 	done \
 	dryrun \
@@ -585,6 +587,7 @@ UNIT_TESTS := \
 	state \
 	stats \
 	store \
+	strikes \
 	strv \
 	subset \
 	survey \
