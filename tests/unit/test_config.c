@@ -436,8 +436,8 @@ START_TEST(values_are_checked_with_their_line)
     write_text("num-proc: 2\nmin-np: 0\n");
     fails_with("", ":2: min-np: 0 is out of range; give a number from 1 to "
                    "65536");
-    write_text("num-proc: 2\nslots-per-host: 1\n");
-    fails_with("", ":2: slots-per-host is not supported by this version");
+    write_text("num-proc: 2\njsrun: true\n");
+    fails_with("", ":2: jsrun is not supported by this version");
     write_text("hosts: a:1\nhostfile: f\n");
     fails_with("", ":2: hostfile: -H and --hostfile exclude each other");
 }

@@ -173,9 +173,10 @@ START_TEST(what_is_refused)
 {
     static const int two[] = {2, 3};
 
-    go(3, BEGIN "out 0 1 on;exit 0 0;exit 1 0;done;eof",
-       BEGIN_B "exit 2 0;exit 3 0;done;eof");
+    go(3, BEGIN "signal 10;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "signal 10;exit 2 0;exit 3 0;done;eof");
     ck_assert_int_eq(job_remove_ranks(job, two, 2, -1, "x"), -1);
+    job_signal(job, SIGUSR1, NULL);
     finish_saying(0, "");
     ck_assert_int_eq(job_remove_ranks(job, two, 1, -1, "x"), -1);
     ck_assert_int_eq(job_stop_at_commit(job, 0, 1, "x"), -1);
