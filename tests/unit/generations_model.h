@@ -52,6 +52,30 @@ struct world {
 static int size, min_np, np, most, grows;
 static int host_of[RANKS];
 
+/* Counts the ranks anew. */
+static void recount(struct generations *g)
+{
+    memset(g->lives, 0, sizeof(g->lives));
+    memset(g->places, 0, sizeof(g->places));
+    memset(g->were_members, 0, sizeof(g->were_members));
+    memset(g->members, 0, sizeof(g->members));
+    memset(g->staying, 0, sizeof(g->staying));
+    memset(g->leaving, 0, sizeof(g->leaving));
+    g->untold = 0;
+    for (int i = 0; i < size; i++) {
+        const struct generations_rank *r = &g->ranks[i];
+        int lives = r->life == GENERATIONS_LIVES;
+
+        g->lives[r->life]++;
+        g->untold += r->untold;
+        g->places[r->place] += lives;
+        g->were_members[r->place] += lives && r->was_member;
+        g->members[r->place] += lives && r->member;
+        g->staying[r->place] += lives && r->member && !r->leaves;
+        g->leaving[r->place] += lives && r->leaves;
+    }
+}
+
 static void load(const struct world *w, struct generations *g)
 {
     const struct generations_config config = {.size = size,
@@ -68,12 +92,7 @@ static void load(const struct world *w, struct generations *g)
     g->broken = w->broken;
     g->stopping = w->stopping;
     g->ended = w->ended;
-    memset(g->lives, 0, sizeof(g->lives));
-    memset(g->places, 0, sizeof(g->places));
-    for (int i = 0; i < size; i++) {
-        g->lives[g->ranks[i].life]++;
-        g->places[g->ranks[i].place] += g->ranks[i].life == GENERATIONS_LIVES;
-    }
+    recount(g);
 }
 
 /* Checks that the module has counted right, and keeps its state. */
@@ -89,7 +108,13 @@ static void store(struct world *w, struct generations *g)
     w->ended = (unsigned char)g->ended;
     load(w, &again);
     ck_assert_mem_eq(again.lives, g->lives, sizeof(g->lives));
+    ck_assert_int_eq(again.untold, g->untold);
     ck_assert_mem_eq(again.places, g->places, sizeof(g->places));
+    ck_assert_mem_eq(again.were_members, g->were_members,
+                     sizeof(g->were_members));
+    ck_assert_mem_eq(again.members, g->members, sizeof(g->members));
+    ck_assert_mem_eq(again.staying, g->staying, sizeof(g->staying));
+    ck_assert_mem_eq(again.leaving, g->leaving, sizeof(g->leaving));
     generations_fini(&again);
     generations_fini(g);
 }

@@ -321,6 +321,32 @@ START_TEST(nobody_waits_for_a_start)
 }
 END_TEST
 
+/* An event costs no walk through all ranks: with one, this takes longer than a
+ * test may. */
+START_TEST(many_ranks)
+{
+    enum { MANY = 65536 };
+    struct generations g;
+    int *ranks = hb_xcalloc(MANY, sizeof(*ranks));
+
+    open_job(&g, MANY, 1, -1);
+    for (int times = 0; times < 3; times++)
+        for (int i = 0; i < MANY; i++) {
+            ck_assert_int_eq(generations_ready(&g, i), i < MANY - 1
+                                                           ? GENERATIONS_NOTHING
+                                                           : GENERATIONS_MADE);
+            ck_assert_int_eq(generations_waits(&g), times > 0 && i < MANY - 1);
+            ck_assert(!generations_settles(&g));
+            ck_assert_int_eq(generations_take_removed(&g, ranks), 0);
+        }
+    ck_assert_uint_eq(g.number, 3);
+    for (int i = 0; i < MANY - 1; i++)
+        ck_assert_int_eq(fails(&g, i), GENERATIONS_NOTHING);
+    hb_free(ranks);
+    generations_fini(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("generations");
@@ -340,6 +366,7 @@ int main(void)
     tcase_add_test(tc, a_spare_takes_over);
     tcase_add_test(tc, multiples);
     tcase_add_test(tc, spares_are_not_needed);
+    tcase_add_test(tc, many_ranks);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -6,18 +6,53 @@
 
 #include <string.h>
 
+/* ---- Counting ---- */
+
+/* Adds a rank to the counts, or takes it out of them (`by` -1). */
+static void count(struct generations *g, const struct generations_rank *r,
+                  int by)
+{
+    g->lives[r->life] += by;
+    g->untold += r->untold ? by : 0;
+    if (r->life != GENERATIONS_LIVES)
+        return;
+    g->places[r->place] += by;
+    g->were_members[r->place] += r->was_member ? by : 0;
+    g->members[r->place] += r->member ? by : 0;
+    g->staying[r->place] += r->member && !r->leaves ? by : 0;
+    g->leaving[r->place] += r->leaves ? by : 0;
+}
+
+/* Gives a rank another state. */
+static void set(struct generations *g, int rank, struct generations_rank next)
+{
+    count(g, &g->ranks[rank], -1);
+    g->ranks[rank] = next;
+    count(g, &g->ranks[rank], 1);
+}
+
+/* Sums up a count of ranks that live over all places. */
+static int sum(const int places[GENERATIONS_PLACES_COUNT])
+{
+    int all = 0;
+
+    for (int i = 0; i < GENERATIONS_PLACES_COUNT; i++)
+        all += places[i];
+    return all;
+}
+
 void generations_init(struct generations *g,
                       const struct generations_config *config)
 {
     *g = (struct generations){
         .config = *config,
         .ranks = hb_xcalloc((size_t)config->size, sizeof(*g->ranks)),
-        .lives[GENERATIONS_LIVES] = config->np,
-        .lives[GENERATIONS_ABSENT] = config->size - config->np,
-        .places[GENERATIONS_AWAY] = config->np,
     };
-    for (int i = config->np; i < config->size; i++)
-        g->ranks[i].life = GENERATIONS_ABSENT;
+    for (int i = 0; i < config->size; i++) {
+        g->ranks[i].life =
+            i < config->np ? GENERATIONS_LIVES : GENERATIONS_ABSENT;
+        count(g, &g->ranks[i], 1);
+    }
 }
 
 void generations_fini(struct generations *g)
@@ -54,13 +89,12 @@ static int is_ready(const struct generations *g, int rank)
             g->number == 0);
 }
 
+/* Counts the ranks for which is_ready() holds. */
 static int count_ready(const struct generations *g)
 {
-    int count = 0;
-
-    for (int i = 0; g->places[GENERATIONS_READY] > 0 && i < g->config.size; i++)
-        count += is_ready(g, i);
-    return count;
+    return g->lives[GENERATIONS_FINISHED] > 0 && g->number > 0
+               ? g->were_members[GENERATIONS_READY]
+               : g->places[GENERATIONS_READY];
 }
 
 /* Returns how many of `count` ranks a generation may have. */
@@ -69,17 +103,6 @@ static int fit(const struct generations *g, int count)
     if (g->config.most > 0 && count > g->config.most)
         count = g->config.most;
     return g->config.multiple > 0 ? count - count % g->config.multiple : count;
-}
-
-/* Counts the ranks that are to leave and live, in one place or in any (-1). */
-static int count_leaving(const struct generations *g, int place)
-{
-    int count = 0;
-
-    for (int i = 0; i < g->config.size; i++)
-        count += lives(g, i) && g->ranks[i].leaves &&
-                 (place < 0 || g->ranks[i].place == place);
-    return count;
 }
 
 /* Returns whether enough ranks stay, one of which works, if `leaving` of those
@@ -97,7 +120,7 @@ static int enough_stay(const struct generations *g, int leaving)
  * commit, and enough stay, without those that have left by themselves. */
 static int may_leave(const struct generations *g)
 {
-    int leaving = count_leaving(g, -1) - count_leaving(g, GENERATIONS_LEFT) +
+    int leaving = sum(g->leaving) - g->leaving[GENERATIONS_LEFT] +
                   g->places[GENERATIONS_LEFT];
 
     return !g->broken && (g->stopping || enough_stay(g, leaving));
@@ -114,7 +137,7 @@ int generations_can_lose(const struct generations *g, int count)
 int generations_can_remove(const struct generations *g, const int *ranks,
                            int count)
 {
-    int leaving = count_leaving(g, -1);
+    int leaving = sum(g->leaving);
 
     for (int i = 0; i < count; i++)
         leaving += g->ranks[ranks[i]].life == GENERATIONS_PENDING ||
@@ -134,7 +157,7 @@ static int suffices(const struct generations *g)
     if (g->stopping && may)
         return 1;
     if (may)
-        count -= count_leaving(g, GENERATIONS_READY);
+        count -= g->leaving[GENERATIONS_READY];
     count = fit(g, count);
     return count > 0 &&
            count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
@@ -154,12 +177,7 @@ int generations_settles(const struct generations *g)
 
 int generations_waits(const struct generations *g)
 {
-    int waiting = 0;
-
-    for (int i = 0; i < g->config.size; i++)
-        waiting |= lives(g, i) && g->ranks[i].member &&
-                   g->ranks[i].place == GENERATIONS_READY;
-    return !g->ended && g->number > 0 && waiting;
+    return !g->ended && g->number > 0 && g->members[GENERATIONS_READY] > 0;
 }
 
 int generations_is_missing(const struct generations *g, int rank)
@@ -172,9 +190,10 @@ int generations_is_missing(const struct generations *g, int rank)
 
 static void move(struct generations *g, int rank, enum generations_place place)
 {
-    g->places[g->ranks[rank].place]--;
-    g->places[place]++;
-    g->ranks[rank].place = (unsigned char)place;
+    struct generations_rank next = g->ranks[rank];
+
+    next.place = (unsigned char)place;
+    set(g, rank, next);
 }
 
 static enum generations_action end(struct generations *g,
@@ -189,19 +208,20 @@ static enum generations_action end(struct generations *g,
 static int take(struct generations *g, int were_members, int room)
 {
     for (int i = 0; i < g->config.size; i++) {
-        struct generations_rank *r = &g->ranks[i];
+        struct generations_rank r = g->ranks[i];
 
-        if (r->member != were_members)
+        if (r.member != were_members)
             continue;
-        r->member = room > 0 && is_ready(g, i);
-        if (!r->member) {
-            r->was_member &= !is_ready(g, i);
-            continue;
+        r.member = room > 0 && is_ready(g, i);
+        if (r.member) {
+            room--;
+            r.place = GENERATIONS_AWAY;
+            g->joined += !r.was_member;
+            r.was_member = 1;
+        } else if (is_ready(g, i)) {
+            r.was_member = 0;
         }
-        room--;
-        move(g, i, GENERATIONS_AWAY);
-        g->joined += !r->was_member;
-        r->was_member = 1;
+        set(g, i, r);
     }
     return room;
 }
@@ -209,14 +229,12 @@ static int take(struct generations *g, int were_members, int room)
 /* Removes a rank that lives, or would be started again. */
 static void take_out(struct generations *g, int rank)
 {
-    struct generations_rank *r = &g->ranks[rank];
+    struct generations_rank next = g->ranks[rank];
 
-    g->places[r->place] -= r->life == GENERATIONS_LIVES;
-    g->lives[r->life]--;
-    g->lives[GENERATIONS_REMOVED]++;
-    r->untold = r->life == GENERATIONS_LIVES;
-    r->life = GENERATIONS_REMOVED;
-    r->leaves = 0;
+    next.untold = next.life == GENERATIONS_LIVES;
+    next.life = GENERATIONS_REMOVED;
+    next.leaves = 0;
+    set(g, rank, next);
 }
 
 /* Removes the ranks that are to leave, wherever they are; with `outsiders`,
@@ -261,12 +279,9 @@ static enum generations_action make(struct generations *g)
  * and no members. */
 static int somebody_joins(const struct generations *g)
 {
-    int members = 0, others = 0;
+    int members = sum(g->members);
+    int others = count_ready(g) - g->members[GENERATIONS_READY];
 
-    for (int i = 0; i < g->config.size; i++) {
-        members += lives(g, i) && g->ranks[i].member;
-        others += is_ready(g, i) && !g->ranks[i].member;
-    }
     return others > 0 && fit(g, members + others) > members;
 }
 
@@ -278,7 +293,7 @@ static enum generations_action check(struct generations *g)
         ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
         return suffices(g) ? make(g) : GENERATIONS_NOTHING;
     if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
-        !(somebody_joins(g) || (count_leaving(g, -1) > 0 && may_leave(g))))
+        !(somebody_joins(g) || (sum(g->leaving) > 0 && may_leave(g))))
         return GENERATIONS_NOTHING;
     g->changing = 1;
     return GENERATIONS_CHANGE;
@@ -307,13 +322,8 @@ enum generations_action generations_left(struct generations *g, int rank)
 /* Returns whether only ranks live that others do not need any more. */
 static int is_done(const struct generations *g)
 {
-    if (g->number == 0 || g->lives[GENERATIONS_FINISHED] == 0 ||
-        g->lives[GENERATIONS_LIVES] == 0)
-        return 0;
-    for (int i = 0; i < g->config.size; i++)
-        if (lives(g, i) && g->ranks[i].was_member)
-            return 0;
-    return 1;
+    return g->number > 0 && g->lives[GENERATIONS_FINISHED] > 0 &&
+           g->lives[GENERATIONS_LIVES] > 0 && sum(g->were_members) == 0;
 }
 
 /* Returns GENERATIONS_TOO_FEW if too few ranks are left, else as check(). */
@@ -335,41 +345,36 @@ enum generations_action generations_ended(struct generations *g,
     if (g->ended)
         return GENERATIONS_NOTHING;
     for (int i = 0; i < count; i++) {
-        struct generations_rank *r = &g->ranks[ranks[i]];
+        struct generations_rank next = g->ranks[ranks[i]];
 
-        if (r->life != GENERATIONS_LIVES && r->life != GENERATIONS_PENDING)
+        if (next.life != GENERATIONS_LIVES && next.life != GENERATIONS_PENDING)
             continue;
-        g->broken |= r->member && r->life == GENERATIONS_LIVES;
-        g->places[r->place] -= r->life == GENERATIONS_LIVES;
-        g->lives[r->life]--;
-        g->lives[life]++;
-        r->life = (unsigned char)life;
-        r->leaves = 0;
+        g->broken |= next.member && next.life == GENERATIONS_LIVES;
+        next.life = (unsigned char)life;
+        next.leaves = 0;
+        set(g, ranks[i], next);
     }
     return check_left(g);
 }
 
 void generations_started(struct generations *g, int rank)
 {
-    struct generations_rank *r = &g->ranks[rank];
+    static const struct generations_rank starting = {
+        .life = GENERATIONS_LIVES, .place = GENERATIONS_STARTING};
+    enum generations_life life = g->ranks[rank].life;
 
-    if (g->ended || r->life == GENERATIONS_LIVES ||
-        r->life == GENERATIONS_FINISHED)
-        return;
-    g->lives[r->life]--;
-    g->lives[GENERATIONS_LIVES]++;
-    g->places[GENERATIONS_STARTING]++;
-    *r = (struct generations_rank){.life = GENERATIONS_LIVES,
-                                   .place = GENERATIONS_STARTING};
+    if (!g->ended && life != GENERATIONS_LIVES && life != GENERATIONS_FINISHED)
+        set(g, rank, starting);
 }
 
 enum generations_action generations_given_up(struct generations *g, int rank)
 {
-    if (g->ended || g->ranks[rank].life != GENERATIONS_PENDING)
+    struct generations_rank next = g->ranks[rank];
+
+    if (g->ended || next.life != GENERATIONS_PENDING)
         return GENERATIONS_NOTHING;
-    g->ranks[rank].life = GENERATIONS_FAILED;
-    g->lives[GENERATIONS_PENDING]--;
-    g->lives[GENERATIONS_FAILED]++;
+    next.life = GENERATIONS_FAILED;
+    set(g, rank, next);
     return check_left(g);
 }
 
@@ -381,11 +386,12 @@ enum generations_action generations_remove(struct generations *g,
     if (g->ended)
         return GENERATIONS_NOTHING;
     for (int i = 0; i < count; i++) {
-        struct generations_rank *r = &g->ranks[ranks[i]];
+        struct generations_rank next = g->ranks[ranks[i]];
 
-        if (lives(g, ranks[i]) && r->member)
-            r->leaves = 1;
-        else if (lives(g, ranks[i]) || r->life == GENERATIONS_PENDING)
+        next.leaves = 1;
+        if (lives(g, ranks[i]) && next.member)
+            set(g, ranks[i], next);
+        else if (lives(g, ranks[i]) || next.life == GENERATIONS_PENDING)
             take_out(g, ranks[i]);
     }
     return check(g);
@@ -408,14 +414,18 @@ enum generations_action generations_stop(struct generations *g)
 
 int generations_take_removed(struct generations *g, int *ranks)
 {
-    int count = 0;
+    int taken = 0;
 
-    for (int i = 0; i < g->config.size; i++) {
-        if (g->ranks[i].untold)
-            ranks[count++] = i;
-        g->ranks[i].untold = 0;
+    for (int i = 0; g->untold > 0 && i < g->config.size; i++) {
+        struct generations_rank next = g->ranks[i];
+
+        if (!next.untold)
+            continue;
+        ranks[taken++] = i;
+        next.untold = 0;
+        set(g, i, next);
     }
-    return count;
+    return taken;
 }
 
 enum generations_action generations_begun(struct generations *g)
@@ -428,9 +438,7 @@ enum generations_action generations_settled(struct generations *g)
     if (!generations_settles(g))
         return GENERATIONS_NOTHING;
     /* What the others did failed because these have left. */
-    for (int i = 0; i < g->config.size; i++)
-        g->broken |= lives(g, i) && g->ranks[i].member &&
-                     g->ranks[i].place == GENERATIONS_LEFT;
+    g->broken |= g->members[GENERATIONS_LEFT] > 0;
     return suffices(g) ? make(g) : GENERATIONS_NOTHING;
 }
 

@@ -96,8 +96,16 @@ struct generations_config {
 struct generations {
     struct generations_config config;
     struct generations_rank *ranks; /* [size] */
-    /* How many ranks are in each life, and how many that live in each place. */
-    int lives[GENERATIONS_LIVES_COUNT], places[GENERATIONS_PLACES_COUNT];
+
+    /* Counts of the ranks, so that an event costs no walk through them. */
+    int lives[GENERATIONS_LIVES_COUNT];
+    int untold;
+    /* Of those that live, by their place: */
+    int places[GENERATIONS_PLACES_COUNT];       /* all */
+    int were_members[GENERATIONS_PLACES_COUNT]; /* of any generation */
+    int members[GENERATIONS_PLACES_COUNT];      /* of the current one */
+    int staying[GENERATIONS_PLACES_COUNT];      /* these, if not to leave */
+    int leaving[GENERATIONS_PLACES_COUNT];      /* all that are to leave */
 
     uint32_t number; /* of the current generation; 0: there was none */
     int joined;      /* its members that were in none before */
