@@ -86,6 +86,24 @@ test_too_few_would_stay() {
     gone job
 }
 
+# The host of all ranks goes: a spare gets the state before they leave.
+test_all_hosts_go() {
+    local np
+    for np in 1 2; do
+        start_steps "a:$np,b:$np" 1 '' -np "$np" --max-np "$np" \
+            --spares "$np" --preempt-file going
+        wait_for 'grep -q "starts $np spare rank" job.err'
+        echo 'a 60' >going
+        wait_for '[ "$(grep -c "^removed" job.out)" -eq '"$np"' ]'
+        wait_for '[ "$(ranks | wc -l)" -eq '"$np"' ]'
+        # Rank 0 of another job would begin with step 0.
+        sleep 0.3
+        [ "$(grep -c '^working' job.out)" -eq 1 ] || fail "$(cat job.err)"
+        rm going
+        stop
+    done
+}
+
 # An agent that gets SIGTERM, as when its host is shut down.
 test_an_agent_gets_sigterm() {
     local agent

@@ -49,7 +49,7 @@ struct world {
 };
 
 /* What varies between runs: ranks that do not live at first may join. */
-static int size, min_np, np, most, grows;
+static int size, min_np, np, most, multiple, grows;
 static int host_of[RANKS];
 
 /* Counts the ranks anew. */
@@ -82,6 +82,7 @@ static void load(const struct world *w, struct generations *g)
                                               .np = size,
                                               .min_np = min_np,
                                               .most = most,
+                                              .multiple = multiple,
                                               .reset_limit = -1,
                                               .grows = grows};
 
@@ -152,6 +153,14 @@ static int has_finished(const struct world *w)
     return 0;
 }
 
+/* Returns how many of `count` ranks a generation may have. */
+static int fit(const struct world *w, int count)
+{
+    if (most > 0 && count > most)
+        count = most;
+    return multiple > 0 && !has_finished(w) ? count - count % multiple : count;
+}
+
 static int count_members(const struct world *w)
 {
     int count = 0;
@@ -161,19 +170,41 @@ static int count_members(const struct world *w)
     return count;
 }
 
-/* Checks that no member gave way to a newcomer. */
+/* Checks that no member gave way to a newcomer, and that there are not too many
+ * members.  If only one may work and is to leave, both work for a step. */
 static void check_room(const struct world *w, const struct world *before)
 {
-    int newcomers = 0, dropped = 0;
+    int newcomers = 0, dropped = 0, leaving = 0, count = count_members(w);
 
     for (int i = 0; i < size; i++) {
         newcomers += w->known[i].member && !before->known[i].member;
         dropped += !w->known[i].member && before->known[i].member &&
                    w->known[i].life == GENERATIONS_LIVES &&
                    w->known[i].place == GENERATIONS_READY;
+        leaving += w->known[i].member && w->known[i].leaves;
     }
     ck_assert(newcomers == 0 || dropped == 0);
-    ck_assert(most == 0 || count_members(w) <= most);
+    ck_assert(most == 0 || count <= most ||
+              (most == 1 && count == 2 && leaving == 1));
+    ck_assert(multiple == 0 || has_finished(w) || count % multiple == 0);
+}
+
+/* Checks that the job's state is not lost: a member of the generation before
+ * works on, if one lives. */
+static void check_state_kept(const struct world *w, const struct world *before)
+{
+    int kept = 0, others = 0;
+
+    for (int i = 0; i < size; i++) {
+        if (!before->known[i].member ||
+            before->known[i].life != GENERATIONS_LIVES)
+            continue;
+        kept += w->known[i].member;
+        others +=
+            !w->known[i].member && (w->known[i].life == GENERATIONS_LIVES ||
+                                    w->known[i].life == GENERATIONS_REMOVED);
+    }
+    ck_assert(kept > 0 || others == 0);
 }
 
 static void check_made(struct world *w, const struct world *before, int settled)
@@ -190,7 +221,8 @@ static void check_made(struct world *w, const struct world *before, int settled)
                       r->place == GENERATIONS_STARTING ||
                       (r->place == GENERATIONS_LEFT && settled) ||
                       (r->place == GENERATIONS_READY && !r->was_member &&
-                       (count_members(w) == most || has_finished(w))));
+                       (fit(w, count_members(w) + 1) <= count_members(w) ||
+                        has_finished(w))));
             continue;
         }
         w->members[w->number] |= (unsigned char)(1u << i);
@@ -199,6 +231,7 @@ static void check_made(struct world *w, const struct world *before, int settled)
     }
     ck_assert_int_ne(w->members[w->number], 0);
     check_room(w, before);
+    check_state_kept(w, before);
     send_down(w, DOWN_GENERATION);
     check_enough(w);
 }
@@ -243,12 +276,25 @@ static void send_one(struct world *w, int rank, enum down kind)
         (struct message){(unsigned char)kind, (unsigned char)rank};
 }
 
+/* Returns whether members gave way because of the multiple. */
+static int some_did_not_fit(const struct world *w, const struct world *before)
+{
+    int ready = 0;
+
+    for (int i = 0; i < size; i++)
+        ready += before->known[i].member &&
+                 before->known[i].life == GENERATIONS_LIVES;
+    return multiple > 0 && count_members(w) < ready;
+}
+
 /* Tells a rank that it is removed.  It must have been asked for, and one that
- * works is let go only if no other has ended without being asked to leave. */
+ * works is let go only if no other has ended without being asked to leave, or
+ * if there is no place for it. */
 static void remove_rank(struct world *w, const struct world *before, int rank)
 {
     int works = before->known[rank].member &&
-                before->known[rank].place != GENERATIONS_LEFT;
+                before->known[rank].place != GENERATIONS_LEFT &&
+                !some_did_not_fit(w, before);
 
     ck_assert_int_eq(w->known[rank].life, GENERATIONS_REMOVED);
     ck_assert_int_eq(w->asked[rank], 1);
@@ -270,16 +316,29 @@ static int count_lives(const struct world *w, enum generations_life life)
     return count;
 }
 
-/* Returns whether min_np ranks are left, and one of them works, without those
- * that are to leave. */
+/* Returns whether min_np ranks are left, without those that are to leave, and
+ * one of them has the state or can get it. */
 static int can_do_without(const struct world *w)
 {
-    int count = count_lives(w, GENERATIONS_PENDING);
+    int count = 0, finished = count_lives(w, GENERATIONS_FINISHED);
 
     for (int i = 0; i < size; i++)
         count += w->known[i].life == GENERATIONS_LIVES && !w->known[i].leaves &&
-                 w->known[i].place != GENERATIONS_LEFT;
-    return count > 0 && count + count_lives(w, GENERATIONS_FINISHED) >= min_np;
+                 w->known[i].place != GENERATIONS_LEFT &&
+                 (finished == 0 || w->known[i].was_member);
+    count = fit(
+        w, count + (finished == 0 ? count_lives(w, GENERATIONS_PENDING) : 0));
+    return count > 0 && count + finished >= min_np;
+}
+
+/* Returns how many ranks are left, of those that fit into a generation. */
+static int count_left(const struct generations *g)
+{
+    int count = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+
+    if (multiple > 0 && g->lives[GENERATIONS_FINISHED] == 0)
+        count -= count % multiple;
+    return count + g->lives[GENERATIONS_FINISHED];
 }
 
 /* Carries out what the module says after an event; takes its state. */
@@ -290,7 +349,7 @@ static void took(struct world *w, struct generations *g,
     int ranks[RANKS], count = generations_take_removed(g, ranks);
     int stops = action == GENERATIONS_STOPPED;
     struct generations made;
-    int left = generations_left_count(g);
+    int left = count_left(g);
     int may_wait = grows && g->lives[GENERATIONS_LIVES] > 0 &&
                    g->lives[GENERATIONS_FINISHED] == 0;
     int is_done = action == GENERATIONS_DONE;

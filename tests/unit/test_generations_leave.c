@@ -169,6 +169,184 @@ START_TEST(all_stop)
 }
 END_TEST
 
+/* ---- Nobody is left who has the state ---- */
+
+/* Begins a job of `np` ranks with newcomers above them. */
+static void begin_with_newcomers(struct generations *g,
+                                 const struct generations_config *config)
+{
+    generations_init(g, config);
+    for (int i = 0; i < config->np; i++)
+        generations_ready(g, i);
+    ck_assert_uint_eq(g->number, 1);
+    for (int i = config->np; i < config->size; i++)
+        generations_started(g, i);
+}
+
+static void all_ready(struct generations *g, const char *members)
+{
+    enum generations_action action = GENERATIONS_NOTHING;
+
+    for (; *members; members++) {
+        ck_assert_int_eq(action, GENERATIONS_NOTHING);
+        action = generations_ready(g, *members - '0');
+    }
+    ck_assert_int_eq(action, GENERATIONS_MADE);
+}
+
+/* Newcomers get the state before the last rank that has it is removed. */
+START_TEST(all_hand_over)
+{
+    static const int gone[] = {0, 1};
+    const struct generations_config config = {.size = 4,
+                                              .np = 2,
+                                              .min_np = 1,
+                                              .most = 4,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    ck_assert(generations_can_remove(&g, gone, 2));
+    ck_assert_int_eq(generations_remove(&g, gone, 2), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_CHANGE);
+    generations_ready(&g, 3);
+    all_ready(&g, "01");
+    ck_assert(is_made_of(&g, "0123") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "0123");
+    ck_assert(is_made_of(&g, "23") && take_removed(&g, "01"));
+    generations_fini(&g);
+}
+END_TEST
+
+/* Without room for all, as many leave as there are newcomers. */
+START_TEST(some_hand_over)
+{
+    static const int gone[] = {0, 1, 2};
+    const struct generations_config config = {.size = 6,
+                                              .np = 3,
+                                              .min_np = 3,
+                                              .most = 3,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    generations_ready(&g, 3);
+    ck_assert_int_eq(generations_remove(&g, gone, 3), GENERATIONS_CHANGE);
+    all_ready(&g, "012");
+    ck_assert(is_made_of(&g, "013") && take_removed(&g, "2"));
+    generations_ready(&g, 4);
+    ck_assert_int_eq(generations_ready(&g, 5), GENERATIONS_NOTHING);
+    all_ready(&g, "013");
+    ck_assert(is_made_of(&g, "345") && take_removed(&g, "01"));
+    generations_fini(&g);
+}
+END_TEST
+
+START_TEST(the_only_rank_hands_over)
+{
+    static const int gone[] = {0};
+    const struct generations_config config = {.size = 2,
+                                              .np = 1,
+                                              .min_np = 1,
+                                              .most = 1,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_remove(&g, gone, 1), GENERATIONS_CHANGE);
+    all_ready(&g, "0");
+    ck_assert(is_made_of(&g, "01") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "01");
+    ck_assert(is_made_of(&g, "1") && take_removed(&g, "0"));
+    generations_fini(&g);
+}
+END_TEST
+
+/* A spare may not join once a rank has finished: the one that has the state
+ * stays, and nobody is asked to stop. */
+START_TEST(no_handover_after_an_exit)
+{
+    static const int gone[] = {1};
+    const struct generations_config config = {.size = 3,
+                                              .np = 2,
+                                              .min_np = 2,
+                                              .most = 2,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    generations_ready(&g, 2);
+    generations_ended(&g, &(int){0}, 1, GENERATIONS_FINISHED);
+    ck_assert(!generations_can_remove(&g, gone, 1));
+    ck_assert_int_eq(generations_remove(&g, gone, 1), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "1") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_NOTHING);
+    generations_fini(&g);
+}
+END_TEST
+
+/* Members that have called hvd_shutdown, and live, are waited for. */
+START_TEST(all_leave_by_themselves)
+{
+    const struct generations_config config = {.size = 3,
+                                              .np = 2,
+                                              .min_np = 1,
+                                              .most = 3,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_CHANGE);
+    generations_left(&g, 0);
+    ck_assert_int_eq(generations_left(&g, 1), GENERATIONS_NOTHING);
+    ck_assert(!generations_settles(&g));
+    ck_assert_int_eq(generations_settled(&g), GENERATIONS_NOTHING);
+    generations_ready(&g, 1);
+    ck_assert(generations_settles(&g));
+    ck_assert_int_eq(generations_settled(&g), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "12"));
+    generations_fini(&g);
+    begin_with_newcomers(&g, &config);
+    generations_ready(&g, 2);
+    generations_left(&g, 0);
+    generations_left(&g, 1);
+    generations_ended(&g, &(int){0}, 1, GENERATIONS_FINISHED);
+    ck_assert_int_eq(generations_ended(&g, &(int){1}, 1, GENERATIONS_FINISHED),
+                     GENERATIONS_DONE);
+    generations_fini(&g);
+}
+END_TEST
+
+/* What does not fit into a multiple is no reason to wait for ever. */
+START_TEST(too_few_for_a_multiple)
+{
+    const struct generations_config config = {
+        .size = 4, .np = 4, .min_np = 1, .multiple = 4, .reset_limit = -1};
+    struct generations g;
+    int rank = 0;
+
+    begin_with_newcomers(&g, &config);
+    ck_assert(!generations_can_remove(&g, &rank, 1));
+    ck_assert(!generations_can_lose(&g, 1));
+    ck_assert_int_eq(fails(&g, 0), GENERATIONS_TOO_FEW);
+    generations_fini(&g);
+    begin_with_newcomers(&g, &config);
+    generations_ended(&g, &rank, 1, GENERATIONS_FINISHED);
+    all_ready(&g, "123");
+    ck_assert(is_made_of(&g, "123"));
+    generations_fini(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("generations_leave");
@@ -179,6 +357,12 @@ int main(void)
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_test(tc, outsiders_are_removed);
     tcase_add_test(tc, all_stop);
+    tcase_add_test(tc, all_hand_over);
+    tcase_add_test(tc, some_hand_over);
+    tcase_add_test(tc, the_only_rank_hands_over);
+    tcase_add_test(tc, no_handover_after_an_exit);
+    tcase_add_test(tc, all_leave_by_themselves);
+    tcase_add_test(tc, too_few_for_a_multiple);
     suite_add_tcase(suite, tc);
     return unit_run(suite);
 }

@@ -49,22 +49,34 @@ static void add(const struct world *w)
     table[at] = (unsigned)state_count;
 }
 
+/* Returns whether the rank waits because there is no room for it. */
 static int is_spare(const struct world *w, int rank)
 {
+    int members = 0, others = 0;
+
     if (has_finished(w) && w->number > 0 && !w->known[rank].was_member)
         return 1;
-    return most > 0 && count_members(w) == most && !w->known[rank].member;
+    for (int i = 0; i < size; i++) {
+        members += w->place[i] != DEAD && w->known[i].member;
+        others += w->place[i] == WAITS && !w->known[i].member;
+    }
+    return !w->known[rank].member && members > 0 &&
+           fit(w, members + others) <= members;
 }
 
-static int waits_for_hosts(const struct world *w)
+/* Returns whether the ranks have to wait for hosts, or for those that have left
+ * and still live. */
+static int waits_for_others(const struct world *w)
 {
-    struct generations g;
-    int left;
+    int count = 0, left = 0;
 
-    load(w, &g);
-    left = generations_left_count(&g);
-    generations_fini(&g);
-    return grows && left < min_np;
+    for (int i = 0; i < size; i++) {
+        count += w->known[i].life == GENERATIONS_LIVES ||
+                 w->known[i].life == GENERATIONS_PENDING;
+        left += w->place[i] == LEFT && w->known[i].member;
+    }
+    count = fit(w, count) + count_lives(w, GENERATIONS_FINISHED);
+    return left > 0 || (grows && count < min_np);
 }
 
 /* Checks that nobody waits in a state in which nothing is left to happen. */
@@ -75,7 +87,8 @@ static void check_rest(const struct world *w)
     for (int i = 0; i < size && !w->ended; i++) {
         /* Spares wait for good, and all if the job waits for hosts. */
         ck_assert(w->place[i] != START && w->place[i] != OUT);
-        ck_assert(w->place[i] != WAITS || is_spare(w, i) || waits_for_hosts(w));
+        ck_assert(w->place[i] != WAITS || is_spare(w, i) ||
+                  waits_for_others(w));
         if (w->place[i] != WORKS)
             continue;
         ck_assert(!w->stopping && w->known[i].life != GENERATIONS_REMOVED);
@@ -196,7 +209,7 @@ static void explore_growth(const char *what, int ranks, const int hosts[RANKS],
     most = at_most;
     grows = 1;
     explore(what, ranks, hosts, need, start);
-    np = most = grows = 0;
+    np = most = multiple = grows = 0;
 }
 
 /* New ranks join, on known and on new hosts, while others die, exit or leave,
@@ -251,6 +264,48 @@ START_TEST(removals)
 }
 END_TEST
 
+/* Those that are to leave hand the state over to newcomers. */
+START_TEST(handovers)
+{
+    struct world w = {.removals = 2, .joins = 2};
+
+    explore_growth("two for two", 4, two_hosts, 1, 2, 4, w);
+    explore_growth("two for two, both are needed", 4, two_hosts, 2, 2, 2, w);
+    explore_growth("one after the other", 3, three_hosts, 1, 1, 1, w);
+    w = (struct world){.removals = 1, .joins = 2, .deaths = 1};
+    explore_growth("one for two, and a death", 3, three_hosts, 1, 1, 2, w);
+    explore_growth("one for one, and a death", 3, three_hosts, 1, 1, 1, w);
+    w = (struct world){.removals = 2, .joins = 1, .exits = 1};
+    explore_growth("a spare and an exit", 3, three_hosts, 1, 2, 2, w);
+    explore_growth("a newcomer and an exit", 3, three_hosts, 2, 2, 3, w);
+    w = (struct world){.removals = 2, .joins = 1, .leaves = 1};
+    explore_growth("a newcomer and a return", 3, three_hosts, 1, 2, 3, w);
+    w = (struct world){.joins = 1, .leaves = 2};
+    explore_growth("all return, and growth", 3, three_hosts, 1, 2, 3, w);
+    w = (struct world){.joins = 1, .leaves = 1, .exits = 2};
+    explore_growth("all exit, and growth", 3, three_hosts, 1, 2, 3, w);
+}
+END_TEST
+
+/* Only an even number of ranks works at once. */
+START_TEST(pairs)
+{
+    struct world w = {.deaths = 1, .joins = 2};
+
+    multiple = 2;
+    explore_growth("pairs and growth", 4, two_hosts, 2, 2, 4, w);
+    multiple = 2;
+    w = (struct world){.removals = 2, .joins = 2};
+    explore_growth("pairs and removals", 4, four_hosts, 2, 2, 4, w);
+    multiple = 2;
+    w = (struct world){.deaths = 1, .exits = 2};
+    explore("pairs and exits", 4, two_hosts, 1, w);
+    w = (struct world){.deaths = 2, .removals = 1};
+    explore("pairs, deaths and a removal", 4, three_hosts, 1, w);
+    multiple = 0;
+}
+END_TEST
+
 START_TEST(stops)
 {
     struct world w = {.stops = 1, .deaths = 1};
@@ -276,6 +331,8 @@ int main(void)
     tcase_add_test(tc, growth);
     tcase_add_test(tc, spares);
     tcase_add_test(tc, removals);
+    tcase_add_test(tc, handovers);
+    tcase_add_test(tc, pairs);
     tcase_add_test(tc, stops);
     suite_add_tcase(suite, tc);
     return unit_run(suite);

@@ -78,60 +78,125 @@ int generations_members(const struct generations *g, int *ranks)
     return count;
 }
 
-/* Returns whether the rank may be in a generation made now.  Once a rank has
- * exited with 0, no others join. */
+/* Returns whether no rank joins any more, because one has exited with 0. */
+static int is_closed(const struct generations *g)
+{
+    return g->lives[GENERATIONS_FINISHED] > 0 && g->number > 0;
+}
+
+/* Returns whether the rank may be in a generation made now. */
 static int is_ready(const struct generations *g, int rank)
 {
     const struct generations_rank *r = &g->ranks[rank];
 
     return lives(g, rank) && r->place == GENERATIONS_READY &&
-           (g->lives[GENERATIONS_FINISHED] == 0 || r->was_member ||
-            g->number == 0);
+           (r->was_member || !is_closed(g));
 }
 
 /* Counts the ranks for which is_ready() holds. */
 static int count_ready(const struct generations *g)
 {
-    return g->lives[GENERATIONS_FINISHED] > 0 && g->number > 0
-               ? g->were_members[GENERATIONS_READY]
-               : g->places[GENERATIONS_READY];
+    return is_closed(g) ? g->were_members[GENERATIONS_READY]
+                        : g->places[GENERATIONS_READY];
+}
+
+/* Counts those of them that are no members. */
+static int count_outsiders(const struct generations *g)
+{
+    return count_ready(g) - g->members[GENERATIONS_READY];
+}
+
+/* Counts the ranks that are, or may come to be, in a generation. */
+static int count_usable(const struct generations *g)
+{
+    return is_closed(g)
+               ? sum(g->were_members)
+               : g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+}
+
+/* Returns whether count_usable() counts the rank. */
+static int is_usable(const struct generations *g, int rank)
+{
+    if (is_closed(g))
+        return lives(g, rank) && g->ranks[rank].was_member;
+    return lives(g, rank) || g->ranks[rank].life == GENERATIONS_PENDING;
+}
+
+/* Returns how many of `count` ranks make up whole multiples; what remains when
+ * ranks have exited with 0 may be any number. */
+static int whole(const struct generations *g, int count)
+{
+    return g->config.multiple > 0 && g->lives[GENERATIONS_FINISHED] == 0
+               ? count - count % g->config.multiple
+               : count;
 }
 
 /* Returns how many of `count` ranks a generation may have. */
 static int fit(const struct generations *g, int count)
 {
-    if (g->config.most > 0 && count > g->config.most)
-        count = g->config.most;
-    return g->config.multiple > 0 ? count - count % g->config.multiple : count;
+    int most = g->config.most;
+
+    return whole(g, most > 0 && count > most ? most : count);
 }
 
-/* Returns whether enough ranks stay, one of which works, if `leaving` of those
- * that live or will be started again do not. */
+/* Returns whether a generation may have `count` ranks. */
+static int is_enough(const struct generations *g, int count)
+{
+    return count > 0 &&
+           count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+}
+
+/* Returns whether enough ranks stay if `leaving` of those that are usable do
+ * not. */
 static int enough_stay(const struct generations *g, int leaving)
 {
-    int staying =
-        g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING] - leaving;
+    return is_enough(g, fit(g, count_usable(g) - leaving));
+}
 
-    return staying > 0 &&
-           staying + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+/* Counts the members that are neither to leave nor have left by themselves:
+ * these have the state. */
+static int count_staying(const struct generations *g)
+{
+    return g->staying[GENERATIONS_AWAY] + g->staying[GENERATIONS_READY];
 }
 
 /* Returns whether ranks that are to leave may do so now: all have stopped at a
- * commit, and enough stay, without those that have left by themselves. */
+ * commit, enough stay, without those that have left by themselves, and one of
+ * these has the state. */
 static int may_leave(const struct generations *g)
 {
-    int leaving = sum(g->leaving) - g->leaving[GENERATIONS_LEFT] +
-                  g->places[GENERATIONS_LEFT];
+    const int *left = is_closed(g) ? g->were_members : g->places;
+    int leaving =
+        sum(g->leaving) - g->leaving[GENERATIONS_LEFT] + left[GENERATIONS_LEFT];
 
-    return !g->broken && (g->stopping || enough_stay(g, leaving));
+    return !g->broken &&
+           (g->stopping || (count_staying(g) > 0 && enough_stay(g, leaving)));
+}
+
+/* Returns how many ranks the next generation has if the members, which are all
+ * to leave, hand the state over to ranks that wait to join; 0 if they do not.
+ * With room for one rank only, it has two. */
+static int handover_size(const struct generations *g)
+{
+    int members = g->members[GENERATIONS_AWAY] + g->members[GENERATIONS_READY];
+    int outsiders = count_outsiders(g), count;
+
+    if (g->broken || g->stopping || members == 0 || outsiders == 0 ||
+        count_staying(g) > 0)
+        return 0;
+    count = g->config.most == 1 ? 2 : fit(g, members + outsiders);
+    return count > 1 && is_enough(g, count) ? count : 0;
 }
 
 int generations_can_lose(const struct generations *g, int count)
 {
+    int alive = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
     int may_wait = g->config.grows && g->lives[GENERATIONS_LIVES] > count &&
                    g->lives[GENERATIONS_FINISHED] == 0;
 
-    return may_wait || generations_left_count(g) - count >= g->config.min_np;
+    return may_wait ||
+           whole(g, alive - count) + g->lives[GENERATIONS_FINISHED] >=
+               g->config.min_np;
 }
 
 int generations_can_remove(const struct generations *g, const int *ranks,
@@ -140,15 +205,15 @@ int generations_can_remove(const struct generations *g, const int *ranks,
     int leaving = sum(g->leaving);
 
     for (int i = 0; i < count; i++)
-        leaving += g->ranks[ranks[i]].life == GENERATIONS_PENDING ||
-                   (lives(g, ranks[i]) && !g->ranks[ranks[i]].leaves);
+        leaving += is_usable(g, ranks[i]) && !g->ranks[ranks[i]].leaves;
     return enough_stay(g, leaving) ||
            (g->config.grows && g->lives[GENERATIONS_FINISHED] == 0 &&
             g->lives[GENERATIONS_LIVES] > leaving);
 }
 
 /* Returns whether the ranks that are ready suffice for a generation, or to end
- * the job as asked. */
+ * the job as asked.  One without any that has the state is not made while a
+ * member lives: it may have left for a moment only. */
 static int suffices(const struct generations *g)
 {
     int may = may_leave(g);
@@ -156,11 +221,13 @@ static int suffices(const struct generations *g)
 
     if (g->stopping && may)
         return 1;
+    if (handover_size(g) > 0)
+        return 1;
+    if (g->members[GENERATIONS_READY] == 0 && sum(g->members) > 0)
+        return 0;
     if (may)
         count -= g->leaving[GENERATIONS_READY];
-    count = fit(g, count);
-    return count > 0 &&
-           count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+    return is_enough(g, fit(g, count));
 }
 
 int generations_left_count(const struct generations *g)
@@ -237,40 +304,66 @@ static void take_out(struct generations *g, int rank)
     set(g, rank, next);
 }
 
-/* Removes the ranks that are to leave, wherever they are; with `outsiders`,
- * only those that are no members.  Returns how many. */
-static int take_out_leaving(struct generations *g, int outsiders)
+/* Removes the ranks that are to leave, wherever they are, but for the first
+ * `keep` that are ready.  Returns how many. */
+static int take_out_leaving(struct generations *g, int keep)
 {
-    int count = 0;
+    int taken = 0;
 
-    for (int i = 0; i < g->config.size; i++) {
-        if (!lives(g, i) || !g->ranks[i].leaves ||
-            (outsiders && g->ranks[i].member))
+    for (int i = 0; sum(g->leaving) > 0 && i < g->config.size; i++) {
+        if (!lives(g, i) || !g->ranks[i].leaves)
             continue;
+        if (keep > 0 && g->ranks[i].place == GENERATIONS_READY) {
+            keep--;
+            continue;
+        }
         take_out(g, i);
-        count++;
+        taken++;
     }
-    return count;
+    return taken;
+}
+
+/* Removes the ranks that are to leave and are no members any more. */
+static void take_out_dropped(struct generations *g)
+{
+    for (int i = 0; sum(g->leaving) > 0 && i < g->config.size; i++)
+        if (lives(g, i) && g->ranks[i].leaves && !g->ranks[i].member)
+            take_out(g, i);
+}
+
+/* Makes members of the ranks that are ready and not to be removed; returns how
+ * many were removed. */
+static int choose(struct generations *g)
+{
+    int room = handover_size(g), outsiders = count_outsiders(g), removed = 0;
+
+    if (room > 0)
+        removed = take_out_leaving(g, outsiders < room ? room - outsiders : 1);
+    else if (may_leave(g))
+        removed = take_out_leaving(g, 0);
+    if (room == 0)
+        room = fit(g, count_ready(g));
+    room = take(g, 1, room);
+    take(g, 0, room);
+    take_out_dropped(g);
+    return removed;
 }
 
 /* Makes a generation of the ranks that are ready. */
 static enum generations_action make(struct generations *g)
 {
-    int limit = g->config.reset_limit, room, may = may_leave(g);
+    int limit = g->config.reset_limit;
 
-    if (g->stopping && may) {
+    if (g->stopping && may_leave(g)) {
         take_out_leaving(g, 0);
         return end(g, GENERATIONS_STOPPED);
     }
     if (g->number == INT32_MAX ||
         (g->number > 0 && limit >= 0 && g->number - 1 >= (uint32_t)limit))
         return end(g, GENERATIONS_TOO_MANY);
-    g->removed = may ? take_out_leaving(g, 0) : 0;
-    g->joined = g->changing = g->broken = 0;
-    room = fit(g, count_ready(g));
-    room = take(g, 1, room);
-    take(g, 0, room);
-    take_out_leaving(g, 1);
+    g->joined = 0;
+    g->removed = choose(g);
+    g->changing = g->broken = 0;
     g->number++;
     return GENERATIONS_MADE;
 }
@@ -279,10 +372,16 @@ static enum generations_action make(struct generations *g)
  * and no members. */
 static int somebody_joins(const struct generations *g)
 {
-    int members = sum(g->members);
-    int others = count_ready(g) - g->members[GENERATIONS_READY];
+    int members = sum(g->members), outsiders = count_outsiders(g);
 
-    return others > 0 && fit(g, members + others) > members;
+    return outsiders > 0 && fit(g, members + outsiders) > members;
+}
+
+/* Returns whether ranks join or are removed if the members stop. */
+static int would_change(const struct generations *g)
+{
+    return somebody_joins(g) || handover_size(g) > 0 ||
+           (sum(g->leaving) > 0 && may_leave(g));
 }
 
 static enum generations_action check(struct generations *g)
@@ -293,7 +392,7 @@ static enum generations_action check(struct generations *g)
         ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
         return suffices(g) ? make(g) : GENERATIONS_NOTHING;
     if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
-        !(somebody_joins(g) || (sum(g->leaving) > 0 && may_leave(g))))
+        !would_change(g))
         return GENERATIONS_NOTHING;
     g->changing = 1;
     return GENERATIONS_CHANGE;

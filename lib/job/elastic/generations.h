@@ -9,7 +9,8 @@
  *     all but some that have  the same, but these have a moment to come back:
  *     left (hvd_shutdown)     the caller's settle timer
  *     a rank outside the      CHANGE: the members meet it at their next commit,
- *     generation is ready     if the next generation would be larger
+ *     generation is ready     if the next generation would be larger, or all
+ *                             members are to leave
  *     too few are left        the job ends: fewer ranks than min_np live, have
  *                             exited with 0 or will be started again; if the
  *                             job may get new ranks, only when none lives, or
@@ -21,17 +22,24 @@
  * Nobody waits for a rank that was started later until it is ready, unless the
  * generation would have fewer than min_np ranks without it.
  *
- * A generation has at most `most` ranks, and a multiple of `multiple`.  Those
- * of the one before come first, then the others, each by number.  Ranks that
- * are ready and not needed wait for the next one: they are spares.  None joins
- * once a rank has exited with 0.  The job is
- * done when a rank has exited with 0 and all others that live are spares, or
- * were started later and not let in yet; those that have exited must be min_np.
+ * A generation has at most `most` ranks, and a multiple of `multiple` until one
+ * has exited with 0.  Those of the one before come first, then the others, each
+ * by number.  Ranks that are ready and not needed wait for the next one: they
+ * are spares.  None joins once a rank has exited with 0.  The job is done when
+ * a rank has exited with 0 and all others that live are spares, or were started
+ * later and not let in yet; those that have exited must be min_np.
  *
  * A member is removed at a commit only: ranks that are ready because another
  * has died get a generation of all that live, and meet again at their next
  * commit.  If fewer than min_np ranks would stay, those that are to leave are
  * kept until others have come.
+ *
+ * The state of the job is what its members have, so a generation always has a
+ * member of the one before, if one lives.  If all members are to leave, they
+ * meet ranks that wait to join, as many of them as there is room for, but at
+ * least one; they are removed at the next commit, when the others have the
+ * state.  If all members have left by themselves, those that wait to join wait
+ * until one comes back, or all have ended.
  *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
@@ -87,7 +95,8 @@ struct generations_config {
     int size; /* numbers of ranks */
     int np;   /* ranks that live at first: those below np */
     int min_np;
-    int most;        /* members of a generation; 0: any number */
+    int most;        /* members of a generation; 0: any number; 1: two if the
+                      * one hands its state over */
     int multiple;    /* a generation has a multiple of it; 0: any number */
     int reset_limit; /* generations allowed after the first; -1: any number */
     int grows;       /* ranks that are ABSENT or FAILED may be started */

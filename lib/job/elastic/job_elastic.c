@@ -281,9 +281,12 @@ static void on_made(struct job *job)
 static void say_too_few(struct job *job)
 {
     int left = generations_left_count(&job->elastic->generations);
+    int is_less = left < job->config->min_np;
 
-    job_say(job, "%d rank%s left, fewer than --min-np %d: the job ends", left,
-            left == 1 ? " is" : "s are", job->config->min_np);
+    job_say(job, "%d rank%s left, %s %d: the job ends", left,
+            left == 1 ? " is" : "s are",
+            is_less ? "fewer than --min-np" : "too few for --np-multiple",
+            is_less ? job->config->min_np : job->config->multiple);
 }
 
 /* Says once that ranks wait until there are enough. */
