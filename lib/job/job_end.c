@@ -219,6 +219,7 @@ void job_rank_exited(struct job *job, struct job_host *host,
         /* The rank that ended may be the awaited culprit. */
         if (!job->has_verdict)
             job_check_failure(job);
+        job_elastic_end_stopped(job);
         return;
     }
     keep_failed(job, m, when_ns);

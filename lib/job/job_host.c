@@ -85,7 +85,8 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     hb_buf_free(&text);
     job_host_finish(host, HOST_LOST);
     job_sweep(host);
-    if (!job_elastic_goes_on(job))
+    if (!job_elastic_goes_on(job) &&
+        (job->has_verdict || !job_elastic_stopped(job)))
         job_event(job, JOB_EV_AGENT_LOST);
     job_check_gone(job);
 }

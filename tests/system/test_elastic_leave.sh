@@ -118,6 +118,20 @@ test_an_agent_gets_sigterm() {
     stop
 }
 
+# It ends with its ranks, also if one of them was started again.
+test_an_agent_with_a_restarted_rank() {
+    local agent
+    start_steps a:2,b:2 2 '' --grace 60 --restart-failed 3
+    agent=$(ps -o ppid= -p "$(rank_pid 3)")
+    kill -KILL "$(rank_pid 3)"
+    wait_for 'grep -q "3 -> 4 ranks (generation 3)" job.err'
+    kill -TERM "${agent// /}"
+    wait_for 'grep -q "4 -> 2 ranks (generation 4)" job.err'
+    wait_for '! alive '"$agent"
+    absent 'lost' job.err
+    stop
+}
+
 test_stop_at_commit() {
     start_steps a:2,b:2 4 '' --stop-at-commit
     kill -TERM "$pid"
@@ -125,6 +139,18 @@ test_stop_at_commit() {
     [ "$(grep -c '^removed' job.out)" -eq 4 ]
     [ "$(grep '^removed' job.out | cut -d' ' -f3 | sort -u | wc -l)" -eq 1 ]
     grep -q '^hvdrun: SIGTERM.*: all ranks stop at the next commit, or are ended in 5 s' job.err
+    gone job
+}
+
+# Agents that could start ranks again, or have started none, end with the rest.
+test_stop_with_idle_agents() {
+    start_steps a:2,b:1,c:1 1 '' --stop-at-commit --restart-failed 3 \
+        -np 3 --max-np 3 --grace 60
+    kill -KILL "$(rank_pid 1)"
+    wait_for 'grep -q "2 -> 3 ranks (generation 3)" job.err'
+    kill -TERM "$pid"
+    finish job 75
+    [ "$(grep -c '^removed' job.out)" -eq 3 ] || fail "$(cat job.out job.err)"
     gone job
 }
 

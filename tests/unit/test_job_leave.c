@@ -148,6 +148,27 @@ START_TEST(a_signal_stops_it)
 }
 END_TEST
 
+/* Agents that could start ranks again are ended when no rank runs any more; one
+ * that is lost then changes nothing. */
+START_TEST(agents_that_wait_are_ended)
+{
+    config.stop_at_commit = 1;
+    config.spec.restart = 1;
+    go(4,
+       BEGIN "notice 0 60000;notice 1 60000;change 1;ready 0;ready 1;removed 0 "
+             "SIGTERM;removed 1 SIGTERM;"
+             "exit 0 0;exit 1 0;kill 60000;done;eof",
+       _i ? BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
+                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+                    "pause 50;exit 2 0;exit 3 0"
+          : BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
+                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+                    "pause 50;exit 2 0;exit 3 0;kill 60000;done;eof");
+    job_signal(job, SIGTERM, NULL);
+    ends(75, STOPS "hvdrun: 4 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
 /* They do not commit in time, or the user does not want to wait. */
 START_TEST(they_do_not_stop)
 {
@@ -191,6 +212,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, a_leaver_stays);
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
+    tcase_add_loop_test(tc, agents_that_wait_are_ended, 0, 2);
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
     tcase_add_test(tc, what_is_refused);
 }

@@ -569,6 +569,8 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
     int *ranks, *pending;
     char *line;
 
+    if (elastic_stopped_there(host))
+        return 1;
     if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING)
         return 0;
     ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));

@@ -75,6 +75,8 @@ void elastic_forget_lost(struct elastic *e, int rank);
 void elastic_set_leave_timer(struct job *job);
 /* Notes that all ranks were removed, and says so. */
 void elastic_stopped(struct job *job);
+/* Returns whether all ranks were removed, and none runs on the host. */
+int elastic_stopped_there(const struct job_host *host);
 /* Tells the ranks that were removed. */
 void elastic_tell_removed(struct job *job);
 /* Reports the failure of a rank that was removed before; returns whether it was

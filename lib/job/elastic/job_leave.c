@@ -264,11 +264,32 @@ void elastic_stopped(struct job *job)
     e->count = 0;
     job_say(job, "%d rank%s stopped at a commit: exit code %d", count,
             count == 1 ? " has" : "s have", JOB_EXIT_STOPPED);
+    job_elastic_end_stopped(job);
 }
 
 int job_elastic_stopped(const struct job *job)
 {
     return job->elastic && job->elastic->has_stopped;
+}
+
+int elastic_stopped_there(const struct job_host *host)
+{
+    if (!job_elastic_stopped(host->job))
+        return 0;
+    for (int i = 0; i < host->plan->count; i++)
+        if (is_running(host->job, host->plan->ranks[i]))
+            return 0;
+    return 1;
+}
+
+void job_elastic_end_stopped(struct job *job)
+{
+    if (!job_elastic_stopped(job) || !job->config->spec.restart)
+        return;
+    for (int i = 0; i < job->config->plan->size; i++)
+        if (is_running(job, i))
+            return;
+    elastic_end_agents(job);
 }
 
 void elastic_tell_removed(struct job *job)
