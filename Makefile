@@ -197,6 +197,7 @@ JOB_SRC := \
 	lib/job/elastic/job_restart.c \
 	lib/job/elastic/preempt.c \
 	lib/job/elastic/restarts.c \
+	lib/job/elastic/script.c \
 	lib/job/elastic/strikes.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
@@ -573,6 +574,7 @@ UNIT_TESTS := \
 	routes \
 	routes_net \
 	rsh \
+	script \
 	segment \
 	shapes \
 	shm \

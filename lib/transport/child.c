@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,12 +24,19 @@ enum {
     CHILD_STDERR_BYTES = 4 << 10,
     CHILD_STDERR_CHUNKS = 16,
     CHILD_TERM_MS = 500, /* from SIGTERM to SIGKILL */
+    CHILD_REAP_MS = 5,   /* between looks at a group that is being killed */
+    CHILD_REAPS_MAX = 200,
+    /* Where a tied child has its lifeline: no shell uses this number. */
+    CHILD_LIFE_FD = 63,
 };
 
 struct child {
     struct child_config config;
-    pid_t pid; /* -1: reaped */
+    pid_t pid;  /* -1: reaped */
+    pid_t pgrp; /* of a tied child that is reaped; 0: nothing is left of it */
+    int reaps;  /* looks at it */
     int err_fd, pidfd;
+    int life_fd; /* -1, or a socket that ends with this process: see tie() */
     uv_poll_t err_io, exit_io;
     uv_timer_t kill_timer;
     int handles; /* not yet closed */
@@ -49,6 +57,7 @@ static void child_free(struct child *c)
 {
     close_fd(&c->err_fd);
     close_fd(&c->pidfd);
+    close_fd(&c->life_fd);
     hb_free(c);
 }
 
@@ -64,13 +73,36 @@ static void on_handle_closed(uv_handle_t *handle)
     on_close(arg);
 }
 
-/* Closes all handles; called once, when the child is reaped and child_close was
- * called. */
+static void on_reap_timer(uv_timer_t *timer);
+
+/* Reaps the members of the killed group that have become children of this
+ * process, a subreaper.  As long as there are any, nothing else can have the
+ * group's number.  Returns whether it has to look again. */
+static int child_reap_group(struct child *c)
+{
+    pid_t pid = 1;
+
+    while (c->pgrp && pid > 0)
+        pid = waitpid(-c->pgrp, NULL, WNOHANG);
+    return c->pgrp && pid == 0 && c->reaps++ < CHILD_REAPS_MAX;
+}
+
+/* Closes all handles once the group is gone; to be called when the child is
+ * reaped and child_close was called. */
 static void child_release(struct child *c)
 {
+    if (child_reap_group(c)) {
+        uv_timer_start(&c->kill_timer, on_reap_timer, CHILD_REAP_MS, 0);
+        return;
+    }
     uv_close((uv_handle_t *)&c->err_io, on_handle_closed);
     uv_close((uv_handle_t *)&c->exit_io, on_handle_closed);
     uv_close((uv_handle_t *)&c->kill_timer, on_handle_closed);
+}
+
+static void on_reap_timer(uv_timer_t *timer)
+{
+    child_release(timer->data);
 }
 
 static void child_kill(struct child *c, int signo)
@@ -157,7 +189,7 @@ static void on_exit_io(uv_poll_t *io, int status, int events)
     (void)status;
     (void)events;
     /* Until the child is reaped, its process group id cannot be reused. */
-    if (c->termed)
+    if (c->termed || c->config.tied)
         child_kill(c, SIGKILL);
     if (waitpid(c->pid, &wstatus, WNOHANG) == 0)
         return;
@@ -165,6 +197,7 @@ static void on_exit_io(uv_poll_t *io, int status, int events)
     uv_timer_stop(&c->kill_timer);
     child_read_stderr(c);
     log_exit(c, wstatus);
+    c->pgrp = c->config.tied ? c->pid : 0;
     c->pid = -1;
     c->config.on_exit(c->config.arg, wstatus);
     if (closing)
@@ -177,6 +210,7 @@ static int spawn_limited(pid_t *pid, const struct child_config *config,
                          const posix_spawn_file_actions_t *files,
                          const posix_spawnattr_t *attr)
 {
+    char *const *env = config->env ? config->env : environ;
     struct rlimit ours;
     int rc;
 
@@ -185,10 +219,9 @@ static int spawn_limited(pid_t *pid, const struct child_config *config,
         setrlimit(RLIMIT_NOFILE, config->nofile);
     }
     if (config->path)
-        rc = posix_spawn(pid, config->path, files, attr, config->argv, environ);
+        rc = posix_spawn(pid, config->path, files, attr, config->argv, env);
     else
-        rc = posix_spawnp(pid, config->argv[0], files, attr, config->argv,
-                          environ);
+        rc = posix_spawnp(pid, config->argv[0], files, attr, config->argv, env);
     if (config->nofile)
         setrlimit(RLIMIT_NOFILE, &ours);
     return rc;
@@ -215,8 +248,28 @@ static int set_attributes(posix_spawnattr_t *attr)
     return rc;
 }
 
+/* Says what the child's descriptors are; life_fd: -1 if it is not tied. */
+static int set_files(posix_spawn_file_actions_t *files, int fd, int err_fd,
+                     int life_fd)
+{
+    int rc;
+
+    if (life_fd < 0)
+        rc = posix_spawn_file_actions_adddup2(files, fd, 0);
+    else
+        rc = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY,
+                                              0);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(files, fd, 1);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(files, err_fd, 2);
+    if (!rc && life_fd >= 0)
+        rc = posix_spawn_file_actions_adddup2(files, life_fd, CHILD_LIFE_FD);
+    return rc;
+}
+
 static int child_spawn(const struct child_config *config, int fd, int err_fd,
-                       pid_t *pid)
+                       int life_fd, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -229,11 +282,7 @@ static int child_spawn(const struct child_config *config, int fd, int err_fd,
         goto out;
     rc = set_attributes(&attr);
     if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&files, fd, 0);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&files, fd, 1);
-    if (!rc)
-        rc = posix_spawn_file_actions_adddup2(&files, err_fd, 2);
+        rc = set_files(&files, fd, err_fd, life_fd);
     if (!rc)
         rc = spawn_limited(pid, config, &files, &attr);
     posix_spawnattr_destroy(&attr);
@@ -262,6 +311,33 @@ static void init_handles(struct child *c)
     c->handles++;
 }
 
+/* Makes the kernel kill the child's group when this process dies: the child
+ * holds the socket `theirs`, whose other end is closed then, and about which
+ * the kernel tells the group by SIGKILL instead of SIGIO.  Nothing is ever
+ * sent. */
+static void tie(const struct child *c, int theirs)
+{
+    fcntl(theirs, F_SETSIG, SIGKILL);
+    fcntl(theirs, F_SETOWN, -c->pid);
+    fcntl(theirs, F_SETFL, O_ASYNC);
+}
+
+/* Starts the child, with its lifeline if it is tied.  0 or an errno. */
+static int child_start(struct child *c, int fd, int err_fd)
+{
+    int life[2] = {-1, -1}, rc;
+
+    if (c->config.tied &&
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) < 0)
+        return errno;
+    rc = child_spawn(&c->config, fd, err_fd, life[1], &c->pid);
+    if (!rc && c->config.tied)
+        tie(c, life[1]);
+    close_fd(&life[1]);
+    c->life_fd = life[0];
+    return rc;
+}
+
 int child_open(const struct child_config *config, int fd, struct child **out)
 {
     struct child *c = hb_xcalloc(1, sizeof(*c));
@@ -269,12 +345,12 @@ int child_open(const struct child_config *config, int fd, struct child **out)
     int rc;
 
     c->config = *config;
-    c->pid = c->err_fd = c->pidfd = -1;
+    c->pid = c->err_fd = c->pidfd = c->life_fd = -1;
     if (pipe2(errs, O_CLOEXEC) < 0) {
         rc = errno;
         goto out;
     }
-    rc = child_spawn(config, fd, errs[1], &c->pid);
+    rc = child_start(c, fd, errs[1]);
     if (rc)
         goto out;
     c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
@@ -286,7 +362,7 @@ int child_open(const struct child_config *config, int fd, struct child **out)
     }
     c->err_fd = errs[0];
     errs[0] = -1;
-    c->config.argv = NULL;
+    c->config.argv = c->config.env = NULL;
     init_handles(c);
     *out = c;
     c = NULL;

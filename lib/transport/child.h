@@ -30,10 +30,15 @@ struct child_config {
     const char *what;            /* for the log: "agent"; a constant */
     const char *path;            /* NULL: argv[0], looked up in PATH */
     char *const *argv;           /* NULL-terminated; not kept */
+    char *const *env;            /* NULL: this process's; not kept */
     const struct rlimit *nofile; /* NULL: this process's */
     /* 1: signals go to the whole group, SIGTERM first.  0: to the process
      * alone, and SIGKILL only. */
     int group;
+    /* 1, with group: its stdin is /dev/null, and fd its stdout only.  What is
+     * left of its group is killed when it exits, and all of it when this
+     * process dies, if only by SIGKILL. */
+    int tied;
     void (*on_stderr)(void *arg, const char *bytes, size_t len);
     void (*on_exit)(void *arg, int wstatus);
     void (*on_close)(void *arg);

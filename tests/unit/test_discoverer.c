@@ -70,6 +70,7 @@ START_TEST(answers)
     expect("echo a:2; echo b", NULL, 1, "a b = 3");
     expect("cat; echo a", NULL, 1, "a = 1"); /* stdin has ended */
     expect("true", NULL, 1, "= 0");
+    expect("sleep 1000 & echo a", NULL, 1, "a = 1"); /* nobody waits for it */
 }
 END_TEST
 
@@ -78,7 +79,7 @@ START_TEST(failures)
     expect("exit 4", NULL, 1, "exit code 4");
     expect("printf 'first\\nlast words' >&2; exit 4", NULL, 1,
            "exit code 4: last words");
-    expect("kill -9 $$", NULL, 1, "killed by signal 9");
+    expect("kill -9 $$", NULL, 1, "killed by signal 9 (SIGKILL)");
     expect("yes n1", NULL, 1, "it printed more than 1 MiB");
     expect("printf 'a\\033[31m:b' >&2; exit 1", NULL, 1,
            "exit code 1: a?[31m:b");

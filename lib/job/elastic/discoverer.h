@@ -3,10 +3,9 @@
  * Asks again and again which hosts there are: runs a discovery script, or reads
  * a hostfile.
  *
- * The script is a command for /bin/sh, without input.  It has limit_ms and may
- * print DISCOVERER_BYTES_MAX; one that exceeds this is killed with its process
- * group.  The next run begins a pause after the end
- * of the last one.  Runs on the loop; no callback runs inside a call.
+ * The script (script.h) has limit_ms and may print DISCOVERER_BYTES_MAX.  The
+ * next run begins a pause after the end of the last one.  Runs on the loop; no
+ * callback runs inside a call.
  */
 #ifndef HVD_JOB_DISCOVERER_H
 #define HVD_JOB_DISCOVERER_H

@@ -5,25 +5,17 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/hosts/going.h"
-#include "lib/transport/child.h"
+#include "lib/job/elastic/script.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-enum { WORDS_MAX = 256 }; /* of what the script says on stderr */
 
 struct preempt {
     struct preempt_config config;
-    uv_timer_t timer; /* the pause; while the script runs, its limit */
-    struct child *child;
-    int read_fd, write_fd; /* of what it prints */
-    int wstatus, is_late;
-    char words[WORDS_MAX]; /* what it has last said on stderr */
+    uv_timer_t timer; /* the pause */
+    struct script *script;
     int in_trouble, closing, timer_closed;
 };
 
@@ -31,7 +23,7 @@ static void look(uv_timer_t *timer);
 
 static void free_when_closed(struct preempt *p)
 {
-    if (!p->timer_closed || p->child)
+    if (!p->timer_closed || p->script)
         return;
     p->config.on_close(p->config.arg);
     hb_free(p);
@@ -94,142 +86,24 @@ static void pause_now(struct preempt *p)
 
 /* ---- The script ---- */
 
-static void close_files(struct preempt *p)
+static void on_end(void *arg, const char *text, size_t len, const char *why)
 {
-    if (p->read_fd >= 0)
-        close(p->read_fd);
-    if (p->write_fd >= 0)
-        close(p->write_fd);
-    p->read_fd = p->write_fd = -1;
-}
+    struct preempt *p = arg;
 
-/* Opens memory for what the script prints, which it cannot exceed, and which it
- * cannot read as its stdin.  Returns 0, or a negative errno. */
-static int open_files(struct preempt *p)
-{
-    char path[64];
-
-    p->read_fd =
-        memfd_create("hvdrun-preempt", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (p->read_fd < 0)
-        return -errno;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", p->read_fd);
-    p->write_fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (p->write_fd < 0 || ftruncate(p->read_fd, GOING_BYTES_MAX) < 0 ||
-        fcntl(p->read_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) < 0)
-        return -errno;
-    return 0;
-}
-
-/* Takes what the script has printed: the position of the descriptor that it has
- * written to tells how much. */
-static void take_output(struct preempt *p)
-{
-    off_t len = lseek(p->write_fd, 0, SEEK_CUR);
-    char *bytes;
-
-    if (len < 0 || len >= GOING_BYTES_MAX) {
-        take_trouble(p, "it printed too much");
-        return;
-    }
-    bytes = hb_xcalloc((size_t)len + 1, 1);
-    if (pread(p->read_fd, bytes, (size_t)len, 0) == len)
-        take_answer(p, bytes, (size_t)len);
-    hb_free(bytes);
-}
-
-static void take_result(struct preempt *p)
-{
-    char why[2 * WORDS_MAX];
-
-    if (!p->is_late && WIFEXITED(p->wstatus) && WEXITSTATUS(p->wstatus) == 0) {
-        take_output(p);
-        return;
-    }
-    if (p->is_late)
-        snprintf(why, sizeof(why), "it did not end within %g s and was killed",
-                 (double)p->config.limit_ms / 1e3);
-    else if (WIFEXITED(p->wstatus))
-        snprintf(why, sizeof(why), "exit code %d%s%s", WEXITSTATUS(p->wstatus),
-                 p->words[0] ? ": " : "", p->words);
+    if (why)
+        take_trouble(p, why);
     else
-        snprintf(why, sizeof(why), "killed by signal %d", WTERMSIG(p->wstatus));
-    take_trouble(p, why);
-}
-
-static void on_stderr(void *arg, const char *bytes, size_t len)
-{
-    struct preempt *p = arg;
-
-    if (len > 0 && bytes[len - 1] == '\n')
-        len--;
-    if (len >= WORDS_MAX) {
-        bytes += len - (WORDS_MAX - 1);
-        len = WORDS_MAX - 1;
-    }
-    if (len > 0)
-        snprintf(p->words, sizeof(p->words), "%.*s", (int)len, bytes);
-}
-
-static void on_exit_of(void *arg, int wstatus)
-{
-    struct preempt *p = arg;
-
-    p->wstatus = wstatus;
-    child_close(p->child, 0); /* and what it has left in its group */
-}
-
-static void on_child_closed(void *arg)
-{
-    struct preempt *p = arg;
-
-    p->child = NULL;
-    if (!p->closing)
-        take_result(p);
-    close_files(p);
+        take_answer(p, text, len);
     pause_now(p);
-    free_when_closed(p);
-}
-
-static void on_limit(uv_timer_t *timer)
-{
-    struct preempt *p = timer->data;
-
-    p->is_late = 1;
-    child_close(p->child, 0);
 }
 
 static void run_script(struct preempt *p)
 {
-    char shell[] = "/bin/sh", option[] = "-c";
-    char *argv[] = {shell, option, (char *)p->config.script, NULL};
-    const struct child_config config = {
-        .loop = p->config.loop,
-        .log = p->config.log,
-        .host = "localhost",
-        .what = "preempt script",
-        .path = shell,
-        .argv = argv,
-        .group = 1,
-        .on_stderr = on_stderr,
-        .on_exit = on_exit_of,
-        .on_close = on_child_closed,
-        .arg = p,
-    };
-    char why[128];
-    int rc = open_files(p);
+    struct hb_error err = HB_ERROR_INIT;
 
-    p->words[0] = '\0';
-    p->is_late = p->wstatus = 0;
-    if (rc == 0)
-        rc = child_open(&config, p->write_fd, &p->child);
-    if (rc == 0) {
-        uv_timer_start(&p->timer, on_limit, (uint64_t)p->config.limit_ms, 0);
+    if (script_run(p->script, &err) == 0)
         return;
-    }
-    close_files(p);
-    snprintf(why, sizeof(why), "it cannot be started: %s", strerror(-rc));
-    take_trouble(p, why);
+    take_trouble(p, err.text);
     pause_now(p);
 }
 
@@ -256,18 +130,38 @@ static void look(uv_timer_t *timer)
 {
     struct preempt *p = timer->data;
 
-    if (p->config.script)
+    if (p->script)
         run_script(p);
     else
         read_file(p);
 }
 
+static void on_script_closed(void *arg)
+{
+    struct preempt *p = arg;
+
+    p->script = NULL;
+    free_when_closed(p);
+}
+
 struct preempt *preempt_open(const struct preempt_config *config)
 {
     struct preempt *p = hb_xcalloc(1, sizeof(*p));
+    const struct script_config script = {
+        .loop = config->loop,
+        .log = config->log,
+        .what = "preempt script",
+        .command = config->script,
+        .bytes_max = GOING_BYTES_MAX,
+        .limit_ms = config->limit_ms,
+        .on_end = on_end,
+        .on_close = on_script_closed,
+        .arg = p,
+    };
 
     p->config = *config;
-    p->read_fd = p->write_fd = -1;
+    if (config->script)
+        p->script = script_new(&script);
     uv_timer_init(config->loop, &p->timer);
     p->timer.data = p;
     uv_timer_start(&p->timer, look, 0, 0);
@@ -288,6 +182,5 @@ void preempt_close(struct preempt *p)
         return;
     p->closing = 1;
     uv_close((uv_handle_t *)&p->timer, on_timer_closed);
-    if (p->child)
-        child_close(p->child, 0);
+    script_close(p->script);
 }

@@ -3,10 +3,9 @@
  * Watches which hosts will go away: reads a file, or runs a script, again and
  * again (going.h).
  *
- * The script is a command for /bin/sh, without input.  It has limit_ms, and is
- * then killed with its process group; the next run begins pause_ms after the
- * last one has ended.  A file that does not exist names no host.  Runs on the
- * loop; no callback runs inside a call.
+ * The script (script.h) has limit_ms and may print GOING_BYTES_MAX; the next
+ * run begins pause_ms after the last one has ended.  A file that does not exist
+ * names no host.  Runs on the loop; no callback runs inside a call.
  */
 #ifndef HVD_JOB_PREEMPT_H
 #define HVD_JOB_PREEMPT_H
