@@ -50,6 +50,31 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* Many at once, in any order, some of them planned again, come out by time. */
+START_TEST(test_many)
+{
+    enum { MANY = 65536 };
+    struct restarts r;
+    uint32_t random = 1;
+    uint64_t due, last = 0;
+    int count = 0, rank;
+
+    restarts_init(&r, MANY, 2);
+    for (int i = 0; i < MANY + MANY / 4; i++) {
+        random = random * 1664525 + 1013904223;
+        ck_assert_int_eq(restarts_plan(&r, i % MANY, NOW + random, 0, &due), 1);
+    }
+    while ((rank = restarts_take(&r, UINT64_MAX)) >= 0) {
+        ck_assert_uint_ge(r.ranks[rank].due_ns, last);
+        last = r.ranks[rank].due_ns;
+        ck_assert(restarts_next(&r) == 0 || restarts_next(&r) >= last);
+        count++;
+    }
+    ck_assert_int_eq(count, MANY);
+    restarts_fini(&r);
+}
+END_TEST
+
 START_TEST(test_none)
 {
     struct restarts r;
@@ -69,6 +94,7 @@ static Suite *suite(void)
 
     tcase_add_test(t, test_times);
     tcase_add_test(t, test_order);
+    tcase_add_test(t, test_many);
     tcase_add_test(t, test_none);
     suite_add_tcase(s, t);
     return s;

@@ -16,6 +16,7 @@
 #include "lib/job/output/xbuf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -122,12 +123,17 @@ static void keep_why(struct elastic *e, const char *line, int exit_code,
         e->stopped_ns = when_ns;
 }
 
+static int compare(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+
+    return (x > y) - (x < y);
+}
+
 static int is_member(const struct elastic *e, int rank)
 {
-    for (int i = 0; i < e->count; i++)
-        if (e->members[i] == rank)
-            return 1;
-    return 0;
+    return e->count > 0 && bsearch(&rank, e->members, (size_t)e->count,
+                                   sizeof(*e->members), compare) != NULL;
 }
 
 /* ---- Messages ---- */

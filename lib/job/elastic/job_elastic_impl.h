@@ -24,9 +24,10 @@ struct elastic {
     pid_t *pids;         /* [size] 0: not known */
     unsigned char *gone; /* [size] ranks that were lost with their host */
     struct elastic_leaving *leaving; /* [size] */
+    uint64_t due_ns; /* no deadline of `leaving` is earlier; 0: there is none */
     int stop_code;   /* exit code if the ranks do not stop in time */
     int has_stopped; /* all ranks were removed, as asked */
-    int *members;    /* [count] of the current generation */
+    int *members;    /* [count] of the current generation, ascending */
     int count;
     /* The first loss since the generation began: its line, and its time by our
      * clock; NULL and 0: none. */

@@ -42,7 +42,7 @@ static uint64_t next_deadline(const struct job *job)
 
 void elastic_set_leave_timer(struct job *job)
 {
-    uint64_t due_ns = next_deadline(job), now_ns = hb_now_ns();
+    uint64_t due_ns = job->elastic->due_ns, now_ns = hb_now_ns();
 
     if (!due_ns || job->state != JOB_RUNNING)
         uv_timer_stop(&job->leave_timer);
@@ -106,7 +106,8 @@ static void on_deadline(uv_timer_t *timer)
     struct elastic *e = job->elastic;
     uint64_t now_ns = hb_now_ns();
 
-    if (e->generations.stopping) {
+    if (e->generations.stopping && next_deadline(job) &&
+        next_deadline(job) <= now_ns) {
         end_unstopped(job);
         return;
     }
@@ -121,6 +122,7 @@ static void on_deadline(uv_timer_t *timer)
                            ? "by hvdrun: has not exited in time after leaving"
                            : "by hvdrun: has not left at a commit in time");
     }
+    e->due_ns = next_deadline(job);
     elastic_set_leave_timer(job);
 }
 
@@ -150,9 +152,11 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
 
     if (left_ms >= 0)
         due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
-    if (due_ns && (!l->due_ns || due_ns < l->due_ns))
+    if (due_ns && (!l->due_ns || due_ns < l->due_ns)) {
         l->due_ns = due_ns;
-    else if (!is_new)
+        if (!job->elastic->due_ns || due_ns < job->elastic->due_ns)
+            job->elastic->due_ns = due_ns;
+    } else if (!is_new)
         return;
     if (is_new)
         l->why = hb_xstrdup(why);
@@ -295,9 +299,12 @@ void job_elastic_end_stopped(struct job *job)
 void elastic_tell_removed(struct job *job)
 {
     struct elastic *e = job->elastic;
-    int *ranks = hb_xcalloc((size_t)job->config->plan->size, sizeof(*ranks));
-    int count = generations_take_removed(&e->generations, ranks);
+    int *ranks, count;
 
+    if (e->generations.untold == 0)
+        return;
+    ranks = hb_xcalloc((size_t)e->generations.untold, sizeof(*ranks));
+    count = generations_take_removed(&e->generations, ranks);
     for (int i = 0; i < count; i++) {
         const char *why = e->leaving[ranks[i]].why;
         struct hb_buf frame = HB_BUF_INIT;

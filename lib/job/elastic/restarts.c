@@ -17,14 +17,73 @@ void restarts_init(struct restarts *r, int size, int most)
         .size = size,
         .most = most,
         .ranks = hb_xcalloc((size_t)size, sizeof(*r->ranks)),
+        .due = hb_xcalloc((size_t)size, sizeof(*r->due)),
     };
 }
 
 void restarts_fini(struct restarts *r)
 {
     hb_free(r->ranks);
+    hb_free(r->due);
     memset(r, 0, sizeof(*r));
 }
+
+/* ---- The heap ---- */
+
+static int is_before(const struct restarts *r, int a, int b)
+{
+    const struct restarts_rank *x = &r->ranks[a], *y = &r->ranks[b];
+
+    return x->due_ns < y->due_ns || (x->due_ns == y->due_ns && a < b);
+}
+
+static void put(struct restarts *r, int at, int rank)
+{
+    r->due[at] = rank;
+    r->ranks[rank].at = at + 1;
+}
+
+/* Moves the rank at `at` up to its place. */
+static void sift_up(struct restarts *r, int at)
+{
+    int rank = r->due[at];
+
+    for (; at > 0 && is_before(r, rank, r->due[(at - 1) / 2]);
+         at = (at - 1) / 2)
+        put(r, at, r->due[(at - 1) / 2]);
+    put(r, at, rank);
+}
+
+/* Moves the rank at `at` down to its place. */
+static void sift_down(struct restarts *r, int at)
+{
+    int rank = r->due[at];
+
+    for (int child; (child = 2 * at + 1) < r->due_count; at = child) {
+        if (child + 1 < r->due_count &&
+            is_before(r, r->due[child + 1], r->due[child]))
+            child++;
+        if (!is_before(r, r->due[child], rank))
+            break;
+        put(r, at, r->due[child]);
+    }
+    put(r, at, rank);
+}
+
+/* Removes a rank that is due. */
+static void drop(struct restarts *r, int rank)
+{
+    int at = r->ranks[rank].at - 1, last = r->due[--r->due_count];
+
+    r->ranks[rank].at = 0;
+    if (last == rank)
+        return;
+    put(r, at, last);
+    sift_up(r, at);
+    sift_down(r, r->ranks[last].at - 1);
+}
+
+/* ---- Restarts ---- */
 
 /* Computes the time before a rank's restart number `used` + 1: between half and
  * three halves of the usual. */
@@ -46,29 +105,22 @@ int restarts_plan(struct restarts *r, int rank, uint64_t now_ns,
 
     if (at->used >= r->most)
         return 0;
+    if (at->at > 0)
+        drop(r, rank);
     *due_ns = at->due_ns = now_ns + delay_ns(at->used++, random);
+    put(r, r->due_count, rank);
+    sift_up(r, r->due_count++);
     return 1;
-}
-
-/* Returns the rank that is due first, or -1. */
-static int first_due(const struct restarts *r)
-{
-    int first = -1;
-
-    for (int i = 0; i < r->size; i++)
-        if (r->ranks[i].due_ns &&
-            (first < 0 || r->ranks[i].due_ns < r->ranks[first].due_ns))
-            first = i;
-    return first;
 }
 
 int restarts_take(struct restarts *r, uint64_t now_ns)
 {
-    int first = first_due(r);
+    int first;
 
-    if (first < 0 || r->ranks[first].due_ns > now_ns)
+    if (r->due_count == 0 || restarts_next(r) > now_ns)
         return -1;
-    r->ranks[first].due_ns = 0;
+    first = r->due[0];
+    drop(r, first);
     return first;
 }
 
@@ -79,7 +131,5 @@ int restarts_cancel(struct restarts *r)
 
 uint64_t restarts_next(const struct restarts *r)
 {
-    int first = first_due(r);
-
-    return first < 0 ? 0 : r->ranks[first].due_ns;
+    return r->due_count > 0 ? r->ranks[r->due[0]].due_ns : 0;
 }

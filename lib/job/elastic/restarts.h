@@ -15,20 +15,24 @@
 enum { RESTARTS_MAX = 1000 }; /* of a rank */
 
 struct restarts_rank {
-    int used;        /* restarts so far, with one that is due */
-    uint64_t due_ns; /* 0: none is due */
+    int used; /* restarts so far, with one that is due */
+    uint64_t due_ns;
+    int at; /* 1 + index in `due`; 0: none is due */
 };
 
 struct restarts {
-    int size, most; /* restarts of each rank */
-    struct restarts_rank *ranks;
+    int size, most;              /* restarts of each rank */
+    struct restarts_rank *ranks; /* [size] */
+    int *due;                    /* [due_count] ranks: a heap by their due_ns */
+    int due_count;
 };
 
 void restarts_init(struct restarts *r, int size, int most);
 void restarts_fini(struct restarts *r);
 
-/* Plans a restart of a rank that has just failed, at *due_ns.  `random`: any
- * number.  Returns 1, or 0 if the rank has no restart left. */
+/* Plans a restart of a rank that has just failed, at *due_ns, in place of one
+ * that is due.  `random`: any number.  Returns 1, or 0 if the rank has no
+ * restart left. */
 int restarts_plan(struct restarts *r, int rank, uint64_t now_ns,
                   uint32_t random, uint64_t *due_ns);
 /* Takes the rank that is due first, if that is due by now_ns: returns it, or
