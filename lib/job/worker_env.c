@@ -12,8 +12,9 @@
 
 /* Set by hvdrun or its agent; values from elsewhere are stale. */
 static const char *const rank_names[] = {
-    "RANK",       "SIZE",     "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK",
-    "CROSS_SIZE", "HOSTNAME", "JOB_ID",     "RENDEZVOUS", "GPU",
+    "RANK",       "SIZE",       "LOCAL_RANK", "LOCAL_SIZE",
+    "CROSS_RANK", "CROSS_SIZE", "HOSTNAME",   "JOB_ID",
+    "RENDEZVOUS", "GPU",        "ELASTIC",
 };
 
 static const char *const plain_names[] = {

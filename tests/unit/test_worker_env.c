@@ -125,6 +125,7 @@ START_TEST(stale_variables_are_dropped)
                                         "HVD_JOB_ID",
                                         "HVD_RENDEZVOUS",
                                         "HVD_GPU",
+                                        "HVD_ELASTIC",
                                         "HOROVOD_RANK",
                                         "HOROVOD_SIZE",
                                         "HOROVOD_LOCAL_RANK",
