@@ -103,6 +103,8 @@ static int dispatch(const struct options *o, const struct hb_log *log)
         return jobs_kill(o, log);
     case OPTIONS_CLEAN:
         return jobs_clean(o, log);
+    case OPTIONS_DRAIN:
+        return jobs_drain(o, log);
     case OPTIONS_DOCTOR:
         return doctor_run(o, log);
     case OPTIONS_RUN:

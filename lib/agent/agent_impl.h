@@ -128,8 +128,9 @@ struct agent {
     int event_count, stepping;
     uint64_t since_ns, kill_since_ns;
     uint64_t kill_wait_ms;
-    int going; /* GOING was sent: this host will go away */
-    int gone;  /* hvdrun is gone */
+    int going;  /* GOING was sent: this host will go away */
+    int warned; /* by a first SIGTERM */
+    int gone;   /* hvdrun is gone */
     int closed, rc;
     int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signals to the agent itself: SIGCHLD, and those that ask it to end.  They are
- * blocked and read from a signalfd.
+ * Signals to the agent itself: SIGCHLD, and those that ask it to end or to let
+ * its ranks go.  They are blocked and read from a signalfd.
  */
 #include "lib/agent/agent_impl.h"
 
@@ -33,27 +33,55 @@ static char *reason(const struct agent *a, const struct signalfd_siginfo *info)
                         info->ssi_pid);
 }
 
+/* Returns whether hvdrun can let the ranks leave at a commit. */
+static int can_leave(const struct agent *a)
+{
+    return a->job_held && a->job.spec.elastic && !a->gone &&
+           a->state == AGENT_RUNNING;
+}
+
+/* Tells hvdrun that this host goes in left_ms, and who says so. */
+static void tell_going(struct agent *a, uint32_t left_ms, const char *who)
+{
+    a->going = 1;
+    hb_must(control_encode_going(&a->link.out, left_ms, who));
+    link_flush(&a->link);
+}
+
 /* Lets the ranks of an elastic job leave at a commit within the grace time, by
  * the first SIGTERM: what a host gets that is to go away.  Returns 0 if the
  * ranks are to be ended instead. */
 static int let_leave(struct agent *a, const struct signalfd_siginfo *info)
 {
-    uint32_t left_ms;
-    char *why;
+    char *who;
 
-    if (info->ssi_signo != SIGTERM || !a->job_held || !a->job.spec.elastic ||
-        a->going || a->gone || a->state != AGENT_RUNNING ||
+    if (info->ssi_signo != SIGTERM || a->warned || !can_leave(a) ||
         getppid() != a->parent || a->job.spec.grace_ms == 0)
         return 0;
-    a->going = 1;
-    left_ms = a->job.spec.grace_ms < CONTROL_LEFT_MAX_MS
-                  ? (uint32_t)a->job.spec.grace_ms
-                  : CONTROL_LEFT_MAX_MS;
-    why = reason(a, info);
-    hb_must(control_encode_going(&a->link.out, left_ms, why));
-    link_flush(&a->link);
-    hb_free(why);
+    a->warned = 1;
+    who = reason(a, info);
+    tell_going(a,
+               a->job.spec.grace_ms < CONTROL_LEFT_MAX_MS
+                   ? (uint32_t)a->job.spec.grace_ms
+                   : CONTROL_LEFT_MAX_MS,
+               who);
+    hb_free(who);
     return 1;
+}
+
+/* Lets the ranks leave as `hvdrun drain` wants: SIGUSR1 with the milliseconds
+ * that the host has left, or -1.  One without a value is ignored: a batch
+ * system may send it to all processes of a job. */
+static void drain(struct agent *a, const struct signalfd_siginfo *info)
+{
+    int left_ms = info->ssi_int;
+
+    if (info->ssi_code == SI_QUEUE && can_leave(a))
+        tell_going(a,
+                   left_ms >= 0 && left_ms <= CONTROL_LEFT_MAX_MS
+                       ? (uint32_t)left_ms
+                       : CONTROL_LEFT_ANY,
+                   "hvdrun drain");
 }
 
 /* Tells hvdrun before the ranks end, so that it does not blame them. */
@@ -81,6 +109,8 @@ static void on_signal(uv_poll_t *poll, int status, int events)
     while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             ended = 1;
+        else if (info.ssi_signo == SIGUSR1)
+            drain(a, &info);
         else
             quit(a, &info);
     }
@@ -100,6 +130,7 @@ int agent_watch_signals(struct agent *a, struct hb_error *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (a->signal_fd < 0)
         return hb_error_sys(err, errno, "signalfd");

@@ -28,6 +28,11 @@ rank_pid() {
     done
 }
 
+# job_id PID: prints the id of the job to which a process belongs.
+job_id() {
+    tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^HVD_JOB_ID=//p'
+}
+
 # Ends the rest of the job.
 stop() {
     kill -INT "$pid"
@@ -130,6 +135,39 @@ test_an_agent_with_a_restarted_rank() {
     wait_for '! alive '"$agent"
     absent 'lost' job.err
     stop
+}
+
+# The operator says it: hvdrun drain.
+test_drain() {
+    local id
+    start_steps a:2,b:2 2 ''
+    id=$(job_id "$(rank_pid 0)")
+    expect_exit 0 "$HVDRUN" drain --job "$id" localhost
+    [ "$(cat out)" = "host localhost: job ${id:0:12} leaves at its next commit" ]
+    # The machine plays both hosts: one of the two agents was told.
+    wait_for 'grep -q "4 -> 2 ranks (generation 2)" job.err'
+    grep -q 'host [ab] goes (hvdrun drain): its 2 ranks leave' job.err
+    wait_for '[ "$(grep -c "^removed" job.out)" -eq 2 ]'
+    # No other processes that get the signal, say of a batch system, do that.
+    kill -USR1 "$(ps -o ppid= -p "$(ranks | head -n 1)" | tr -d ' ')"
+    sleep 0.3
+    [ "$(ranks | wc -l)" -eq 2 ]
+    # The rest cannot do without each other.
+    expect_exit 0 "$HVDRUN" drain --job "${id:0:8}" --within 60 localhost
+    finish job 75
+    gone job
+    expect_exit 1 "$HVDRUN" drain --job "$id" localhost
+    grep -q '^hvdrun: error: drain: no job of yours runs there$' err
+}
+
+test_drain_of_a_static_job() {
+    start job "$HVDRUN" --no-tag-output -np 1 sh -c 'echo $$; sleep 1000'
+    wait_for '[ -s job.out ]'
+    expect_exit 1 "$HVDRUN" drain --job "$(job_id "$(cat job.out)")" localhost
+    grep -q 'stays: it is not elastic' out
+    kill -INT "$pid"
+    finish job 130
+    gone job
 }
 
 test_stop_at_commit() {
@@ -236,8 +274,7 @@ test_kill_ends_it() {
     start job "$HVDRUN" -np 2 --min-np 1 --grace 1 --no-tag-output \
         "$PROG/elastic_steps" 1000000 1000 fp
     wait_for 'grep -q "^working" job.out'
-    id=$(tr '\0' '\n' <"/proc/$(rank_pid 0)/environ" |
-        sed -n 's/^HVD_JOB_ID=//p')
+    id=$(job_id "$(rank_pid 0)")
     expect_exit 0 "$HVDRUN" kill "$id"
     wait_for '! alive '"$pid"
     finish job

@@ -72,6 +72,13 @@ START_TEST(leaving)
             control_decode_notice(f.payload, f.len, &rank, &left_ms, NULL), 0);
         ck_assert_int_eq(rank, 7);
         ck_assert_uint_eq(left_ms, times[i]);
+        hb_buf_clear(&b);
+        ck_assert_int_eq(control_encode_going(&b, times[i], "x"), 0);
+        f = only_frame(&b, CONTROL_GOING);
+        left_ms = 1;
+        ck_assert_int_eq(
+            control_decode_going(f.payload, f.len, &left_ms, why, NULL), 0);
+        ck_assert_uint_eq(left_ms, times[i]);
     }
     memset(longest, 'w', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';

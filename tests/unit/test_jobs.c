@@ -55,6 +55,27 @@ static void teardown(void)
 
 #define EVIL "\\u001b[2J\\n\\u009b31m\\u202e"
 
+START_TEST(what_is_drained)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    struct jobs_answer a = {
+        "n1", parse("{\"drained\":[{\"id\":\"" ID_A
+                    "\",\"elastic\":true,\"told\":true},{\"id\":\"" ID_B
+                    "\",\"elastic\":false,\"told\":false},{\"id\":\"" ID_C
+                    "\",\"elastic\":true,\"told\":false},{\"id\":7}]}")};
+
+    ck_assert_uint_eq(jobs_drained(&a, &out), 3);
+    ck_assert_str_eq(
+        hb_buf_data(&out),
+        "host n1: job aaaaaa000000 leaves at its next commit\n"
+        "host n1: job aaaaaa111111 stays: it is not elastic (hvdrun --min-np)\n"
+        "host n1: job cccccc000000 could not be told: its agent is gone\n"
+        "host n1: job  stays: it is not elastic (hvdrun --min-np)\n");
+    hb_buf_free(&out);
+    json_decref((json_t *)a.answer);
+}
+END_TEST
+
 /* Lines about what kill and clean did are plain text, whatever the host
  * sent. */
 START_TEST(what_was_done)
@@ -244,6 +265,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, table);
     tcase_add_test(tc, what_was_done);
+    tcase_add_test(tc, what_is_drained);
     tcase_add_test(tc, no_job_is_no_line);
     tcase_add_test(tc, as_json);
     tcase_add_test(tc, beginnings_of_ids);

@@ -170,6 +170,27 @@ START_TEST(mpi_refuses_by_name)
 }
 END_TEST
 
+START_TEST(drain)
+{
+    ok("hvdrun drain -p 22 --within 120 n1 n2,n3");
+    ck_assert_int_eq(o.action, OPTIONS_DRAIN);
+    ck_assert_int_eq(o.within_ms, 120000);
+    ck_assert_str_eq(o.hosts, "n1,n2,n3");
+    ok("hvdrun drain --job 0123456789abcdef n1");
+    ck_assert_str_eq(o.job, "0123456789abcdef");
+    refused("hvdrun drain --job 01234 n1", "--job 01234: give 6 or more digits "
+                                           "of the id that hvdrun ps shows");
+    refused("hvdrun drain --job 01234g n1", "--job 01234g: give 6 or more "
+                                            "digits of the id that hvdrun ps "
+                                            "shows");
+    refused("hvdrun drain", "drain: which hosts? name them after the options");
+    refused("hvdrun drain -H a b",
+            "drain: which hosts? name them after the options");
+    refused("hvdrun -np 2 --within 1 cmd", "--within is for hvdrun drain");
+    refused("hvdrun -np 2 --all cmd", "--all is for hvdrun kill");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("options_elastic");
@@ -177,6 +198,7 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, elastic_jobs);
+    tcase_add_test(t, drain);
     tcase_add_test(t, jobs_that_grow);
     tcase_add_test(t, what_elastic_jobs_exclude);
     tcase_add_loop_test(t, mpi_refuses_by_name, 0, (int)options_table_count);

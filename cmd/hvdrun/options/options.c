@@ -60,6 +60,7 @@ void options_fini(struct options *o)
                        o->output_filename,
                        o->preempt_file,
                        o->preempt_script,
+                       o->job,
                        o->agent_path,
                        o->config_file,
                        o->rsh,
@@ -277,7 +278,8 @@ static int scan_one(char *const **argv, const struct dialect *dialect,
         return hb_error_set(err, HVD_EINVAL, "%s is not for hvdrun %s", name,
                             tool);
     if (!tool && (o->flags & OPTION_TOOL_ONLY))
-        return hb_error_set(err, HVD_EINVAL, "%s is for hvdrun kill", name);
+        return hb_error_set(err, HVD_EINVAL, "%s is for hvdrun %.*s", name,
+                            (int)strcspn(o->help, ":"), o->help);
     if (o->arg == ARG_NONE && w.value)
         return hb_error_set(err, HVD_EINVAL, "%s takes no value ('%s')", name,
                             w.value);
@@ -349,10 +351,35 @@ static int check_launcher(struct options *o, struct hb_error *err)
                                  "'COMMAND {host}'");
 }
 
-static int check_tool(const struct options *o, struct hb_error *err)
+enum { DRAIN_DIGITS_MIN = 6 };
+
+/* Takes the words behind `hvdrun drain` as its list of hosts. */
+static int take_drain(struct options *o, struct hb_error *err)
+{
+    struct hb_buf list = HB_BUF_INIT;
+
+    if (!o->command.count || o->hosts || o->hostfile)
+        return hb_error_set(err, HVD_EINVAL,
+                            "drain: which hosts? name them after the options");
+    if (o->job && (strlen(o->job) < DRAIN_DIGITS_MIN ||
+                   strspn(o->job, "0123456789abcdef") != strlen(o->job)))
+        return hb_error_set(err, HVD_EINVAL,
+                            "--job %s: give %d or more digits of the id that "
+                            "hvdrun ps shows",
+                            o->job, DRAIN_DIGITS_MIN);
+    for (size_t i = 0; i < o->command.count; i++)
+        hb_must(
+            hb_buf_printf(&list, "%s%s", i ? "," : "", o->command.items[i]));
+    o->hosts = hb_buf_detach(&list);
+    return 0;
+}
+
+static int check_tool(struct options *o, struct hb_error *err)
 {
     int takes = o->action == OPTIONS_KILL || o->action == OPTIONS_DOCTOR;
 
+    if (o->action == OPTIONS_DRAIN)
+        return take_drain(o, err);
     if (o->command.count && !takes)
         return hb_error_set(err, HVD_EINVAL,
                             "'%s': nothing can follow the options here",
@@ -522,9 +549,8 @@ static const char *find_tool(struct options *o, int argc, char *const argv[])
         const char *name;
         enum options_action action;
     } tools[] = {
-        {"ps", OPTIONS_PS},
-        {"kill", OPTIONS_KILL},
-        {"clean", OPTIONS_CLEAN},
+        {"ps", OPTIONS_PS},         {"kill", OPTIONS_KILL},
+        {"clean", OPTIONS_CLEAN},   {"drain", OPTIONS_DRAIN},
         {"doctor", OPTIONS_DOCTOR},
     };
 

@@ -29,6 +29,7 @@ enum options_action {
     OPTIONS_PS,
     OPTIONS_KILL,
     OPTIONS_CLEAN,
+    OPTIONS_DRAIN,
     OPTIONS_DOCTOR,
 };
 
@@ -53,13 +54,15 @@ struct options {
     char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
     int timestamp;
-    int tag;                   /* 1 unless --no-tag-output */
-    int stdin_rank;            /* JOB_STDIN_* */
-    int64_t start_timeout_ms;  /* default 30 s */
-    int64_t timeout_ms;        /* 0: none */
-    int64_t heartbeat_ms;      /* default 15 s; 0: never */
-    int min_np;                /* 0: not given, the job is not elastic */
-    int max_np;                /* 0: not given */
+    int tag;                  /* 1 unless --no-tag-output */
+    int stdin_rank;           /* JOB_STDIN_* */
+    int64_t start_timeout_ms; /* default 30 s */
+    int64_t within_ms;        /* drain; 0: not given */
+    char *job;            /* drain: digits that an id begins with; NULL: any */
+    int64_t timeout_ms;   /* 0: none */
+    int64_t heartbeat_ms; /* default 15 s; 0: never */
+    int min_np;           /* 0: not given, the job is not elastic */
+    int max_np;           /* 0: not given */
     char *discovery_script;    /* a command of the shell */
     int slots_per_host;        /* of hosts without slots; default 1 */
     int watch;                 /* the hostfile may change */

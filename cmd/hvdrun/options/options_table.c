@@ -10,6 +10,7 @@
 
 #include "lib/base/idle_knobs.h"
 #include "lib/hosts/slot_plan.h"
+#include "lib/protocol/control/control_generation.h"
 
 #include <string.h>
 
@@ -220,6 +221,19 @@ const struct option options_table[] = {
       .flags = OPTION_HIDDEN | OPTION_NO_FILE | OPTION_TOOL |
                OPTION_TOOL_ONLY | OPTION_OWN,
       .help = "kill: every job of yours" },
+    { .names = { "--job" },
+      .group = GROUP_INFO, .arg = ARG_STRING, .target = TO_STRING,
+      .metavar = "ID", .field = FIELD(job),
+      .flags = OPTION_HIDDEN | OPTION_NO_FILE | OPTION_TOOL |
+               OPTION_TOOL_ONLY | OPTION_OWN,
+      .help = "drain: only the job with this id" },
+    { .names = { "--within" },
+      .group = GROUP_INFO, .arg = ARG_DURATION, .target = TO_MS,
+      .metavar = "SECONDS", .field = FIELD(within_ms), .min = 1,
+      .max = CONTROL_LEFT_MAX_MS,
+      .flags = OPTION_HIDDEN | OPTION_NO_FILE | OPTION_TOOL |
+               OPTION_TOOL_ONLY | OPTION_OWN,
+      .help = "drain: when the hosts will go" },
     { .names = { "--env", "-x" },
       .group = GROUP_ENV, .arg = ARG_STRING, .target = TO_CALL,
       .metavar = "NAME[=VALUE]", .call = apply_env,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the hosts for `ps`, `kill` and `clean`; see jobs.h. */
+/* Asks the hosts for `ps`, `kill`, `drain` and `clean`; see jobs.h. */
 #include "cmd/hvdrun/tools/jobs.h"
 
 #include "cmd/hvdrun/run_job.h"
@@ -179,6 +179,57 @@ int jobs_kill(const struct options *o, const struct hb_log *log)
     if (rc == 0)
         rc = kill_print(&t);
     hb_strv_free(&jobs.ids);
+    tool_fini(&t);
+    return rc;
+}
+
+/* ---- drain ---- */
+
+static void drain_step(struct tool *t)
+{
+    const struct options *o = t->options;
+    struct jobs *jobs = t->arg;
+    json_t *question;
+
+    if (jobs->steps++ > 0) {
+        tool_end(t);
+        return;
+    }
+    question = json_pack("{s:s, s:s, s:I}", "what", "drain", "job",
+                         o->job ? o->job : "", "within_ms",
+                         (json_int_t)(o->within_ms > 0 ? o->within_ms : -1));
+    tool_ask_all(t, question, o->start_timeout_ms);
+    json_decref(question);
+}
+
+static int drain_print(const struct tool *t)
+{
+    struct jobs_answer *answers = answers_of(t);
+    struct hb_buf text = HB_BUF_INIT;
+    size_t staying = 0;
+    int rc, none;
+
+    for (size_t i = 0; i < t->hosts.count; i++)
+        staying += jobs_drained(&answers[i], &text);
+    hb_free(answers);
+    none = hb_buf_len(&text) == 0;
+    rc = tool_print(t, hb_xstrdup(hb_buf_data(&text)));
+    hb_buf_free(&text);
+    rc = end_code(t, rc);
+    if (rc == 0 && none)
+        hb_log(t->log, HB_LOG_ERROR, "drain: no job of yours runs there");
+    return rc == 0 && (none || staying) ? JOBS_EXIT_NONE : rc;
+}
+
+int jobs_drain(const struct options *o, const struct hb_log *log)
+{
+    struct jobs jobs = {.ids = HB_STRV_INIT};
+    struct tool t = {
+        .options = o, .log = log, .step = drain_step, .arg = &jobs};
+    int rc = tool_run(&t);
+
+    if (rc == 0)
+        rc = drain_print(&t);
     tool_fini(&t);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `hvdrun ps`, `kill` and `clean`: lists, ends and cleans up after other jobs;
- * hvdrun-ps(1). */
+/* `hvdrun ps`, `kill`, `drain` and `clean`: lists and ends other jobs, makes
+ * them leave hosts, and cleans up after them; hvdrun-ps(1). */
 #ifndef HVDRUN_JOBS_H
 #define HVDRUN_JOBS_H
 
@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 enum {
-    JOBS_EXIT_NONE = 1,  /* kill: no such job */
+    JOBS_EXIT_NONE = 1,  /* kill, drain: no such job */
     JOBS_PREFIX_MIN = 6, /* least digits that name a job */
     JOBS_SHOWN_DIGITS = 12,
 };
@@ -18,6 +18,7 @@ enum {
 /* Prints the result of the tool and returns hvdrun's exit code. */
 int jobs_ps(const struct options *o, const struct hb_log *log);
 int jobs_kill(const struct options *o, const struct hb_log *log);
+int jobs_drain(const struct options *o, const struct hb_log *log);
 int jobs_clean(const struct options *o, const struct hb_log *log);
 
 /* ---- Pure parts, for tests ---- */
@@ -37,6 +38,9 @@ json_t *jobs_json(const struct jobs_answer *answers, size_t count);
  * end, as kill and clean print them.  Returns how many of these jobs still
  * have processes. */
 size_t jobs_ended(const struct jobs_answer *a, int dry, struct hb_buf *out);
+/* Appends a line for each job that the host has been asked to let go of, as
+ * drain prints them.  Returns how many will not leave. */
+size_t jobs_drained(const struct jobs_answer *a, struct hb_buf *out);
 /* Appends a line for each file that clean has removed on the host. */
 void jobs_removed(const struct jobs_answer *a, int dry, struct hb_buf *out);
 

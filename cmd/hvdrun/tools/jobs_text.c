@@ -257,6 +257,26 @@ size_t jobs_ended(const struct jobs_answer *a, int dry, struct hb_buf *out)
     return unfinished;
 }
 
+size_t jobs_drained(const struct jobs_answer *a, struct hb_buf *out)
+{
+    json_t *one;
+    size_t i, staying = 0;
+
+    json_array_foreach(json_object_get(a->answer, "drained"), i, one)
+    {
+        int told = query_true(one, "told");
+
+        add_line(out, "host %s: job %.*s %s", a->host, JOBS_SHOWN_DIGITS,
+                 query_string(one, "id"),
+                 told ? "leaves at its next commit"
+                 : query_true(one, "elastic")
+                     ? "could not be told: its agent is gone"
+                     : "stays: it is not elastic (hvdrun --min-np)");
+        staying += !told;
+    }
+    return staying;
+}
+
 void jobs_removed(const struct jobs_answer *a, int dry, struct hb_buf *out)
 {
     json_t *one;

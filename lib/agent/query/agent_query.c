@@ -37,6 +37,8 @@ static json_t *answer_to(const json_t *question)
         return query_ps();
     if (strcmp(what, "kill") == 0)
         return query_kill(question);
+    if (strcmp(what, "drain") == 0)
+        return query_drain(question);
     if (strcmp(what, "clean") == 0)
         return query_clean(question);
     if (strcmp(what, "doctor") == 0)

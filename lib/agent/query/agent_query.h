@@ -11,6 +11,8 @@
  *     clock                                 wall_ns
  *     ps                                    user, jobs: id, agent, procs
  *     kill     jobs (ids), grace_ms         ended: id, processes, left, ...
+ *     drain    job (what its id begins      drained: id, elastic, told
+ *              with), within_ms (-1: any)
  *     clean    dry_run, grace_ms            ended, removed: path, what
  *     doctor   program, cwd, path, names    see query_doctor.c
  */
@@ -48,6 +50,7 @@ void query_fini(struct query *q);
 /* ---- query_jobs.c and query_doctor.c ---- */
 json_t *query_ps(void);
 json_t *query_kill(const json_t *question);
+json_t *query_drain(const json_t *question);
 json_t *query_clean(const json_t *question);
 json_t *query_doctor(const json_t *question);
 

@@ -22,6 +22,7 @@ enum {
 struct mark {
     char id[JOBSCAN_ID_DIGITS + 1]; /* own HVD_JOB_ID; "": none */
     int rank;
+    int elastic;
     int mine;   /* of this user */
     int job;    /* index into jobs, own or inherited; -1: none */
     int origin; /* index of the process that job and rank are taken from */
@@ -68,7 +69,7 @@ static int is_id(const char *s)
            strspn(s, "0123456789abcdef") == JOBSCAN_ID_DIGITS;
 }
 
-/* Reads HVD_JOB_ID and HVD_RANK; 0 if the environment is empty. */
+/* Reads HVD_JOB_ID, HVD_RANK and HVD_ELASTIC; 0 if the environment is empty. */
 static int read_environ(pid_t pid, struct mark *m)
 {
     FILE *f = open_file(pid, "environ");
@@ -81,6 +82,8 @@ static int read_environ(pid_t pid, struct mark *m)
         some = 1;
         if (strncmp(item, "HVD_JOB_ID=", 11) == 0 && is_id(item + 11))
             memcpy(m->id, item + 11, sizeof(m->id));
+        else if (strncmp(item, "HVD_ELASTIC=", 12) == 0)
+            m->elastic = item[12] != '\0' && item[12] != '0';
         else if (strncmp(item, "HVD_RANK=", 9) == 0 &&
                  hb_parse_i64(item + 9, 0, RANK_MAX, &rank, NULL) == 0)
             m->rank = (int)rank;
@@ -248,6 +251,7 @@ static void add_proc(struct scan *s, int i)
         .top = parent < 0 || s->marks[parent].job != s->marks[i].job,
     };
     read_usage(p);
+    job->is_elastic |= s->marks[i].id[0] && s->marks[i].elastic;
     if (p->top && parent >= 0)
         take_agent(s, job, parent);
 }

@@ -30,6 +30,7 @@ struct jobscan_job {
     struct tree_proc agent, guardian; /* pid 0: none, the job is orphaned */
     struct jobscan_proc *procs;       /* in order of pid; no zombies */
     size_t count;
+    int is_elastic; /* a rank of it says so: HVD_ELASTIC */
 };
 
 struct jobscan {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `hvdrun ps` and `kill`: the agent's part; see query.h. */
+/* `hvdrun ps`, `kill`, `drain` and `clean`: the agent's part; see query.h. */
 #include "lib/agent/query/agent_query.h"
 
 #include "lib/agent/query/jobend.h"
@@ -7,9 +7,11 @@
 #include "lib/agent/query/place.h"
 #include "lib/agent/trace_dir.h"
 #include "lib/base/alloc.h"
+#include "lib/protocol/control/control_generation.h"
 #include "lib/protocol/query.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,6 +127,41 @@ json_t *query_kill(const json_t *question)
         trace_dir_clean("", json_string_value(id), 0, removed);
     }
     return json_pack("{s:o, s:o}", "ended", ended, "removed", removed);
+}
+
+/* ---- Hosts that will go ---- */
+
+/* Tells an agent that its host goes: drain() in signals.c. */
+static int tell_going(const struct tree_proc *agent, int within_ms)
+{
+    return agent->pid > 0 && tree_signal_value(agent, SIGUSR1, within_ms);
+}
+
+json_t *query_drain(const json_t *question)
+{
+    json_int_t within_ms = query_int(question, "within_ms", -1);
+    const char *id = query_string(question, "job");
+    struct jobscan s = JOBSCAN_INIT;
+    json_t *drained;
+
+    if (jobscan_read(&s) < 0)
+        return blind();
+    if (within_ms < 0 || within_ms > CONTROL_LEFT_MAX_MS)
+        within_ms = -1;
+    drained = json_array();
+    for (size_t i = 0; i < s.count; i++) {
+        const struct jobscan_job *job = &s.jobs[i];
+        int told;
+
+        if (strncmp(job->id, id, strlen(id)) != 0)
+            continue;
+        told = job->is_elastic && tell_going(&job->agent, (int)within_ms);
+        json_array_append_new(
+            drained, json_pack("{s:s, s:b, s:b}", "id", job->id, "elastic",
+                               job->is_elastic, "told", told));
+    }
+    jobscan_free(&s);
+    return json_pack("{s:o}", "drained", drained);
 }
 
 /* ---- What is left over ---- */

@@ -212,7 +212,7 @@ void tree_free(struct tree *t)
  * that the pid is reused meanwhile.  Sends SIGCONT only to one that is stopped:
  * it would take away the SIGSTOP with which a debugger or a leak check
  * attaches, and that would wait for ever. */
-static int signal_one(const struct tree_proc *p, int signo)
+static int signal_one(const struct tree_proc *p, int signo, siginfo_t *info)
 {
     struct tree_proc now;
     int fd, sent = 0;
@@ -224,9 +224,19 @@ static int signal_one(const struct tree_proc *p, int signo)
         return 0;
     if (tree_stat(p->pid, &now) && now.start == p->start &&
         (signo != SIGCONT || now.state == 'T'))
-        sent = syscall(SYS_pidfd_send_signal, fd, signo, NULL, 0u) == 0;
+        sent = syscall(SYS_pidfd_send_signal, fd, signo, info, 0u) == 0;
     close(fd);
     return sent;
+}
+
+int tree_signal_value(const struct tree_proc *p, int signo, int value)
+{
+    siginfo_t info = {.si_signo = signo, .si_code = SI_QUEUE};
+
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_int = value;
+    return signal_one(p, signo, &info);
 }
 
 static int member(pid_t group, const pid_t *groups, size_t count)
@@ -247,7 +257,7 @@ size_t tree_signal(const struct tree *t, int signo, const pid_t *skip_groups,
 
         if (p->state == 'Z' || member(p->pgrp, skip_groups, group_count))
             continue;
-        sent += (size_t)signal_one(p, signo);
+        sent += (size_t)signal_one(p, signo, NULL);
     }
     return sent;
 }
@@ -264,7 +274,7 @@ static size_t stop_new(const struct tree *now, const struct tree *before)
         if (p->state == 'Z' || (old && old->start == p->start))
             continue;
         fresh++;
-        signal_one(p, SIGSTOP);
+        signal_one(p, SIGSTOP, NULL);
     }
     return fresh;
 }
@@ -343,7 +353,7 @@ void tree_kill_marked(const char *entry)
                 t.procs[i].state != 'Z' && is_marked(&t, &t.procs[i], entry);
         for (size_t i = 0; i < t.count; i++)
             if (marked[i])
-                killed += (size_t)signal_one(&t.procs[i], SIGKILL);
+                killed += (size_t)signal_one(&t.procs[i], SIGKILL, NULL);
         hb_free(marked);
     }
     tree_free(&t);

@@ -51,6 +51,10 @@ void tree_free(struct tree *t); /* leaves it empty and usable */
 size_t tree_signal(const struct tree *t, int signo, const pid_t *skip_groups,
                    size_t group_count);
 
+/* Sends a process a signal with a value (sigqueue(3)); 1, or 0 if it is gone or
+ * may not be signalled. */
+int tree_signal_value(const struct tree_proc *p, int signo, int value);
+
 /* Kills all descendants of the caller, one round: stops them, repeating the
  * walk until it finds no new ones, so that a program that forks without end
  * cannot escape; then sends SIGKILL to all.  Returns how many live ones there

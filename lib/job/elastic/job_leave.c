@@ -188,7 +188,8 @@ int job_going_frame(void *arg, const struct frame *f, struct hb_error *err)
     if (rc < 0)
         return rc;
     hb_text_sanitize(why);
-    job_host_goes(host->job, host->index, (int64_t)left_ms, why);
+    job_host_goes(host->job, host->index,
+                  left_ms == CONTROL_LEFT_ANY ? -1 : (int64_t)left_ms, why);
     return 0;
 }
 

@@ -85,7 +85,7 @@ int control_decode_going(const void *p, size_t len, uint32_t *left_ms,
     hb_reader_init(&r, p, len);
     got = hb_read_u32(&r);
     hb_read_text(&r, r.left, text, sizeof(text));
-    if (r.bad || got > CONTROL_LEFT_MAX_MS)
+    if (r.bad || (got > CONTROL_LEFT_MAX_MS && got != CONTROL_LEFT_ANY))
         return hb_error_set(err, HVD_EPROTO, "going: malformed");
     *left_ms = got;
     memcpy(why, text, sizeof(text));

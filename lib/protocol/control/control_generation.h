@@ -37,7 +37,7 @@ enum {
     CONTROL_LEFT_MAX_MS = 86400000,
 };
 
-/* Time that is not limited, in NOTICE. */
+/* Time that is not limited, in NOTICE and GOING. */
 #define CONTROL_LEFT_ANY UINT32_MAX
 
 struct control_generation {
@@ -55,7 +55,7 @@ struct control_generation {
 int control_encode_ready(struct hb_buf *out, int rank, int ready);
 int control_decode_ready(const void *p, size_t len, int *rank, int *ready,
                          struct hb_error *err);
-/* Encodes and decodes a time of at most CONTROL_LEFT_MAX_MS; in NOTICE also
+/* Encodes and decodes a time of at most CONTROL_LEFT_MAX_MS, or
  * CONTROL_LEFT_ANY. */
 int control_encode_notice(struct hb_buf *out, int rank, uint32_t left_ms);
 int control_decode_notice(const void *p, size_t len, int *rank,
