@@ -63,6 +63,19 @@ test_elastic_hosts_link() {
     cluster_down
 }
 
+# The operator frees a host; its agent ends with its ranks.
+test_elastic_hosts_drain() {
+    start_steps
+    on login "$HVDRUN" drain --within 60 n2 >drained
+    grep -Eqx 'host n2: job [0-9a-f]{12} leaves at its next commit' drained
+    wait_for 'grep -q "6 -> 4 ranks (generation 2)" job.err'
+    tells 'host n2 goes in 60 s .hvdrun drain.: its 2 ranks leave' job.err
+    finish job 0
+    [ "$(grep -c "^done [0-9]* 4 $STEPS\$" job.out)" -eq 4 ] ||
+        fail "not 4 ranks finished: $(cat job.out job.err)"
+    cluster_down
+}
+
 # A rank is started again on its own host, also if it was the only one there.
 test_elastic_hosts_restart() {
     start_steps --restart-failed 1
