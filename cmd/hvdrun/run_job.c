@@ -249,6 +249,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .most = options_grows(o) ? growth_most(o, run->plan.np) : 0,
         .spares = o->spares,
         .multiple = o->np_multiple,
+        .whole_hosts = o->whole_hosts,
         .is_local = is_local,
         .names_differ = o->rsh != NULL,
         .cooldown_least_ms = o->cooldown_least_ms,

@@ -92,6 +92,7 @@ struct job_config {
      * job_start's arg. */
     int (*is_local)(void *arg, const struct host_entry *entry);
     int multiple;     /* a generation has a multiple of it; 0: any number */
+    int whole_hosts;  /* a rank that has failed takes its host out */
     int names_differ; /* each name is a host of its own */
     int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */
     int stop_at_commit;                          /* what SIGTERM does first */

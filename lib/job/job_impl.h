@@ -347,9 +347,10 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
                        const char *why);
 /* Returns whether all ranks have stopped so. */
 int job_elastic_stopped(const struct job *job);
-/* Ends the agents if all ranks have stopped so, and no rank runs any more:
- * those that could start ranks again wait to be told. */
-void job_elastic_end_stopped(struct job *job);
+/* Ends the host's agent if its ranks were asked to leave and none runs any
+ * more; or all agents, if all ranks have stopped so: those that could start
+ * ranks again wait to be told. */
+void job_elastic_end_left(struct job_host *host);
 /* Kills a rank; why: "by hvdrun: ...".  It counts as one that has died. */
 void job_evict_rank(struct job *job, int rank, const char *why);
 

@@ -109,6 +109,27 @@ test_all_hosts_go() {
     done
 }
 
+# A rank that fails takes its host out; later the whole host comes back.
+test_whole_hosts() {
+    start_steps a:2,b:2 2 '' --elastic-unit host
+    kill -KILL "$(rank_pid 3)"
+    wait_for 'grep -q "3 -> 2 ranks (generation 3)" job.err'
+    grep -q 'host b: its other 1 rank leaves at the next commit (--elastic-unit host)' job.err
+    wait_for '[ "$(grep -c "^removed 2 " job.out)" -eq 1 ]'
+    # The last host has nobody to leave it to.
+    kill -KILL "$(rank_pid 1)"
+    finish job 137
+    gone job
+    start_steps a:2,b:2 2 '' --elastic-unit host -np 4 --max-np 5 \
+        --blacklist-cooldown-range 1 1
+    kill -KILL "$(rank_pid 3)"
+    wait_for 'grep -q "3 -> 2 ranks (generation 3)" job.err'
+    wait_for 'grep -q "host b: starts 2 ranks" job.err'
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    absent 'lost' job.err
+    stop
+}
+
 # An agent that gets SIGTERM, as when its host is shut down.
 test_an_agent_gets_sigterm() {
     local agent

@@ -65,6 +65,12 @@ START_TEST(elastic_jobs)
     ck_assert_int_eq(o.min_np, 0);
     ck_assert_int_eq(o.spec.elastic, 1);
     ck_assert_int_eq(o.spec.restart, 1);
+    ok("hvdrun -np 4 --min-np 2 --elastic-unit host cmd");
+    ck_assert_int_eq(o.whole_hosts, 1);
+    ok("hvdrun -np 4 --min-np 2 --elastic-unit rank cmd");
+    ck_assert_int_eq(o.whole_hosts, 0);
+    refused("hvdrun -np 4 --elastic-unit node cmd",
+            "--elastic-unit 'node': must be one of rank host");
     ok("hvdrun -np 4 --stop-at-commit cmd");
     ck_assert(o.spec.elastic && o.stop_at_commit && !o.preempt_file);
     ok("hvdrun -np 4 --preempt-file F --preempt-script 'S 1' cmd");

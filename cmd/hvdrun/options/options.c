@@ -436,6 +436,7 @@ static const char *elastic_option(const struct options *o)
            : o->preempt_file   ? "--preempt-file"
            : o->preempt_script ? "--preempt-script"
            : o->np_multiple    ? "--np-multiple"
+           : o->whole_hosts    ? "--elastic-unit"
            : options_grows(o)  ? "a job that grows"
                                : NULL;
 }

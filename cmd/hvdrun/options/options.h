@@ -71,6 +71,7 @@ struct options {
     int64_t cooldown_least_ms; /* strikes.h */
     int64_t cooldown_most_ms;
     int np_multiple;    /* 0: not given */
+    int whole_hosts;    /* --elastic-unit host */
     int reset_limit;    /* default -1: none */
     int restart_failed; /* restarts of each rank; default 0 */
     int stop_at_commit;

@@ -485,6 +485,11 @@ int apply_map(struct applier *a, const struct setting *s, struct hb_error *err)
     return rc;
 }
 
+int apply_unit(struct applier *a, const struct setting *s, struct hb_error *err)
+{
+    return check_choice(s, &a->options->whole_hosts, err);
+}
+
 /* Adds an interface list to those given before.  Lists from the command line
  * replace all lists from the configuration file. */
 int apply_interfaces(struct applier *a, const struct setting *s,

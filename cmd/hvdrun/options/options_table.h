@@ -158,6 +158,8 @@ int apply_path(struct applier *a, const struct setting *s,
                struct hb_error *err);
 int apply_launcher(struct applier *a, const struct setting *s,
                    struct hb_error *err);
+int apply_unit(struct applier *a, const struct setting *s,
+               struct hb_error *err);
 int apply_map(struct applier *a, const struct setting *s, struct hb_error *err);
 int apply_interfaces(struct applier *a, const struct setting *s,
                      struct hb_error *err);

@@ -541,7 +541,6 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
         send_abort(job, m->rank, hb_buf_data(&text));
         hb_buf_free(&text);
     }
-    hb_free(line);
     if (!due_ns && !m->blames && action != GENERATIONS_TOO_FEW)
         job_grow_strike(&job->hosts[job->config->plan->ranks[m->rank].host]);
     if (due_ns)
@@ -549,6 +548,9 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
                 (double)(due_ns - hb_now_ns()) / 1e9,
                 e->restarts.ranks[m->rank].used, e->restarts.most);
     elastic_act(job, action);
+    if (job->config->whole_hosts && !due_ns && job_elastic_goes_on(job))
+        elastic_leave_with(job, m->rank, line);
+    hb_free(line);
     return action != GENERATIONS_TOO_FEW;
 }
 

@@ -76,6 +76,9 @@ void elastic_forget_lost(struct elastic *e, int rank);
 void elastic_set_leave_timer(struct job *job);
 /* Notes that all ranks were removed, and says so. */
 void elastic_stopped(struct job *job);
+/* Lets the other ranks of a rank's host leave, if enough stay: it has failed
+ * for good, as `line` says. */
+void elastic_leave_with(struct job *job, int rank, const char *line);
 /* Returns whether all ranks were removed, and none runs on the host. */
 int elastic_stopped_there(const struct job_host *host);
 /* Tells the ranks that were removed. */

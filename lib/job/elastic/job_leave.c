@@ -27,6 +27,12 @@ static int is_running(const struct job *job, int rank)
     return !job->exited[rank] && !job->elastic->gone[rank];
 }
 
+/* Returns whether the rank was asked to leave. */
+static int has_notice(const struct job *job, int rank)
+{
+    return job->elastic->leaving[rank].why != NULL;
+}
+
 /* Returns the first deadline of a rank that has not exited, or 0. */
 static uint64_t next_deadline(const struct job *job)
 {
@@ -178,6 +184,26 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
     return 0;
 }
 
+void elastic_leave_with(struct job *job, int rank, const char *line)
+{
+    int home = job->config->plan->ranks[rank].host, count = 0;
+    const struct plan_host *h = &job->config->plan->hosts[home];
+    int *ranks = hb_xcalloc((size_t)h->count + 1, sizeof(*ranks));
+    char *why = hb_xasprintf("%s; its host leaves, too (--elastic-unit)", line);
+
+    for (int i = 0; i < h->count; i++)
+        if (is_running(job, h->ranks[i]) && !has_notice(job, h->ranks[i]))
+            ranks[count++] = h->ranks[i];
+    if (count > 0 && job_remove_ranks(job, ranks, count, -1, why) == 0)
+        job_say(job,
+                "host %s: its other %d rank%s at the next commit "
+                "(--elastic-unit host)",
+                job->hosts[home].name, count,
+                count > 1 ? "s leave" : " leaves");
+    hb_free(why);
+    hb_free(ranks);
+}
+
 int job_going_frame(void *arg, const struct frame *f, struct hb_error *err)
 {
     struct job_host *host = arg;
@@ -222,7 +248,7 @@ void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who)
     for (int i = 0; job_elastic_goes_on(job) && i < h->count; i++) {
         if (!is_running(job, h->ranks[i]))
             continue;
-        known += job->elastic->leaving[h->ranks[i]].why != NULL;
+        known += has_notice(job, h->ranks[i]);
         ranks[count++] = h->ranks[i];
     }
     put_time(in, sizeof(in), left_ms);
@@ -260,6 +286,15 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
 
 /* ---- Leaving ---- */
 
+/* Ends the agents if all ranks have stopped and exited. */
+static void end_stopped(struct job *job)
+{
+    for (int i = 0; i < job->config->plan->size; i++)
+        if (is_running(job, i))
+            return;
+    elastic_end_agents(job);
+}
+
 void elastic_stopped(struct job *job)
 {
     struct elastic *e = job->elastic;
@@ -269,7 +304,8 @@ void elastic_stopped(struct job *job)
     e->count = 0;
     job_say(job, "%d rank%s stopped at a commit: exit code %d", count,
             count == 1 ? " has" : "s have", JOB_EXIT_STOPPED);
-    job_elastic_end_stopped(job);
+    if (job->config->spec.restart)
+        end_stopped(job);
 }
 
 int job_elastic_stopped(const struct job *job)
@@ -287,14 +323,28 @@ int elastic_stopped_there(const struct job_host *host)
     return 1;
 }
 
-void job_elastic_end_stopped(struct job *job)
+void job_elastic_end_left(struct job_host *host)
 {
-    if (!job_elastic_stopped(job) || !job->config->spec.restart)
+    struct job *job = host->job;
+    int left = 0;
+
+    if (!job->elastic || !job->config->spec.restart)
         return;
-    for (int i = 0; i < job->config->plan->size; i++)
-        if (is_running(job, i))
+    if (job_elastic_stopped(job))
+        end_stopped(job);
+    if (!job_elastic_goes_on(job) || host->state != HOST_STARTED)
+        return;
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (is_running(job, rank) ||
+            job->elastic->generations.ranks[rank].life == GENERATIONS_PENDING)
             return;
-    elastic_end_agents(job);
+        left |= has_notice(job, rank);
+    }
+    if (left)
+        job_host_send_u32(host, CONTROL_KILL,
+                          (uint32_t)job->config->spec.grace_ms);
 }
 
 void elastic_tell_removed(struct job *job)
