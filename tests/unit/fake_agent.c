@@ -330,6 +330,14 @@ static void send_failed(int code, const char *text)
     wire_send(&frame);
 }
 
+static void send_progress(uint32_t generation)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_u32(&frame, CONTROL_PROGRESS, generation);
+    wire_send(&frame);
+}
+
 static void send_ready(int rank, int ready)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -481,6 +489,8 @@ static void step(const char *s)
         send_ready(a, word[0] == 'r');
     else if (strcmp(word, "notice") == 0)
         wait_notice(a, b);
+    else if (strcmp(word, "progress") == 0)
+        send_progress((uint32_t)a);
     else if (strcmp(word, "change") == 0)
         wire_wait(CONTROL_CHANGE, (uint32_t)a);
     else if (!step_text(s))

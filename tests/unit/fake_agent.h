@@ -19,7 +19,7 @@
  *     pings N (wait)     silence MS (wait for a PING that says so)
  *     ahead MS (of hvdrun's clock)   ago MS (when the next rank exited)
  *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
- *     ready RANK   left RANK   change N (wait)
+ *     ready RANK   left RANK   change N (wait)   progress N
  *     generation N JOINED RANKS [WHY] (wait; RANKS as in 0,2,3)
  *     notice RANK MS (wait; up to a second less, -1: not limited)
  *     removed RANK TEXT   evict RANK TEXT (wait)

@@ -22,8 +22,9 @@ enum {
 
 enum place { START, WAITS, WORKS, LEFT, OUT, DEAD };
 
-/* Messages are a kind and a rank; GENERATION and CHANGE a kind and a number. */
-enum up { UP_READY, UP_LEFT, UP_FAILED, UP_FINISHED };
+/* Messages are a kind and a rank, COMMITTED that the rank is ready after its
+ * generation has made a commit; GENERATION and CHANGE a kind and a number. */
+enum up { UP_READY, UP_COMMITTED, UP_LEFT, UP_FAILED, UP_FINISHED };
 enum down { DOWN_GENERATION, DOWN_CHANGE, DOWN_RESTART, DOWN_REMOVED };
 
 struct message {
@@ -34,13 +35,15 @@ struct message {
 struct world {
     struct generations_rank known[RANKS];
     unsigned char number, changing, broken, stopping, ended;
-    unsigned char restarts;         /* which may still happen */
-    unsigned char members[NUMBERS]; /* of each generation, as bits */
-    unsigned char place[RANKS];     /* what the ranks really do */
-    unsigned char last[RANKS];      /* the last generation they were in */
-    unsigned char told[RANKS];      /* the agent has CHANGE for it */
+    unsigned char committed;           /* as far as is known */
+    unsigned char has_commit[NUMBERS]; /* each generation, really */
+    unsigned char restarts;            /* which may still happen */
+    unsigned char members[NUMBERS];    /* of each generation, as bits */
+    unsigned char place[RANKS];        /* what the ranks really do */
+    unsigned char last[RANKS];         /* the last generation they were in */
+    unsigned char told[RANKS];         /* the agent has CHANGE for it */
     unsigned char deaths, exits, leaves, losses; /* which may still happen */
-    unsigned char joins, removals, stops;
+    unsigned char joins, removals, stops, glitches;
     unsigned char asked[RANKS];   /* hvdrun wants it to leave */
     unsigned char removed[RANKS]; /* the agent knows that it is removed */
     unsigned char lost[RANKS];    /* hosts */
@@ -90,6 +93,7 @@ static void load(const struct world *w, struct generations *g)
     memcpy(g->ranks, w->known, (size_t)size * sizeof(*g->ranks));
     g->number = w->number;
     g->changing = w->changing;
+    g->committed = w->committed;
     g->broken = w->broken;
     g->stopping = w->stopping;
     g->ended = w->ended;
@@ -104,6 +108,7 @@ static void store(struct world *w, struct generations *g)
     memcpy(w->known, g->ranks, (size_t)size * sizeof(*g->ranks));
     w->number = (unsigned char)g->number;
     w->changing = (unsigned char)g->changing;
+    w->committed = (unsigned char)g->committed;
     w->broken = (unsigned char)g->broken;
     w->stopping = (unsigned char)g->stopping;
     w->ended = (unsigned char)g->ended;
@@ -288,8 +293,8 @@ static int some_did_not_fit(const struct world *w, const struct world *before)
 }
 
 /* Tells a rank that it is removed.  It must have been asked for, and one that
- * works is let go only if no other has ended without being asked to leave, or
- * if there is no place for it. */
+ * works is let go only if its generation has made a commit and no other has
+ * ended without being asked to leave, or if there is no place for it. */
 static void remove_rank(struct world *w, const struct world *before, int rank)
 {
     int works = before->known[rank].member &&
@@ -298,6 +303,7 @@ static void remove_rank(struct world *w, const struct world *before, int rank)
 
     ck_assert_int_eq(w->known[rank].life, GENERATIONS_REMOVED);
     ck_assert_int_eq(w->asked[rank], 1);
+    ck_assert(!works || w->has_commit[before->number]);
     for (int i = 0; i < size && works; i++)
         if (w->members[before->number] >> i & 1)
             ck_assert(w->known[i].life == GENERATIONS_REMOVED ||
@@ -466,7 +472,9 @@ static int message_comes_up(struct world *w, int host)
     memset(&w->up[host][UP - 1], 0, sizeof(m));
     w->up_count[host]--;
     load(w, &g);
-    if (m.kind == UP_READY)
+    if (m.kind == UP_COMMITTED)
+        generations_committed(&g, w->last[rank]);
+    if (m.kind == UP_READY || m.kind == UP_COMMITTED)
         action = generations_ready(&g, rank);
     else if (m.kind == UP_LEFT)
         action = generations_left(&g, rank);
@@ -538,7 +546,8 @@ static void becomes_ready(struct world *w, int rank)
     w->place[rank] = w->removed[rank] ? OUT : WAITS;
     w->removed[rank] = 0;
     if (w->place[rank] == WAITS)
-        send_up(w, rank, UP_READY);
+        send_up(w, rank,
+                w->has_commit[w->last[rank]] ? UP_COMMITTED : UP_READY);
 }
 
 static int calls_sync(struct world *w, int rank)
@@ -546,6 +555,20 @@ static int calls_sync(struct world *w, int rank)
     if (w->place[rank] != START &&
         (w->place[rank] != WORKS || !(w->told[rank] || is_broken(w, rank))))
         return 0;
+    /* A commit is made by all, or by none. */
+    w->has_commit[w->last[rank]] |=
+        w->place[rank] == WORKS && !is_broken(w, rank);
+    w->told[rank] = 0;
+    becomes_ready(w, rank);
+    return 1;
+}
+
+/* An operation of a rank fails, although all members live. */
+static int fails(struct world *w, int rank)
+{
+    if (w->place[rank] != WORKS || w->glitches == 0)
+        return 0;
+    w->glitches--;
     w->told[rank] = 0;
     becomes_ready(w, rank);
     return 1;
@@ -659,7 +682,7 @@ static int all_are_to_stop(struct world *w)
     return 1;
 }
 
-enum { SURE = 1 + 5 * RANKS, STEPS = SURE + 8 * RANKS };
+enum { SURE = 1 + 5 * RANKS, STEPS = SURE + 9 * RANKS };
 
 /* Does step number `step`; those below SURE happen for certain, some time. */
 static int step_of(struct world *w, int step)
@@ -695,6 +718,8 @@ static int step_of(struct world *w, int step)
         return is_asked_to_leave(w, who);
     case 11:
         return who == 0 && all_are_to_stop(w);
+    case 12:
+        return fails(w, who);
     default:
         return host_is_lost(w, who);
     }

@@ -60,6 +60,7 @@ START_TEST(ranks_are_removed)
     ck_assert_int_eq(generations_remove(&g, gone, 2), GENERATIONS_CHANGE);
     ck_assert_int_eq(generations_remove(&g, gone, 2), GENERATIONS_NOTHING);
     ck_assert(generations_can_remove(&g, gone, 2)); /* they go already */
+    generations_committed(&g, 1);
     for (int i = 0; i < 3; i++) {
         generations_left(&g, i);
         ck_assert_int_eq(generations_ready(&g, i), GENERATIONS_NOTHING);
@@ -93,6 +94,7 @@ START_TEST(a_death_delays_the_removal)
     ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
     ck_assert(is_made_of(&g, "013") && take_removed(&g, ""));
     ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    generations_committed(&g, 2);
     generations_ready(&g, 0);
     generations_ready(&g, 1);
     ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
@@ -155,6 +157,7 @@ START_TEST(all_stop)
 
     begin(&g, 3, 3, 0);
     ck_assert_int_eq(generations_stop(&g), GENERATIONS_CHANGE);
+    generations_committed(&g, 1);
     generations_ready(&g, 0);
     generations_ready(&g, 1);
     ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_STOPPED);
@@ -183,10 +186,12 @@ static void begin_with_newcomers(struct generations *g,
         generations_started(g, i);
 }
 
+/* Makes a commit, after which these members are ready. */
 static void all_ready(struct generations *g, const char *members)
 {
     enum generations_action action = GENERATIONS_NOTHING;
 
+    generations_committed(g, g->number);
     for (; *members; members++) {
         ck_assert_int_eq(action, GENERATIONS_NOTHING);
         action = generations_ready(g, *members - '0');
@@ -216,6 +221,35 @@ START_TEST(all_hand_over)
     ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
     all_ready(&g, "0123");
     ck_assert(is_made_of(&g, "23") && take_removed(&g, "01"));
+    generations_fini(&g);
+}
+END_TEST
+
+/* They fail before a commit, perhaps because the newcomer has only a part of
+ * the state: nobody who has it is let go. */
+START_TEST(no_handover_without_a_commit)
+{
+    static const int gone[] = {0};
+    const struct generations_config config = {.size = 2,
+                                              .np = 1,
+                                              .min_np = 1,
+                                              .most = 2,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    generations_ready(&g, 1);
+    generations_remove(&g, gone, 1);
+    all_ready(&g, "0");
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    generations_committed(&g, 1); /* an old one */
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "01") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "01");
+    ck_assert(is_made_of(&g, "1") && take_removed(&g, "0"));
     generations_fini(&g);
 }
 END_TEST
@@ -358,6 +392,7 @@ int main(void)
     tcase_add_test(tc, outsiders_are_removed);
     tcase_add_test(tc, all_stop);
     tcase_add_test(tc, all_hand_over);
+    tcase_add_test(tc, no_handover_without_a_commit);
     tcase_add_test(tc, some_hand_over);
     tcase_add_test(tc, the_only_rank_hands_over);
     tcase_add_test(tc, no_handover_after_an_exit);

@@ -306,6 +306,21 @@ START_TEST(pairs)
 }
 END_TEST
 
+/* Operations fail, so that ranks are ready without a commit. */
+START_TEST(glitches)
+{
+    struct world w = {.removals = 1, .glitches = 2};
+
+    explore("glitches and a removal", 3, three_hosts, 1, w);
+    w = (struct world){.removals = 2, .joins = 1, .glitches = 1};
+    explore_growth("a glitch and a handover", 3, three_hosts, 1, 2, 3, w);
+    w = (struct world){.removals = 1, .joins = 1, .glitches = 2};
+    explore_growth("glitches and a handover", 2, three_hosts, 1, 1, 1, w);
+    w = (struct world){.stops = 1, .glitches = 2};
+    explore("glitches and a stop", 3, two_hosts, 1, w);
+}
+END_TEST
+
 START_TEST(stops)
 {
     struct world w = {.stops = 1, .deaths = 1};
@@ -333,6 +348,7 @@ int main(void)
     tcase_add_test(tc, removals);
     tcase_add_test(tc, handovers);
     tcase_add_test(tc, pairs);
+    tcase_add_test(tc, glitches);
     tcase_add_test(tc, stops);
     suite_add_tcase(suite, tc);
     return unit_run(suite);

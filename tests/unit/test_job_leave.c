@@ -35,11 +35,11 @@ static void ends(int code, const char *want_err)
 START_TEST(a_host_goes)
 {
     go(2,
-       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1 " GOES
+       BEGIN "change 1;progress 1;ready 0;ready 1;generation 2 0 0,1 " GOES
              ";exit 0 0;exit 1 0;done;eof",
-       BEGIN_B
-       "notice 2 55000;notice 3 55000;change 1;ready 2;ready 3;removed 2 " GOES
-       ";removed 3 " GOES ";exit 2 0;exit 3 0;done;eof");
+       BEGIN_B "notice 2 55000;notice 3 55000;change 1;progress 1;ready "
+               "2;ready 3;removed 2 " GOES ";removed 3 " GOES
+               ";exit 2 0;exit 3 0;done;eof");
     job_host_goes(job, 1, 60000, "a test");
     job_host_goes(job, 1, 60000, "another"); /* changes nothing */
     ends(0, "hvdrun: " GOES ": its 2 ranks leave at the next commit\n"
@@ -53,11 +53,12 @@ START_TEST(a_leaver_fails)
     static const int rank[] = {3};
 
     go(2,
-       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
-             "pause 100;exit 0 0;exit 1 0;done;eof",
-       BEGIN_B
-       "notice 3 -1;change 1;ready 2;ready 3;generation 2 0 0,1,2 it has to;"
-       "removed 3 it has to;exit 3 9;exit 2 0;done;eof");
+       BEGIN
+       "change 1;progress 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
+       "pause 100;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "notice 3 -1;change 1;progress 1;ready 2;ready 3;generation 2 0 "
+               "0,1,2 it has to;"
+               "removed 3 it has to;exit 3 9;exit 2 0;done;eof");
     ck_assert_int_eq(job_remove_ranks(job, rank, 1, -1, "it has to"), 0);
     ends(0, "hvdrun: 4 -> 3 ranks (generation 2)\n"
             "hvdrun: rank 3 on host b (pid 103): exit code 9\n");
@@ -88,12 +89,13 @@ START_TEST(a_leaver_stays)
     static const int rank[] = {3};
 
     go(2,
-       BEGIN "change 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
-             "pause 200;exit 0 0;exit 1 0;done;eof",
-       BEGIN_B
-       "notice 3 100;change 1;ready 2;ready 3;generation 2 0 0,1,2 it has to;"
-       "removed 3 it has to;evict 3 by hvdrun: has not exited in time "
-       "after leaving;dies 3 ;exit 2 0;done;eof");
+       BEGIN
+       "change 1;progress 1;ready 0;ready 1;generation 2 0 0,1,2 it has to;"
+       "pause 200;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "notice 3 100;change 1;progress 1;ready 2;ready 3;generation 2 "
+               "0 0,1,2 it has to;"
+               "removed 3 it has to;evict 3 by hvdrun: has not exited in time "
+               "after leaving;dies 3 ;exit 2 0;done;eof");
     ck_assert_int_eq(job_remove_ranks(job, rank, 1, 100, "it has to"), 0);
     ends(0, "hvdrun: 4 -> 3 ranks (generation 2)\n"
             "hvdrun: rank 3 on host b (pid 103): killed by signal 9 "
@@ -109,12 +111,12 @@ END_TEST
 START_TEST(too_few_would_stay)
 {
     go(3,
-       BEGIN
-       "notice 0 55000;notice 1 55000;change 1;ready 0;ready 1;removed 0 " GOES
-       ";removed 1 " GOES ";exit 0 0;exit 1 0;done;eof",
-       BEGIN_B
-       "notice 2 55000;notice 3 55000;change 1;ready 2;ready 3;removed 2 " GOES
-       ";removed 3 " GOES ";exit 2 0;exit 3 0;done;eof");
+       BEGIN "notice 0 55000;notice 1 55000;change 1;progress 1;ready 0;ready "
+             "1;removed 0 " GOES ";removed 1 " GOES
+             ";exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "notice 2 55000;notice 3 55000;change 1;progress 1;ready "
+               "2;ready 3;removed 2 " GOES ";removed 3 " GOES
+               ";exit 2 0;exit 3 0;done;eof");
     job_host_goes(job, 1, 60000, "a test");
     ends(75, WOULD_BE_FEW "hvdrun: 4 ranks have stopped at a commit: exit code "
                           "75\n");
@@ -130,15 +132,18 @@ START_TEST(a_signal_stops_it)
 {
     config.stop_at_commit = 1;
     go(4,
-       BEGIN "notice 0 60000;notice 1 60000;change 1;ready 0;ready 1;removed 0 "
+       BEGIN "notice 0 60000;notice 1 60000;change 1;progress 1;ready 0;ready "
+             "1;removed 0 "
              "SIGTERM;removed 1 SIGTERM;"
              "exit 0 0;exit 1 0;done;eof",
-       _i ? BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
-                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
-                    "pause 50;exit 2 0;exit 3 4;kill 60000;done;eof"
-          : BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
-                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
-                    "exit 2 0;exit 3 0;done;eof");
+       _i ? BEGIN_B
+           "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;ready "
+           "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+           "pause 50;exit 2 0;exit 3 4;kill 60000;done;eof"
+          : BEGIN_B
+           "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;ready "
+           "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+           "exit 2 0;exit 3 0;done;eof");
     job_signal(job, SIGTERM, NULL);
     if (_i)
         finish_saying(4, "rank 3 on host b (pid 103) failed: exit code 4");
@@ -155,15 +160,18 @@ START_TEST(agents_that_wait_are_ended)
     config.stop_at_commit = 1;
     config.spec.restart = 1;
     go(4,
-       BEGIN "notice 0 60000;notice 1 60000;change 1;ready 0;ready 1;removed 0 "
+       BEGIN "notice 0 60000;notice 1 60000;change 1;progress 1;ready 0;ready "
+             "1;removed 0 "
              "SIGTERM;removed 1 SIGTERM;"
              "exit 0 0;exit 1 0;kill 60000;done;eof",
-       _i ? BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
-                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
-                    "pause 50;exit 2 0;exit 3 0"
-          : BEGIN_B "notice 2 60000;notice 3 60000;change 1;ready 2;ready "
-                    "3;removed 2 SIGTERM;removed 3 SIGTERM;"
-                    "pause 50;exit 2 0;exit 3 0;kill 60000;done;eof");
+       _i ? BEGIN_B
+           "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;ready "
+           "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+           "pause 50;exit 2 0;exit 3 0"
+          : BEGIN_B
+           "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;ready "
+           "3;removed 2 SIGTERM;removed 3 SIGTERM;"
+           "pause 50;exit 2 0;exit 3 0;kill 60000;done;eof");
     job_signal(job, SIGTERM, NULL);
     ends(75, STOPS "hvdrun: 4 ranks have stopped at a commit: exit code 75\n");
 }

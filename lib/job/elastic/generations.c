@@ -363,7 +363,7 @@ static enum generations_action make(struct generations *g)
         return end(g, GENERATIONS_TOO_MANY);
     g->joined = 0;
     g->removed = choose(g);
-    g->changing = g->broken = 0;
+    g->changing = g->committed = g->broken = 0;
     g->number++;
     return GENERATIONS_MADE;
 }
@@ -403,9 +403,14 @@ static enum generations_action heard(struct generations *g, int rank,
 {
     if (g->ended || !lives(g, rank))
         return GENERATIONS_NOTHING;
-    g->broken |= g->ranks[rank].member && !g->changing;
+    g->broken |= g->ranks[rank].member && !(g->changing && g->committed);
     move(g, rank, place);
     return check(g);
+}
+
+void generations_committed(struct generations *g, uint32_t number)
+{
+    g->committed |= number == g->number && number > 0;
 }
 
 enum generations_action generations_ready(struct generations *g, int rank)

@@ -30,9 +30,10 @@
  * later and not let in yet; those that have exited must be min_np.
  *
  * A member is removed at a commit only: ranks that are ready because another
- * has died get a generation of all that live, and meet again at their next
- * commit.  If fewer than min_np ranks would stay, those that are to leave are
- * kept until others have come.
+ * has died, or before a first commit has shown that all have the state, get a
+ * generation of all that live, and meet again at their next commit.  If fewer
+ * than min_np ranks would stay, those that are to leave are kept until others
+ * have come.
  *
  * The state of the job is what its members have, so a generation always has a
  * member of the one before, if one lives.  If all members are to leave, they
@@ -120,6 +121,7 @@ struct generations {
     int joined;      /* its members that were in none before */
     int removed;     /* members of the one before that were removed */
     int changing;    /* GENERATIONS_CHANGE was given for it */
+    int committed;   /* its members have made a commit */
     int broken;      /* a member has ended, or has come out of it unasked */
     int stopping;    /* all ranks are to leave */
     int ended;       /* an action that ends the job was given */
@@ -133,6 +135,9 @@ void generations_fini(struct generations *g);
 /* Notes an event; what is heard of a rank that has ended changes nothing. */
 enum generations_action generations_ready(struct generations *g, int rank);
 enum generations_action generations_left(struct generations *g, int rank);
+/* Notes that ranks of a generation have made a commit; to be called before it
+ * is noted that they are ready again. */
+void generations_committed(struct generations *g, uint32_t number);
 /* Notes that ranks have ended at once; those that were PENDING will not be
  * started.  `life`: FINISHED with exit code 0;
  * PENDING if they will be started again; else FAILED, also if their host was

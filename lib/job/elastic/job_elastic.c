@@ -484,6 +484,8 @@ int job_elastic_progress(void *arg, const struct frame *f, struct hb_error *err)
     if (rc == 0 && (!e || generation > e->generations.number))
         rc = hb_error_set(err, HVD_EPROTO, "progress in generation %u",
                           generation);
+    if (rc == 0)
+        generations_committed(&e->generations, generation);
     if (rc == 0 && generation > e->progress)
         e->progress = generation;
     return rc;
