@@ -43,7 +43,7 @@ stop() {
 test_a_host_goes() {
     start_steps a:2,b:2 2 '' --preempt-file going
     echo '# nothing yet' >going
-    echo 'b 20' >>going
+    echo 'B 20' >>going # names of hosts have no case
     wait_for 'grep -q "4 -> 2 ranks (generation 2)" job.err'
     grep -q 'host b goes in 20 s (preempt-file): its 2 ranks leave at the next commit' job.err
     wait_for '[ "$(grep -c "^removed [23] " job.out)" -eq 2 ]'

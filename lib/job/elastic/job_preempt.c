@@ -6,7 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/job/elastic/preempt.h"
 
-#include <string.h>
+#include <strings.h>
 
 enum { FILE_PAUSE_MS = 1000, SCRIPT_PAUSE_MS = 5000, SCRIPT_LIMIT_MS = 10000 };
 
@@ -29,7 +29,7 @@ static void on_going(void *arg, const char *host, int64_t left_ms)
     struct job *job = s->job;
 
     for (int i = 0; i < job->config->plan->host_count; i++)
-        if (strcmp(job->hosts[i].name, host) == 0) {
+        if (strcasecmp(job->hosts[i].name, host) == 0) {
             job_host_goes(job, i, left_ms, s->what);
             return;
         }
