@@ -115,6 +115,17 @@ test_elastic_hosts_come() {
     grown 5
 }
 
+# Three hosts come at once: their ranks reach one another, too.
+test_elastic_hosts_come_together() {
+    cluster_up 4
+    discover n1:1
+    start_growing -np 1 --max-np 4
+    discover n1:1 n2:1 n3:1 n4:1
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    grown 4
+    absent 'cannot be added' job.err
+}
+
 # A host whose agent dies comes back; meanwhile the others go on.
 test_elastic_hosts_come_back() {
     cluster_up 2

@@ -92,6 +92,8 @@ int elastic_start(struct job *job, int rank);
 uint64_t elastic_plan_restart(struct job *job, int rank);
 /* Starts the timer for the next restart, or stops it. */
 void elastic_set_restart_timer(struct job *job);
+/* Ends the host's agent, and with it ranks that still live there. */
+void elastic_end_agent(struct job_host *host);
 /* Ends the agents, and with them the ranks that still live: the job has all
  * that it needs. */
 void elastic_end_agents(struct job *job);

@@ -302,12 +302,15 @@ int job_grow_hello(struct job_host *host, struct hb_error *err)
 
 void job_grow_started(struct job_host *host)
 {
+    struct job *job = host->job;
     int room = host->newcomers;
 
     host->newcomers = 0;
-    if (grows(host->job))
+    if (grows(job))
         start_ranks(host, room, room);
-    job_grow(host->job);
+    else if (job->state == JOB_RUNNING)
+        elastic_end_agent(host);
+    job_grow(job);
 }
 
 /* Uses one of the hosts that are offered: starts ranks, or connects to it.
@@ -412,7 +415,7 @@ void job_grow_end(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
-        if (job_host_finished(host) || host->state >= HOST_LAUNCHED)
+        if (job_host_finished(host) || host->newcomers == 0)
             continue;
         job_host_finish(host, HOST_DONE);
         job_host_cancel(host);

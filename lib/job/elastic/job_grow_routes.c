@@ -11,9 +11,18 @@
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 
+/* Returns whether the host takes part in a round that begins now: its agent has
+ * its ranks, also if it is still starting them, or waits for them. */
+static int takes_part(const struct job_host *host)
+{
+    return host->state >= HOST_CONNECTED && !job_host_finished(host) &&
+           !host->quitting;
+}
+
 static int is_waiting(const struct job_host *host)
 {
-    return host->newcomers > 0 && host->state == HOST_CONNECTED;
+    return host->newcomers > 0 && host->state == HOST_CONNECTED &&
+           !host->quitting;
 }
 
 static int anybody_waits(const struct job *job)
@@ -90,8 +99,7 @@ static int begin(struct job *job, struct hb_error *err)
     for (int i = 0; rc == 0 && i < plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
-        host->in_round = is_waiting(host) ||
-                         (host->state == HOST_STARTED && !host->quitting);
+        host->in_round = takes_part(host);
         if (host->in_round)
             rc = routes_hello(job->elastic->round, i, &host->link.hello, err);
         else
@@ -138,6 +146,8 @@ void job_grow_host_gone(struct job_host *host)
     if (!job->elastic || !job->elastic->round || !host->in_round)
         return;
     host->in_round = 0;
-    if (routes_absent(job->elastic->round, host->index) > 0)
-        finish(job);
+    if (routes_absent(job->elastic->round, host->index) == 0)
+        return;
+    finish(job);
+    elastic_begin_round(job);
 }

@@ -94,13 +94,18 @@ void elastic_set_restart_timer(struct job *job)
                        0);
 }
 
+void elastic_end_agent(struct job_host *host)
+{
+    job_host_send_u32(host, CONTROL_KILL,
+                      (uint32_t)host->job->config->spec.grace_ms);
+}
+
 void elastic_end_agents(struct job *job)
 {
     job_grow_end(job);
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (job->hosts[i].state == HOST_STARTED)
-            job_host_send_u32(&job->hosts[i], CONTROL_KILL,
-                              (uint32_t)job->config->spec.grace_ms);
+            elastic_end_agent(&job->hosts[i]);
 }
 
 void elastic_end_idle_agents(struct job *job)
