@@ -119,7 +119,8 @@ int job_start(const struct job_config *config,
               struct job **out, struct hb_error *err);
 
 /* Says which hosts the job may use from now on, in order of preference; the
- * list is copied.  Hosts that it does not name get no new ranks. */
+ * list is copied.  Hosts that it does not name get no new ranks, and those that
+ * run there are asked to leave, unless it names none. */
 void job_offer_hosts(struct job *job, const struct hostlist *hosts);
 
 /* Handles a signal that reached hvdrun.  `sender`: "pid 812 (slurmstepd)", or

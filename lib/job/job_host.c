@@ -79,7 +79,7 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     hb_must(hb_buf_printf(&text, "%s%s", what, why));
     if (host->link.words.last_words && launched)
         hb_must(hb_buf_printf(&text, " (%s)", host->link.words.last_words));
-    if (!host->quitting)
+    if (!host->quitting && !host->is_ending)
         job_host_trouble(host, JOB_EXIT_LAUNCHER, when_ns, launched, "%s",
                          hb_buf_data(&text));
     hb_buf_free(&text);
@@ -140,6 +140,7 @@ static void on_closed(void *arg)
 
     host->job->open_transports--;
     job_check_drained(host->job);
+    job_grow_soon(host->job); /* perhaps it may be reached again */
 }
 
 static const struct agent_events host_events = {

@@ -268,6 +268,11 @@ void wait_for_message(const char *text)
     }
 }
 
+void read_messages(void)
+{
+    read_all(err_fd[0], &err);
+}
+
 void drain_output(void)
 {
     while (!done) {

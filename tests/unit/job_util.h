@@ -46,6 +46,7 @@ void finish(int code, const char *want_out, const char *want_err);
 void finish_saying(int code, const char *want_err_part);
 void wait_for_output(const char *text);
 void wait_for_message(const char *text); /* leaves stdout unread */
+void read_messages(void);                /* those that have come */
 /* Reads stdout until the job is done. */
 void drain_output(void);
 

@@ -5,9 +5,11 @@
  * (fake_agent.h); rank 0 says "up" when it is time to offer hosts.
  */
 #include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
 #include "lib/job/job_impl.h"
 #include "tests/unit/job_util.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,9 +87,9 @@ START_TEST(hosts_come_together)
     prepare(MOST);
     make_barrier();
     script_of("b", "hello;launch;barrier 2;hosts 3;started 4;restart 2;"
-                   "barrier 4;barrier 7;pause 100;ours 2 143;done;eof");
+                   "barrier 4;barrier 7;kill 60000;ours 2 143;done;eof");
     script_of("c", "barrier 2;hello;launch;barrier 4;started 4;restart 6;"
-                   "barrier 7;pause 100;ours 6 143;done;eof");
+                   "barrier 7;kill 60000;ours 6 143;done;eof");
     go(BEGIN "out 0 1 up;hosts 2;hosts 3;barrier 7;exit 0 0;exit 1 0;done;eof");
     offer("a:2,b:1,c:1");
     finish(0, "[0]<stdout>:up\n",
@@ -120,10 +122,78 @@ START_TEST(a_host_comes_at_the_end)
 }
 END_TEST
 
+/* Comes to the barrier. */
+static void pass(void)
+{
+    int fd = open(barrier, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+    ck_assert_int_eq(write(fd, "", 1), 1);
+    close(fd);
+}
+
+static void wait_until_closed(int host)
+{
+    while (!job_host_finished(&job->hosts[host]) ||
+           job->hosts[host].link.transport)
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+#define B_STARTS "hvdrun: host b: starts 1 rank, to join at the next commit\n"
+
+/* A host whose agent got a signal is used again after a while only, whether
+ * ranks run there when it comes or not; as is one that others say goes. */
+START_TEST(a_host_goes)
+{
+    static const char *const b[] = {
+        "hello;launch;started 4;restart 2;going 100 a signal;notice 2 80;"
+        "removed 2 host b goes in 0.1 s (a signal);exit 2 0;kill 60000;done;"
+        "eof",
+        "hello;launch;started 4;restart 2;dies 2 ;going 100 a signal;"
+        "kill 60000;done;eof",
+        "hello;launch;eof",
+        "pause 60000",
+    };
+
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    script_of("b", b[_i]);
+    go(_i == 3 ? BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;exit 1 0;done;eof"
+               : BEGIN "out 0 1 up;hosts 2;hosts 2;barrier 2;exit 0 0;exit 1 0;"
+                       "done;eof");
+    offer("a:2,b:1");
+    if (_i >= 2) {
+        while (job->hosts[1].state !=
+               (_i == 2 ? HOST_LAUNCHED : HOST_CONNECTING))
+            uv_run(&loop, UV_RUN_ONCE);
+        job_host_goes(job, 1, -1, "a test");
+    }
+    wait_until_closed(1);
+    offer("a:2,b:1");
+    job_grow(job);
+    ck_assert(job_host_finished(&job->hosts[1]));
+    ck_assert(uv_is_active((uv_handle_t *)&job->grow_timer));
+    ck_assert_uint_gt(job->hosts[1].goes_until_ns, hb_now_ns());
+
+    read_messages();
+    hb_buf_clear(&err);
+    script_of("b",
+              "hello;launch;started 4;restart 2;kill 60000;ours 2 143;done;"
+              "eof");
+    job->hosts[1].goes_until_ns = hb_now_ns();
+    job_grow(job);
+    wait_for_message(B_STARTS);
+    pass();
+    finish(0, "[0]<stdout>:up\n", B_STARTS);
+    unlink(barrier);
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, hosts_come_together);
     tcase_add_loop_test(tc, a_host_comes_at_the_end, 0, 3);
+    tcase_add_loop_test(tc, a_host_goes, 0, 4);
 }
 
 int main(int argc, char *argv[])

@@ -53,6 +53,9 @@ void elastic_grow_open(struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
+/* Returns whether the host goes away, or ranks there were asked to leave: none
+ * is started there. */
+int elastic_host_goes(const struct job_host *host);
 
 /* ---- job_grow_routes.c ---- */
 
@@ -70,6 +73,10 @@ void elastic_keep_lost(struct elastic *e, int rank, char *phrase);
 void elastic_forget_lost(struct elastic *e, int rank);
 
 /* ---- job_leave.c ---- */
+
+/* Asks all ranks of a host to leave, and tells the user.  Returns 0, or -1 if
+ * too few would stay. */
+int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
 
 /* Starts the timer for the next deadline, or stops it. */
 void elastic_set_leave_timer(struct job *job);

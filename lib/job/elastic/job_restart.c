@@ -14,7 +14,8 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
 
     if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
         e->leaving[rank].why || e->generations.stopping ||
-        job->state != JOB_RUNNING || !elastic_is_offered(job, rank))
+        job->state != JOB_RUNNING || !elastic_is_offered(job, rank) ||
+        elastic_host_goes(&job->hosts[job->config->plan->ranks[rank].host]))
         return 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
         random = (uint32_t)rank;
@@ -45,7 +46,7 @@ int elastic_start(struct job *job, int rank)
     struct elastic *e = job->elastic;
     struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
 
-    if (host->state != HOST_STARTED || host->quitting ||
+    if (host->state != HOST_STARTED || host->quitting || host->is_ending ||
         job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0)
         return -HVD_ECLOSED;
     job->exited_count -= job->exited[rank] != 0;
