@@ -222,10 +222,7 @@ void job_host_ack(struct job_host *host, size_t len)
         host->link.closing)
         return;
     job_host_send_u32(host, CONTROL_OUTPUT_ACK, (uint32_t)host->ack_len);
-    /* Of a host that has come back, what it sent before may be acknowledged
-     * only now. */
-    host->in_flight -=
-        host->ack_len < host->in_flight ? host->ack_len : host->in_flight;
+    host->in_flight -= host->ack_len;
     host->ack_len = 0;
 }
 

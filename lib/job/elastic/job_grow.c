@@ -329,6 +329,7 @@ static int reach(struct job_host *host, int slots, int room)
     if (numbers == 0)
         return 0;
     job_host_free(host);
+    output_forget_host(job->output, host->index);
     *host = (struct job_host){
         .job = job,
         .plan = host->plan,
