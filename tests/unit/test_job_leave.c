@@ -148,6 +148,24 @@ START_TEST(a_signal_stops_it)
 }
 END_TEST
 
+#define LATE "by hvdrun: has not left at a commit in time"
+#define DIED "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
+
+/* The time of a host that goes is not that of the job, which stops as well. */
+START_TEST(a_host_goes_before_the_job_stops)
+{
+    go(1,
+       BEGIN "change 1;notice 0 60000;notice 1 60000;abort 2;abort 3;ready 0;"
+             "ready 1;generation 2 0 0,1 " DIED ";change 2;ready 0;ready 1;"
+             "removed 0 it stops;removed 1 it stops;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "notice 2 80;notice 3 80;change 1;evict 2 " LATE ";evict 3 " LATE
+               ";dies 2 ;dies 3 ;done;eof");
+    job_host_goes(job, 1, 100, "a test");
+    ck_assert_int_eq(job_stop_at_commit(job, 60000, 1, "it stops"), 0);
+    finish_saying(75, "2 ranks have stopped at a commit: exit code 75");
+}
+END_TEST
+
 /* They do not commit in time, or the user does not want to wait. */
 START_TEST(they_do_not_stop)
 {
@@ -192,6 +210,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
+    tcase_add_test(tc, a_host_goes_before_the_job_stops);
     tcase_add_test(tc, what_is_refused);
 }
 

@@ -24,9 +24,10 @@ struct elastic {
     pid_t *pids;         /* [size] 0: not known */
     unsigned char *gone; /* [size] ranks that were lost with their host */
     struct elastic_leaving *leaving; /* [size] */
-    int stop_code;   /* exit code if the ranks do not stop in time */
-    int has_stopped; /* all ranks were removed, as asked */
-    int *members;    /* [count] of the current generation */
+    uint64_t stop_due_ns; /* all ranks are to have stopped then; 0: never */
+    int stop_code;        /* exit code if they have not */
+    int has_stopped;      /* all ranks were removed, as asked */
+    int *members;         /* [count] of the current generation */
     int count;
     /* The first loss since the generation began: its line, and its time by our
      * clock; NULL and 0: none. */

@@ -111,7 +111,7 @@ static void on_deadline(uv_timer_t *timer)
     struct elastic *e = job->elastic;
     uint64_t now_ns = hb_now_ns();
 
-    if (e->generations.stopping) {
+    if (e->stop_due_ns && e->stop_due_ns <= now_ns) {
         end_unstopped(job);
         return;
     }
@@ -319,6 +319,8 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
     job_say(job, "%s: all ranks stop at the next commit, or are ended%s", why,
             in);
     e->stop_code = late_code;
+    if (left_ms >= 0)
+        e->stop_due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     for (int i = 0; i < job->config->plan->size; i++)
         if (is_running(job, i))
             note(job, i, left_ms, why);
