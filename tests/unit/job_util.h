@@ -39,6 +39,10 @@ void use_ssh(const char *script);
  * name; with use_rsh, the whole script. */
 void script_of(const char *name, const char *script);
 
+/* Lets agents wait for one another, by their step `barrier`; comes there. */
+void make_barrier(void);
+void pass_barrier(void);
+
 /* Starts the job; all agents follow `script` until they know their names. */
 void start(const char *script);
 void finish(int code, const char *want_out, const char *want_err);

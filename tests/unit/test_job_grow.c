@@ -9,10 +9,8 @@
 #include "lib/job/job_impl.h"
 #include "tests/unit/job_util.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Numbers of ranks; each host that comes gets MOST of them. */
 enum { NUMBERS = 32, HOSTS = 8, MOST = 4 };
@@ -23,7 +21,6 @@ static struct plan grown;
 static struct hostlist first;
 static struct hb_strv env_of[NUMBERS];
 static unsigned char is_elsewhere[HOSTS];
-static char barrier[] = "/tmp/hvd-test-XXXXXX";
 
 static int nowhere(void *arg, const struct host_entry *entry)
 {
@@ -71,15 +68,6 @@ static void go(const char *a)
     wait_for_output("up");
 }
 
-static void make_barrier(void)
-{
-    int fd = mkstemp(barrier);
-
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    setenv("FAKE_BARRIER", barrier, 1);
-}
-
 /* A host that has its LAUNCH, and has not started its ranks, learns how to
  * reach one that comes meanwhile. */
 START_TEST(hosts_come_together)
@@ -95,7 +83,6 @@ START_TEST(hosts_come_together)
     finish(0, "[0]<stdout>:up\n",
            "hvdrun: host b: starts 1 rank, to join at the next commit\n"
            "hvdrun: host c: starts 1 rank, to join at the next commit\n");
-    unlink(barrier);
 }
 END_TEST
 
@@ -118,18 +105,8 @@ START_TEST(a_host_comes_at_the_end)
                  : BEGIN "out 0 1 up;barrier 2;exit 0 0;exit 1 0;done;eof");
     offer("a:2,b:1");
     finish(0, "[0]<stdout>:up\n", "");
-    unlink(barrier);
 }
 END_TEST
-
-/* Comes to the barrier. */
-static void pass(void)
-{
-    int fd = open(barrier, O_WRONLY | O_APPEND | O_CLOEXEC);
-
-    ck_assert_int_eq(write(fd, "", 1), 1);
-    close(fd);
-}
 
 static void wait_until_closed(int host)
 {
@@ -183,9 +160,8 @@ START_TEST(a_host_goes)
     job->hosts[1].goes_until_ns = hb_now_ns();
     job_grow(job);
     wait_for_message(B_STARTS);
-    pass();
+    pass_barrier();
     finish(0, "[0]<stdout>:up\n", B_STARTS);
-    unlink(barrier);
 }
 END_TEST
 

@@ -47,6 +47,30 @@ START_TEST(a_host_goes)
 }
 END_TEST
 
+#define DIED_3 "rank 3 on host b (pid 103): killed by signal 9 (SIGKILL)"
+
+/* A rank that waits to be started again on a host that goes is not, and the
+ * host's agent ends when its last rank has. */
+START_TEST(a_host_goes_with_a_pending_rank)
+{
+    config.spec.restart = 1;
+    config.restart_failed = 1;
+    make_barrier();
+    go(2,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";change 2;ready 0;ready 1;generation 3 0 0,1 " GOES
+             ";barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;notice 2 55000;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";change 2;ready 2;removed 2 " GOES
+               ";exit 2 0;kill 60000;barrier 2;done;eof");
+    wait_for_message("rank 3 starts again in");
+    job_host_goes(job, 1, 60000, "a test");
+    finish_saying(0, "hvdrun: " GOES ": its 1 rank leaves at the next commit\n"
+                     "hvdrun: " GOES ": 1 rank is not started again\n");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 /* How a rank ends that has left does not matter. */
 START_TEST(a_leaver_fails)
 {
@@ -204,6 +228,7 @@ END_TEST
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
+    tcase_add_test(tc, a_host_goes_with_a_pending_rank);
     tcase_add_test(tc, a_leaver_fails);
     tcase_add_test(tc, a_deadline);
     tcase_add_test(tc, a_leaver_stays);
