@@ -91,6 +91,10 @@ struct job_config {
     /* With `most`: returns whether a host that is offered is this machine; gets
      * job_start's arg. */
     int (*is_local)(void *arg, const struct host_entry *entry);
+    /* With spec.elastic: returns the name by which the plan has a host, which
+     * may have several; the name itself if it has none by that.  NULL: each has
+     * one name.  Gets job_start's arg. */
+    const char *(*known_name)(void *arg, const char *name);
     int multiple;     /* a generation has a multiple of it; 0: any number */
     int names_differ; /* each name is a host of its own */
     int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */

@@ -190,6 +190,16 @@ test_no_host_is_listed() {
     absent 'starts' job.err
 }
 
+# Another name of a host is no other host.
+test_another_name() {
+    discover localhost:2
+    start_steps 3000 -np 2 --max-np 3 --host-discovery-script ./d
+    discover 127.0.0.1:3
+    wait_for 'grep -q "2 -> 3 ranks (generation 2)" job.err'
+    finished 3 3000
+    absent goes job.err
+}
+
 # start_played STEPS OPTION...: as start_steps, on hosts that this machine plays.
 start_played() {
     start_steps "$1" --rsh 'env PLAYED={host}' --host-discovery-script ./d \

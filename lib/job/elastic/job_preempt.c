@@ -6,7 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/job/elastic/preempt.h"
 
-#include <string.h>
+#include <strings.h>
 
 enum { FILE_PAUSE_MS = 1000, SCRIPT_PAUSE_MS = 5000, SCRIPT_LIMIT_MS = 10000 };
 
@@ -28,8 +28,10 @@ static void on_going(void *arg, const char *host, int64_t left_ms)
     struct source *s = arg;
     struct job *job = s->job;
 
+    if (job->config->known_name)
+        host = job->config->known_name(job->arg, host);
     for (int i = 0; i < job->config->plan->host_count; i++)
-        if (strcmp(job->hosts[i].name, host) == 0) {
+        if (strcasecmp(job->hosts[i].name, host) == 0) {
             job_host_goes(job, i, left_ms, s->what);
             return;
         }
