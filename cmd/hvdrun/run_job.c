@@ -124,39 +124,6 @@ static const char *known_name(void *arg, const char *name)
     return first ? first : name;
 }
 
-static size_t find_entry(const struct hostlist *l, const char *name)
-{
-    size_t i = 0;
-
-    while (i < l->count && strcasecmp(l->entries[i].name, name) != 0)
-        i++;
-    return i;
-}
-
-/* Gives the hosts of a later list the names that the plan has. */
-static int merge_known(struct run *run, struct hostlist *l,
-                       struct hb_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < l->count; i++) {
-        const char *name = known_name(run, l->entries[i].name);
-        size_t same = find_entry(l, name);
-
-        if (strcasecmp(name, l->entries[i].name) == 0)
-            continue;
-        if (same < i) {
-            rc = hostlist_merge(l, same, i--, err);
-            continue;
-        }
-        hb_free(l->entries[i].name);
-        l->entries[i].name = hb_xstrdup(name);
-        if (same < l->count)
-            rc = hostlist_merge(l, i, same, err);
-    }
-    return rc;
-}
-
 /* Returns 0, a positive exit code if a signal came, or negative. */
 static int read_hosts(struct run *run, struct hb_error *err)
 {
@@ -484,7 +451,7 @@ static void on_hosts(void *arg, const struct hostlist *hosts, int slots)
 
     (void)slots;
     discovery_copy(&merged, hosts);
-    if (merge_known(run, &merged, &err) == 0 &&
+    if (growth_rename(&merged, known_name, run, &err) == 0 &&
         merge_local(run, &merged, &err) == 0)
         job_offer_hosts(run->job, &merged);
     else

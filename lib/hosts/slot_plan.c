@@ -321,6 +321,6 @@ void plan_unbind(struct plan *p, int host)
 
     for (int i = 0; i < h->count; i++)
         p->ranks[h->ranks[i]] =
-            (struct plan_rank){.rank = h->ranks[i], .is_idle = 1};
+            (struct plan_rank){.rank = h->ranks[i], .host = host, .is_idle = 1};
     h->count = 0;
 }

@@ -38,7 +38,7 @@ struct plan_options {
 struct plan_rank {
     int rank, local_rank, local_size, cross_rank, cross_size;
     int host;     /* index into hosts */
-    int is_bound; /* the number belongs to that host; else host is 0 */
+    int is_bound; /* the number belongs to that host; else it did, or to none */
     int is_idle;  /* no rank with that number was started */
 };
 

@@ -75,8 +75,8 @@ START_TEST(hosts_come_together)
     prepare(MOST);
     make_barrier();
     script_of("b", "hello;launch;barrier 2;hosts 3;started 4;restart 2;"
-                   "barrier 4;barrier 7;kill 60000;ours 2 143;done;eof");
-    script_of("c", "barrier 2;hello;launch;barrier 4;started 4;restart 6;"
+                   "barrier 5;barrier 7;kill 60000;ours 2 143;done;eof");
+    script_of("c", "barrier 2;hello;launch;barrier 5;started 4;restart 6;"
                    "barrier 7;kill 60000;ours 6 143;done;eof");
     go(BEGIN "out 0 1 up;hosts 2;hosts 3;barrier 7;exit 0 0;exit 1 0;done;eof");
     offer("a:2,b:1,c:1");
@@ -165,11 +165,35 @@ START_TEST(a_host_goes)
 }
 END_TEST
 
+/* A rank that was lost with its host does not live when the host has come
+ * back. */
+START_TEST(a_lost_host_comes_back)
+{
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;restart 3;barrier 2");
+    go(BEGIN "out 0 1 up;hosts 2;hosts 2;barrier 4;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:2");
+    wait_for_message("starts 2 ranks");
+    ck_assert_int_eq(job_count_alive(job), 4);
+    offer("a:2,b:1");
+    script_of("b", "hello;launch;started 4;restart 2;kill 60000;ours 2 143;"
+                   "done;eof");
+    pass_barrier();
+    wait_for_message(B_STARTS);
+    ck_assert_int_eq(job_count_alive(job), 3);
+    pass_barrier();
+    finish_saying(0, "its 2 ranks are gone");
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, hosts_come_together);
     tcase_add_loop_test(tc, a_host_comes_at_the_end, 0, 3);
     tcase_add_loop_test(tc, a_host_goes, 0, 4);
+    tcase_add_test(tc, a_lost_host_comes_back);
 }
 
 int main(int argc, char *argv[])

@@ -57,13 +57,13 @@ START_TEST(a_host_goes_with_a_pending_rank)
     config.restart_failed = 1;
     make_barrier();
     go(2,
-       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+       BEGIN "abort 3;out 0 1 lost;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
              ";change 2;ready 0;ready 1;generation 3 0 0,1 " GOES
              ";barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof",
        BEGIN_B "dies 3 ;notice 2 55000;ready 2;generation 2 0 0,1,2 " DIED_3
                ";change 2;ready 2;removed 2 " GOES
                ";exit 2 0;kill 60000;barrier 2;done;eof");
-    wait_for_message("rank 3 starts again in");
+    wait_for_output("lost");
     job_host_goes(job, 1, 60000, "a test");
     finish_saying(0, "hvdrun: " GOES ": its 1 rank leaves at the next commit\n"
                      "hvdrun: " GOES ": 1 rank is not started again\n");
