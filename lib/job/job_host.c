@@ -317,19 +317,16 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
     return rc;
 }
 
-void job_host_send_hosts(struct job_host *host)
+void job_host_encode_hosts(const struct job_host *host, struct hb_buf *frame)
 {
     struct control_launch m = {.size = host->job->config->plan->size};
-    struct hb_buf frame = HB_BUF_INIT;
 
     fill_map(host->job->config->plan, &m);
     job_routes_fill(host, &m);
-    hb_must(control_encode_hosts(&frame, &m));
-    agent_link_send(&host->link, &frame);
+    hb_must(control_encode_hosts(frame, &m));
     job_routes_release(host, &m);
     hb_strv_free(&m.host_names);
     hb_free(m.runs);
-    hb_buf_free(&frame);
 }
 
 void job_host_launch(struct job_host *host)

@@ -402,7 +402,8 @@ void job_host_finish(struct job_host *host, enum host_state state);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
-void job_host_send_hosts(struct job_host *host); /* HOSTS */
+/* Appends HOSTS as the host gets it. */
+void job_host_encode_hosts(const struct job_host *host, struct hb_buf *frame);
 /* Queues a frame for a host, unless its connection is closing or closed. */
 void job_send(void *job, int host, const struct hb_buf *frame);
 int job_host_send_u32(struct job_host *host, enum control_type type,

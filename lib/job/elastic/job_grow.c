@@ -266,9 +266,10 @@ static int bind_numbers(struct job_host *host, int slots)
     int room = most < ROOM ? most : ROOM;
     int want = slots > room ? slots : room;
 
-    if (plan_bind(plan, host->index, want, slots) < slots)
+    if (plan_bind(plan, host->index, want, slots) < slots) {
         free_numbers(job, host);
-    plan_bind(plan, host->index, want, slots);
+        plan_bind(plan, host->index, want, slots);
+    }
     for (int i = 0; i < host->plan->count; i++) {
         int rank = host->plan->ranks[i];
 

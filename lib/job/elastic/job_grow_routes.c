@@ -57,8 +57,26 @@ static void fail(struct job *job, const struct hb_error *why)
     }
 }
 
+/* Tells a host that has its ranks which hosts there are now.  Most get the same
+ * frame: the one of *last, if the host reaches all by the same addresses. */
+static void send_hosts(struct job_host *host, const struct job_host **last,
+                       struct hb_buf *frame)
+{
+    struct job *job = host->job;
+
+    if (!*last ||
+        !routes_same_peers(job->routes, (*last)->index, host->index)) {
+        hb_buf_clear(frame);
+        job_host_encode_hosts(host, frame);
+        *last = host;
+    }
+    job_send(job, host->index, frame);
+}
+
 static void finish(struct job *job)
 {
+    const struct job_host *last = NULL;
+    struct hb_buf frame = HB_BUF_INIT;
     struct hb_error err = HB_ERROR_INIT;
 
     if (routes_finish(job->elastic->round, &err) < 0) {
@@ -75,8 +93,9 @@ static void finish(struct job *job)
         if (is_waiting(host))
             job_host_launch(host);
         else
-            job_host_send_hosts(host);
+            send_hosts(host, &last, &frame);
     }
+    hb_buf_free(&frame);
 }
 
 static int begin(struct job *job, struct hb_error *err)

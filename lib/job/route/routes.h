@@ -80,6 +80,9 @@ int routes_finish(struct routes *r, struct hb_error *err);
  * (any address) if they use several. */
 int routes_peers(const struct routes *r, int host, struct hb_strv *peers);
 
+/* Returns whether routes_peers gives both hosts the same. */
+int routes_same_peers(const struct routes *r, int a, int b);
+
 /* Adds to `env`, of a rank on that host, what follows from the choice:
  * MASTER_ADDR and MASTER_PORT (several hosts), HOROVOD_GLOO_IFACE,
  * NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME; not those that the user has set in

@@ -135,6 +135,14 @@ int routes_peers(const struct routes *r, int host, struct hb_strv *peers)
     return rc;
 }
 
+int routes_same_peers(const struct routes *r, int a, int b)
+{
+    for (int to = 0; to < r->config.host_count; to++)
+        if (route_pick(&r->choice, a, to) != route_pick(&r->choice, b, to))
+            return 0;
+    return 1;
+}
+
 /* Adds a name unless it is there. */
 static int add_name(struct hb_strv *names, const char *name)
 {
