@@ -74,6 +74,7 @@ struct job_host {
      * many are to be; else 0.  Its failure concerns nobody else. */
     int newcomers;
     int in_round;  /* takes part in job_grow_routes.c's round */
+    int ports_due; /* answers to ROUTE_LISTEN that have not come */
     int is_ending; /* KILL was sent, as it goes and no rank runs there */
 
     /* Of the host itself, not of its connection: kept when it is reached

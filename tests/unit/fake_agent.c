@@ -171,10 +171,10 @@ static void wait_launch(void)
     frame_done(&wire_in, &f);
 }
 
-static void send_hello(const char *version)
+static void send_hello(const char *version, const char *interface)
 {
     struct control_interface lo = {
-        .name = (char *)"lo",
+        .name = (char *)interface,
         .index = 1,
         .address = {4, {127, 0, 0, 1}},
         .prefix = 8,
@@ -465,7 +465,9 @@ static void step(const char *s)
 
     sscanf(s, " %15s %d %d %d", word, &a, &b, &c);
     if (strcmp(word, "hello") == 0)
-        send_hello(s[5] ? s + 6 : HVD_VERSION);
+        send_hello(s[5] ? s + 6 : HVD_VERSION, "lo");
+    else if (strcmp(word, "greet") == 0)
+        send_hello(HVD_VERSION, s + 6);
     else if (strcmp(word, "launch") == 0)
         wait_launch();
     else if (strcmp(word, "started") == 0)

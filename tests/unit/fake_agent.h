@@ -5,7 +5,8 @@
  *
  * A script is a list of steps separated by `;`:
  *
- *     hello [VERSION]    launch (wait for LAUNCH)
+ *     hello [VERSION]    greet INTERFACE (hello from there, else from lo)
+ *     launch (wait for LAUNCH)
  *     started [N] (ranks, idle ones too; 2 unless given)
  *     out RANK STREAM TEXT        end RANK STREAM
  *     exit RANK CODE [SIGNAL]     ours RANK CODE (ended by hvdrun)

@@ -165,6 +165,30 @@ START_TEST(a_host_goes)
 }
 END_TEST
 
+/* An answer that comes after its round has failed is none to the next one. */
+START_TEST(a_late_answer)
+{
+    prepare(MOST);
+    config.network_interfaces = "lo";
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+    make_barrier();
+    script_of("b", "greet eth0;eof");
+    script_of("c",
+              "barrier 3;hello;pause 300;launch;started 4;restart 6;barrier 6;"
+              "kill 60000;ours 6 143;done;eof");
+    go(BEGIN "out 0 1 up;barrier 4;hosts 2;barrier 6;exit 0 0;exit 1 0;done;"
+             "eof");
+    offer("a:2,b:1,c:1");
+    wait_for_message("host b cannot be added: host b: --network-interfaces lo "
+                     "matches nothing there");
+    pass_barrier();
+    while (job->hosts[2].state != HOST_CONNECTED)
+        uv_run(&loop, UV_RUN_ONCE);
+    pass_barrier();
+    finish_saying(0, "host c: starts 1 rank");
+}
+END_TEST
+
 /* A rank that was lost with its host does not live when the host has come
  * back. */
 START_TEST(a_lost_host_comes_back)
@@ -193,6 +217,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, hosts_come_together);
     tcase_add_loop_test(tc, a_host_comes_at_the_end, 0, 3);
     tcase_add_loop_test(tc, a_host_goes, 0, 4);
+    tcase_add_test(tc, a_late_answer);
     tcase_add_test(tc, a_lost_host_comes_back);
 }
 

@@ -73,6 +73,13 @@ int routes_waiting(const struct routes *r, int *first);
  * measuring). */
 int routes_finish(struct routes *r, struct hb_error *err);
 
+/* Returns, after routes_finish has failed, the host of the pair in question
+ * that `may_leave` allows to be left out (routes_absent; then routes_finish may
+ * be called again), or -1.  If it may be either, the one that fails more often.
+ */
+int routes_culprit(const struct routes *r,
+                   int (*may_leave)(void *arg, int host), void *arg);
+
 /* ---- After routes_finish ---- */
 
 /* Appends LAUNCH.peers of `host`: for each host, the address to reach it by.
