@@ -324,3 +324,9 @@ void plan_unbind(struct plan *p, int host)
             (struct plan_rank){.rank = h->ranks[i], .host = host, .is_idle = 1};
     h->count = 0;
 }
+
+void plan_replace_host(struct plan *p, int host, const struct host_entry *entry)
+{
+    plan_unbind(p, host);
+    p->hosts[host].entry = entry;
+}

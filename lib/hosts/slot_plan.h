@@ -76,5 +76,8 @@ int plan_add_host(struct plan *p, const struct host_entry *entry);
 int plan_bind(struct plan *p, int host, int count, int local_size);
 /* Frees the host's numbers. */
 void plan_unbind(struct plan *p, int host);
+/* Frees its numbers, and replaces it by another host. */
+void plan_replace_host(struct plan *p, int host,
+                       const struct host_entry *entry);
 
 #endif

@@ -9,6 +9,7 @@
 #include "lib/job/job_impl.h"
 #include "tests/unit/job_util.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ static void go(const char *a)
 
 /* A host that has its LAUNCH, and has not started its ranks, learns how to
  * reach one that comes meanwhile. */
-START_TEST(hosts_come_together)
+START_TEST(listcome_together)
 {
     prepare(MOST);
     make_barrier();
@@ -165,6 +166,33 @@ START_TEST(a_host_goes)
 }
 END_TEST
 
+/* Any number of hosts may come and go. */
+START_TEST(many_hosts)
+{
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+    make_barrier();
+    go(BEGIN "out 0 1 up;barrier 2;exit 0 0;exit 1 0;done;eof");
+    for (int i = 0; i < 3 * HOSTS; i++) {
+        char name[16], list[32], want[64];
+
+        snprintf(name, sizeof(name), "x%d", i);
+        snprintf(list, sizeof(list), "a:2,%s:1", name);
+        snprintf(want, sizeof(want), "host %s cannot be added", name);
+        script_of(name, "say no room");
+        offer(list);
+        while (job->open_transports > 1)
+            uv_run(&loop, UV_RUN_ONCE);
+        read_messages();
+        ck_assert_msg(strstr(hb_buf_data(&err), want) != NULL, "%s",
+                      hb_buf_data(&err));
+    }
+    ck_assert_int_eq(grown.host_count, HOSTS);
+    pass_barrier();
+    finish_saying(0, "");
+}
+END_TEST
+
 /* An answer that comes after its round has failed is none to the next one. */
 START_TEST(a_late_answer)
 {
@@ -214,9 +242,10 @@ END_TEST
 
 static void add_tests(TCase *tc)
 {
-    tcase_add_test(tc, hosts_come_together);
+    tcase_add_test(tc, listcome_together);
     tcase_add_loop_test(tc, a_host_comes_at_the_end, 0, 3);
     tcase_add_loop_test(tc, a_host_goes, 0, 4);
+    tcase_add_test(tc, many_hosts);
     tcase_add_test(tc, a_late_answer);
     tcase_add_test(tc, a_lost_host_comes_back);
 }

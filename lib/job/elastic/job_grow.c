@@ -80,11 +80,11 @@ static int by_name(const void *a, const void *b)
 static struct job_host **sort_hosts(const struct job *job)
 {
     size_t count = (size_t)job->config->plan->host_count;
-    struct job_host **sorted = hb_xcalloc(count, sizeof(*sorted));
+    struct job_host **sorted = hb_xcalloc(count, sizeof(struct job_host *));
 
     for (size_t i = 0; i < count; i++)
         sorted[i] = &job->hosts[i];
-    qsort(sorted, count, sizeof(*sorted), by_name);
+    qsort(sorted, count, sizeof(struct job_host *), by_name);
     return sorted;
 }
 
@@ -96,7 +96,7 @@ static int find_host(const struct job *job, struct job_host **sorted,
     struct job_host like = {.name = entry->name};
     const struct job_host *key = &like;
     struct job_host **found =
-        bsearch(&key, sorted, count, sizeof(*sorted), by_name);
+        bsearch(&key, sorted, count, sizeof(struct job_host *), by_name);
 
     return found ? (*found)->index : -1;
 }
@@ -285,6 +285,42 @@ static int bind_numbers(struct job_host *host, int slots)
     return host->plan->count;
 }
 
+/* Returns a host that is gone for good, as far as is known, and about which
+ * nothing is to be reported at the end; or -1. */
+static int find_gone(const struct job *job)
+{
+    uint64_t now_ns = hb_now_ns();
+
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        const struct job_host *host = &job->hosts[i];
+
+        if (is_closed(host) && !host->is_listed && !host->sweep_text &&
+            host->goes_until_ns <= now_ns)
+            return i;
+    }
+    return -1;
+}
+
+/* Returns the index of a new host; in place of one that is gone, if the plan
+ * has no room; -1: none is gone. */
+static int place_host(struct job *job, const struct host_entry *entry)
+{
+    struct plan *plan = job->config->plan;
+    int index = plan_add_host(plan, entry);
+
+    if (index >= 0) {
+        job->finished++;
+        return index;
+    }
+    index = find_gone(job);
+    if (index < 0)
+        return -1;
+    plan_replace_host(plan, index, entry);
+    output_forget_host(job->output, index);
+    job_host_free(&job->hosts[index]);
+    return index;
+}
+
 /* Adds a host that the job did not have. */
 static struct job_host *add_host(struct job *job, const struct host_entry *from)
 {
@@ -294,7 +330,8 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
     struct hostlist *copy;
     int index;
 
-    if (job->config->plan->host_count == job->config->plan->host_cap)
+    if (job->config->plan->host_count == job->config->plan->host_cap &&
+        find_gone(job) < 0)
         return NULL;
     copy = hb_xcalloc(1, sizeof(*copy));
     discovery_copy(copy, &one);
@@ -302,7 +339,7 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
     g->entries = hb_xrealloc_array(g->entries, g->entry_count + 1,
                                    sizeof(struct hostlist *));
     g->entries[g->entry_count++] = copy;
-    index = plan_add_host(job->config->plan, entry);
+    index = place_host(job, entry);
     job->config->host_is_local[index] =
         (unsigned char)job->config->is_local(job->arg, entry);
     job->hosts[index] = (struct job_host){
@@ -313,7 +350,6 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
         .state = HOST_LOST,
         .is_listed = 1,
     };
-    job->finished++;
     return &job->hosts[index];
 }
 
