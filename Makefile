@@ -520,6 +520,7 @@ UNIT_TESTS := \
 	interfaces \
 	job \
 	job_elastic \
+	job_grow \
 	job_hosts \
 	job_leave \
 	job_same \
@@ -1085,7 +1086,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 		$(SODIUM_A) $(TESTED_LIBS)
 
 $(BUILD)/tests/test_job $(BUILD)/tests/test_job_elastic \
-		$(BUILD)/tests/test_job_hosts $(BUILD)/tests/test_job_leave: \
+		$(BUILD)/tests/test_job_grow $(BUILD)/tests/test_job_hosts \
+		$(BUILD)/tests/test_job_leave: \
 		$(call obj,tests/unit/job_util.c)
 
 # The real agent, which these tests start.

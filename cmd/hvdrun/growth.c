@@ -3,9 +3,11 @@
 #include "cmd/hvdrun/growth.h"
 
 #include "cmd/hvdrun/main_loop.h"
+#include "lib/base/alloc.h"
 #include "lib/job/elastic/discovery.h"
 
 #include <string.h>
+#include <strings.h>
 
 enum {
     /* Numbers for ranks of a host that has fewer slots now. */
@@ -109,6 +111,39 @@ int growth_discover(const struct options *o, const struct hb_log *log,
 }
 
 /* ---- The job ---- */
+
+static size_t find_entry(const struct hostlist *l, const char *name)
+{
+    size_t i = 0;
+
+    while (i < l->count && strcasecmp(l->entries[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int growth_rename(struct hostlist *l,
+                  const char *(*known_name)(void *arg, const char *name),
+                  void *arg, struct hb_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < l->count; i++) {
+        const char *name = known_name(arg, l->entries[i].name);
+        size_t same = find_entry(l, name);
+
+        if (strcasecmp(name, l->entries[i].name) == 0)
+            continue;
+        if (same < i) {
+            rc = hostlist_merge(l, same, i--, err);
+            continue;
+        }
+        hb_free(l->entries[i].name);
+        l->entries[i].name = hb_xstrdup(name);
+        if (same < l->count)
+            rc = hostlist_merge(l, i, same, err);
+    }
+    return rc;
+}
 
 void growth_discoverer(const struct options *o, struct discoverer_config *out)
 {

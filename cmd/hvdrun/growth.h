@@ -18,6 +18,13 @@ int growth_discover(const struct options *o, const struct hb_log *log,
  * log and callbacks. */
 void growth_discoverer(const struct options *o, struct discoverer_config *out);
 
+/* Gives hosts of a list that was found while the job runs the names that the
+ * plan has, as known_name says, and merges those that get the same.  0, or
+ * negative with err set. */
+int growth_rename(struct hostlist *l,
+                  const char *(*known_name)(void *arg, const char *name),
+                  void *arg, struct hb_error *err);
+
 /* Returns the most ranks that work at once, in a job of np at first. */
 int growth_most(const struct options *o, int np);
 /* Makes room in the plan for hosts and ranks that come later. */

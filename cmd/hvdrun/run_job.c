@@ -32,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -46,6 +47,7 @@ struct run {
     const struct options *options;
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
+    struct hb_strv aliases; /* pairs: a name of a host, and its first one */
     struct plan plan;
     unsigned char *host_is_local; /* [plan.host_count] */
     int *same_as;                 /* [plan.host_count]; see job_config */
@@ -62,12 +64,25 @@ struct run {
 
 /* ---- Hosts and plan ---- */
 
+/* Returns the first name of the host that has this one, too; NULL: unknown. */
+static const char *first_name(const struct run *run, const char *name)
+{
+    for (size_t i = 0; i + 1 < run->aliases.count; i += 2)
+        if (strcasecmp(run->aliases.items[i], name) == 0)
+            return run->aliases.items[i + 1];
+    return NULL;
+}
+
 /* Merges two names of one host, so that its ranks are numbered together. */
 static int merge(struct run *run, struct hostlist *l, enum hb_log_level level,
                  size_t into, size_t from, struct hb_error *err)
 {
     hb_log(&run->log, level, "host %s: counted as host %s, which it is",
            l->entries[from].name, l->entries[into].name);
+    if (!first_name(run, l->entries[from].name)) {
+        hb_must(hb_strv_add(&run->aliases, l->entries[from].name));
+        hb_must(hb_strv_add(&run->aliases, l->entries[into].name));
+    }
     return hostlist_merge(l, into, from, err);
 }
 
@@ -94,6 +109,19 @@ static int merge_local(struct run *run, struct hostlist *l,
             rc = merge(run, l, HB_LOG_INFO, first, i--, err);
     }
     return rc;
+}
+
+/* Returns the name by which the plan has the host; see job_config. */
+static const char *known_name(void *arg, const char *name)
+{
+    const struct run *run = arg;
+    const struct host_entry entry = {.name = (char *)name};
+    const char *first = first_name(run, name);
+
+    for (int i = 0; i < run->plan.host_count; i++)
+        if (run->host_is_local[i] && is_local(arg, &entry))
+            return run->plan.hosts[i].entry->name;
+    return first ? first : name;
 }
 
 /* Returns 0, a positive exit code if a signal came, or negative. */
@@ -251,6 +279,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .multiple = o->np_multiple,
         .whole_hosts = o->whole_hosts,
         .is_local = is_local,
+        .known_name = known_name,
         .names_differ = o->rsh != NULL,
         .cooldown_least_ms = o->cooldown_least_ms,
         .cooldown_most_ms = o->cooldown_most_ms,
@@ -339,6 +368,7 @@ static void run_fini(struct run *run)
     main_loop_fini(&run->main);
     hb_free(run->agent_path);
     hostlist_free(&run->hosts);
+    hb_strv_free(&run->aliases);
 }
 
 /* ---- Signals ---- */
@@ -422,7 +452,8 @@ static void on_hosts(void *arg, const struct hostlist *hosts, int slots)
 
     (void)slots;
     discovery_copy(&merged, hosts);
-    if (merge_local(run, &merged, &err) == 0)
+    if (growth_rename(&merged, known_name, run, &err) == 0 &&
+        merge_local(run, &merged, &err) == 0)
         job_offer_hosts(run->job, &merged);
     else
         hb_log(&run->log, HB_LOG_WARNING, "%s", err.text);
@@ -524,6 +555,7 @@ static int plan_again(struct run *run, struct hb_error *err)
         .options = run->options,
         .log = run->log,
         .hosts = run->hosts,
+        .aliases = run->aliases,
         .agent_path = run->agent_path,
         .main = run->main,
     };

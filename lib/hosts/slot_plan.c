@@ -321,6 +321,12 @@ void plan_unbind(struct plan *p, int host)
 
     for (int i = 0; i < h->count; i++)
         p->ranks[h->ranks[i]] =
-            (struct plan_rank){.rank = h->ranks[i], .is_idle = 1};
+            (struct plan_rank){.rank = h->ranks[i], .host = host, .is_idle = 1};
     h->count = 0;
+}
+
+void plan_replace_host(struct plan *p, int host, const struct host_entry *entry)
+{
+    plan_unbind(p, host);
+    p->hosts[host].entry = entry;
 }

@@ -38,7 +38,7 @@ struct plan_options {
 struct plan_rank {
     int rank, local_rank, local_size, cross_rank, cross_size;
     int host;     /* index into hosts */
-    int is_bound; /* the number belongs to that host; else host is 0 */
+    int is_bound; /* the number belongs to that host; else it did, or to none */
     int is_idle;  /* no rank with that number was started */
 };
 
@@ -76,5 +76,8 @@ int plan_add_host(struct plan *p, const struct host_entry *entry);
 int plan_bind(struct plan *p, int host, int count, int local_size);
 /* Frees the host's numbers. */
 void plan_unbind(struct plan *p, int host);
+/* Frees its numbers, and replaces it by another host. */
+void plan_replace_host(struct plan *p, int host,
+                       const struct host_entry *entry);
 
 #endif

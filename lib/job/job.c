@@ -62,7 +62,7 @@ int job_count_alive(const struct job *job)
         int host = job->config->plan->ranks[rank].host;
         enum host_state state = job->hosts[host].state;
         if (state == HOST_LAUNCHED || state == HOST_STARTED)
-            alive += !job->exited[rank];
+            alive += !job->exited[rank] && !job_elastic_is_gone(job, rank);
     }
     return alive;
 }

@@ -91,6 +91,10 @@ struct job_config {
     /* With `most`: returns whether a host that is offered is this machine; gets
      * job_start's arg. */
     int (*is_local)(void *arg, const struct host_entry *entry);
+    /* With spec.elastic: returns the name by which the plan has a host, which
+     * may have several; the name itself if it has none by that.  NULL: each has
+     * one name.  Gets job_start's arg. */
+    const char *(*known_name)(void *arg, const char *name);
     int multiple;     /* a generation has a multiple of it; 0: any number */
     int whole_hosts;  /* a rank that has failed takes its host out */
     int names_differ; /* each name is a host of its own */
@@ -120,7 +124,8 @@ int job_start(const struct job_config *config,
               struct job **out, struct hb_error *err);
 
 /* Says which hosts the job may use from now on, in order of preference; the
- * list is copied.  Hosts that it does not name get no new ranks. */
+ * list is copied.  Hosts that it does not name get no new ranks, and those that
+ * run there are asked to leave, unless it names none. */
 void job_offer_hosts(struct job *job, const struct hostlist *hosts);
 
 /* Handles a signal that reached hvdrun.  `sender`: "pid 812 (slurmstepd)", or

@@ -150,6 +150,7 @@ static int on_exited(void *arg, const struct frame *f, struct hb_error *err)
         return rc;
     }
     job_rank_exited(host->job, host, &m);
+    job_host_end_unused(host);
     return 0;
 }
 
@@ -187,6 +188,10 @@ static int on_quitting(void *arg, const struct frame *f, struct hb_error *err)
     why = hb_xasprintf("%.*s", (int)f->len, (const char *)f->payload);
     hb_text_sanitize(why);
     host->quitting = 1;
+    if (host->is_ending) {
+        hb_free(why);
+        return 0;
+    }
     job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 1, "%s", why);
     hb_free(why);
     if (!job_elastic_goes_on(host->job))

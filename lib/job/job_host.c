@@ -79,7 +79,7 @@ static void lose(struct job_host *host, uint64_t when_ns, const char *what,
     hb_must(hb_buf_printf(&text, "%s%s", what, why));
     if (host->link.words.last_words && launched)
         hb_must(hb_buf_printf(&text, " (%s)", host->link.words.last_words));
-    if (!host->quitting)
+    if (!host->quitting && !host->is_ending)
         job_host_trouble(host, JOB_EXIT_LAUNCHER, when_ns, launched, "%s",
                          hb_buf_data(&text));
     hb_buf_free(&text);
@@ -141,6 +141,7 @@ static void on_closed(void *arg)
 
     host->job->open_transports--;
     job_check_drained(host->job);
+    job_grow_soon(host->job); /* perhaps it may be reached again */
 }
 
 static const struct agent_events host_events = {
@@ -222,10 +223,7 @@ void job_host_ack(struct job_host *host, size_t len)
         host->link.closing)
         return;
     job_host_send_u32(host, CONTROL_OUTPUT_ACK, (uint32_t)host->ack_len);
-    /* Of a host that has come back, what it sent before may be acknowledged
-     * only now. */
-    host->in_flight -=
-        host->ack_len < host->in_flight ? host->ack_len : host->in_flight;
+    host->in_flight -= host->ack_len;
     host->ack_len = 0;
 }
 
@@ -320,19 +318,16 @@ static int encode_launch(const struct job_host *host, struct hb_buf *frame)
     return rc;
 }
 
-void job_host_send_hosts(struct job_host *host)
+void job_host_encode_hosts(const struct job_host *host, struct hb_buf *frame)
 {
     struct control_launch m = {.size = host->job->config->plan->size};
-    struct hb_buf frame = HB_BUF_INIT;
 
     fill_map(host->job->config->plan, &m);
     job_routes_fill(host, &m);
-    hb_must(control_encode_hosts(&frame, &m));
-    agent_link_send(&host->link, &frame);
+    hb_must(control_encode_hosts(frame, &m));
     job_routes_release(host, &m);
     hb_strv_free(&m.host_names);
     hb_free(m.runs);
-    hb_buf_free(&frame);
 }
 
 void job_host_launch(struct job_host *host)

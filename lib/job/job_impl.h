@@ -73,7 +73,15 @@ struct job_host {
     /* Added while the ranks run, and none of its ranks was started yet: how
      * many are to be; else 0.  Its failure concerns nobody else. */
     int newcomers;
-    int in_round; /* takes part in job_grow_routes.c's round */
+    int in_round;  /* takes part in job_grow_routes.c's round */
+    int ports_due; /* answers to ROUTE_LISTEN that have not come */
+    int is_ending; /* KILL was sent, as it goes and no rank runs there */
+
+    /* Of the host itself, not of its connection: kept when it is reached
+     * again. */
+    int is_listed;    /* among the hosts that job_offer_hosts has named last */
+    int is_withdrawn; /* it was left out, and its ranks are to leave */
+    uint64_t goes_until_ns; /* it goes away, and is not used before; 0: no */
 };
 
 enum job_exit {
@@ -236,6 +244,9 @@ int job_trace_open(struct job *job, struct hb_error *err);
 void job_trace_free(struct job *job);
 /* Handles TRACE or STATS; the caller has checked that the rank is the
  * host's. */
+/* Expects a timeline and statistics of the rank again: it is another process,
+ * perhaps on another host. */
+void job_trace_renew(struct job *job, int rank);
 int job_trace_bytes(struct job_host *host, const struct control_bytes *m,
                     struct hb_error *err);
 int job_trace_stats(struct job_host *host, const struct control_bytes *m,
@@ -317,6 +328,8 @@ void job_grow_strike(struct job_host *host);
  * added. */
 int job_grow_trouble(struct job_host *host, const char *why);
 void job_grow_end(struct job *job); /* gives up hosts that are being added */
+/* Calls job_grow when the present event has been handled. */
+void job_grow_soon(struct job *job);
 
 /* ---- job_grow_routes.c: the same ---- */
 
@@ -334,9 +347,13 @@ void job_grow_host_gone(struct job_host *host);
  * stay. */
 int job_remove_ranks(struct job *job, const int *ranks, int count,
                      int64_t left_ms, const char *why);
-/* Asks all running ranks of a host to leave, as job_remove_ranks, and tells the
- * user; if too few would stay, asks all ranks to stop.  `who` says it goes. */
+/* Asks all ranks of a host to leave, as job_remove_ranks, and tells the user;
+ * if too few would stay, asks all ranks to stop.  `who` says it goes.  The host
+ * is not used until a while after left_ms. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
+/* Ends the agent of a host that goes, when its last rank has ended, so that the
+ * host can be reached anew later. */
+void job_host_end_unused(struct job_host *host);
 /* Handles GOING. */
 int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
 /* Asks all ranks to leave at one commit, after which the job ends with
@@ -390,7 +407,8 @@ void job_host_finish(struct job_host *host, enum host_state state);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
-void job_host_send_hosts(struct job_host *host); /* HOSTS */
+/* Appends HOSTS as the host gets it. */
+void job_host_encode_hosts(const struct job_host *host, struct hb_buf *frame);
 /* Queues a frame for a host, unless its connection is closing or closed. */
 void job_send(void *job, int host, const struct hb_buf *frame);
 int job_host_send_u32(struct job_host *host, enum control_type type,

@@ -56,6 +56,13 @@ void job_rendezvous_free(struct job_rendezvous *r)
     hb_free(r);
 }
 
+/* Returns whether the host may speak for the rank. */
+static int is_of_host(const struct plan *plan, uint32_t rank, int host)
+{
+    return rank < (uint32_t)plan->size && plan->ranks[rank].is_bound &&
+           plan->ranks[rank].host == host;
+}
+
 static int on_left(struct job_rendezvous *r, int host,
                    const struct rdv_request *m, struct hb_error *err)
 {
@@ -63,7 +70,7 @@ static int on_left(struct job_rendezvous *r, int host,
     uint32_t rank = rdv_member(m, 0);
     char *text;
 
-    if (rank >= (uint32_t)plan->size || plan->ranks[rank].host != host)
+    if (!is_of_host(plan, rank, host))
         return hb_error_set(err, HVD_EPROTO,
                             "says that a rank of another host has left");
     if (m->after == 0) {
@@ -88,8 +95,7 @@ static int records_are_of(const struct job_rendezvous *r,
 
     hb_reader_init(&reader, m->value, m->len);
     while ((rc = rdv_next_record(&reader, &record)) > 0)
-        if (record.rank >= (uint32_t)plan->size ||
-            plan->ranks[record.rank].host != host)
+        if (!is_of_host(plan, record.rank, host))
             return 0;
     return rc == 0;
 }

@@ -140,6 +140,7 @@ static void on_closed(void *arg)
     host->sweep = NULL;
     host->job->open_transports--;
     job_check_drained(host->job);
+    job_grow_soon(host->job); /* perhaps it may be reached again */
 }
 
 void job_sweep(struct job_host *host)

@@ -128,6 +128,32 @@ test_elastic_hosts_come() {
     grown 5
 }
 
+# Three hosts come at once: their ranks reach one another, too.
+test_elastic_hosts_come_together() {
+    cluster_up 4
+    discover n1:1
+    start_growing -np 1 --max-np 4
+    discover n1:1 n2:1 n3:1 n4:1
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    grown 4
+    absent 'cannot be added' job.err
+}
+
+# One that cannot reach another is given up, and not those that come with it.
+test_elastic_hosts_come_without_a_route() {
+    cluster_up 4
+    discover n1:1
+    faulty drop n3 n1
+    start_growing -np 1 --max-np 4
+    discover n1:1 n2:1 n3:1 n4:1
+    wait_for 'grep -q -- "-> 3 ranks" job.err && grep -q "n3 cannot be" job.err'
+    tells 'host n3 cannot be added: host n[13] cannot connect to host n[13]' job.err
+    absent 'host n[24] cannot be added' job.err
+    discover n1:1 n2:1 n4:1
+    faulty undrop n3 n1
+    grown 3
+}
+
 # A host whose agent dies comes back; meanwhile the others go on.
 test_elastic_hosts_come_back() {
     cluster_up 2

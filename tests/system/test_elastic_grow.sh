@@ -176,15 +176,77 @@ test_multiples() {
     finished 4 4000
 }
 
-# A host that is not listed any more gets no ranks, also no restarts.
-test_hosts_that_leave_the_list() {
+# An answer without any host changes nothing, but the ranks are not started
+# again.
+test_no_host_is_listed() {
     discover localhost:2
     start_steps 3000 -np 2 --min-np 1 --restart-failed 3 \
         --host-discovery-script ./d
     discover '# none'
-    sleep 0.6
+    wait_for 'grep -q "^hvdrun: no host is listed any more: the ranks stay where they are$" job.err'
     kill -KILL "$(ranks | tail -n 1)"
     wait_for 'grep -q "2 -> 1 ranks (generation 2)" job.err'
     finished 1 3000
     absent 'starts' job.err
+}
+
+# Another name of a host is no other host.
+test_another_name() {
+    discover localhost:2
+    start_steps 3000 -np 2 --max-np 3 --host-discovery-script ./d
+    discover 127.0.0.1:3
+    wait_for 'grep -q "2 -> 3 ranks (generation 2)" job.err'
+    finished 3 3000
+    absent goes job.err
+}
+
+# start_played STEPS OPTION...: as start_steps, on hosts that this machine plays.
+start_played() {
+    start_steps "$1" --rsh 'env PLAYED={host}' --host-discovery-script ./d \
+        "${@:2}"
+}
+
+# The ranks of a host that is not listed any more leave at a commit.  If it is
+# listed again, it gets ranks again, also if some have failed there.
+test_withdrawn_hosts() {
+    discover a:2 b:2
+    start_played 5000 -np 4 --min-np 2 --blacklist-cooldown-range 1 1
+    discover a:2
+    wait_for 'grep -q "4 -> 2 ranks (generation 2)" job.err'
+    grep -qx 'hvdrun: host b goes (no longer listed): its 2 ranks leave at the next commit' job.err
+    discover a:2 b:2
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    kill -KILL "$(ranks | tail -n 1)"
+    wait_for 'grep -q "4 -> 3 ranks" job.err'
+    discover a:2
+    wait_for 'grep -q "[34] -> 2 ranks" job.err'
+    : >job.err
+    discover a:2 b:2
+    wait_for 'grep -q -- "-> 4 ranks" job.err'
+    finished 4 5000
+    absent lost job.err
+}
+
+# Other hosts replace it, also all hosts at once, though all ranks are needed.
+test_replaced_hosts() {
+    discover a:2 b:2
+    start_played 4000 -np 4 --min-np 4
+    discover a:2 c:2
+    wait_for 'grep -q "4 -> 4 ranks (generation 2)" job.err'
+    discover d:2 e:2
+    wait_for 'grep -q "host [ac] goes .*: its 2 ranks leave" job.err'
+    wait_for '[ "$(grep -c "goes (no longer listed)" job.err)" -eq 3 ]'
+    wait_for 'grep -q "4 -> 4 ranks (generation 4)" job.err'
+    finished 4 4000
+    absent lost job.err
+}
+
+test_withdrawn_from_a_hostfile() {
+    printf 'a slots=1\nb slots=1\n' >hosts
+    start_steps 3000 -np 2 --min-np 1 --hostfile hosts --watch \
+        --rsh 'env PLAYED={host}'
+    echo 'b slots=1' >hosts.new
+    mv hosts.new hosts
+    wait_for 'grep -q "host a goes (no longer listed): its 1 rank leaves" job.err'
+    finished 1 3000
 }

@@ -66,6 +66,22 @@ END
     stop
 }
 
+# A host is the same by any of its names.
+test_names_of_a_host() {
+    start_steps a:1,b:1 1 '' --preempt-file going
+    echo 'B 20' >going
+    wait_for 'grep -q "host b goes in 20 s (preempt-file): its 1 rank leaves" job.err'
+    stop
+    rm going
+    start job "$HVDRUN" -H localhost:1,127.0.0.1:1 --min-np 1 \
+        --preempt-file going --no-tag-output "$PROG/elastic_steps" 1000000 1000 fp
+    wait_for 'grep -q "^working" job.out'
+    echo '127.0.0.1 20' >going
+    finish job 75
+    grep -q 'host localhost goes in 20 s (preempt-file): all ranks stop' job.err
+    gone job
+}
+
 # A rank that does not commit in time is killed; the others go on.
 test_too_late() {
     local victim

@@ -15,7 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { STARTED_MAX = 64 }; /* ranks of a host */
+
 static struct hb_buf wire_in = HB_BUF_INIT;
+static struct control_launch launched; /* the LAUNCH that has come */
 static char my_host[64];
 static int mute, slow_ms;     /* how PINGs are answered */
 static int64_t ahead_ns;      /* our clock, ahead of hvdrun's */
@@ -122,7 +125,7 @@ static void wire_wait(enum control_type type, uint32_t value)
         _exit(1);
     }
     if (type == CONTROL_KILL || type == CONTROL_SIGNAL ||
-        type == CONTROL_CHANGE) {
+        type == CONTROL_CHANGE || type == CONTROL_RESTART) {
         control_decode_u32(f.payload, f.len, &have, NULL);
         if (have != value)
             dprintf(2, "expected value %u, got %u\n", value, have);
@@ -158,22 +161,20 @@ static void answer_query(const struct frame *f)
 static void wait_launch(void)
 {
     struct frame f = wire_next();
-    struct control_launch m;
 
     if (f.type == CONTROL_QUERY && getenv("FAKE_HOST"))
         answer_query(&f);
     if (f.type != CONTROL_LAUNCH ||
-        control_decode_launch(f.payload, f.len, &m, NULL) < 0)
+        control_decode_launch(f.payload, f.len, &launched, NULL) < 0)
         _exit(1);
-    snprintf(my_host, sizeof(my_host), "%s", m.host);
-    control_launch_fini(&m);
+    snprintf(my_host, sizeof(my_host), "%s", launched.host);
     frame_done(&wire_in, &f);
 }
 
-static void send_hello(const char *version)
+static void send_hello(const char *version, const char *interface)
 {
     struct control_interface lo = {
-        .name = (char *)"lo",
+        .name = (char *)interface,
         .index = 1,
         .address = {4, {127, 0, 0, 1}},
         .prefix = 8,
@@ -274,16 +275,29 @@ static void barrier(int count)
     close(fd);
 }
 
-static void send_simple(enum control_type type)
+static void send_started(int count)
 {
     struct hb_buf frame = HB_BUF_INIT;
-    pid_t pids[2] = {100, 101};
-    struct control_started started = {pids, 2};
+    pid_t pids[STARTED_MAX] = {100, 101};
+    struct control_started started = {pids, count ? count : 2};
 
-    if (type == CONTROL_STARTED)
-        control_encode_started(&frame, &started);
-    else
-        frame_encode(&frame, (uint8_t)type, NULL, 0);
+    control_encode_started(&frame, &started);
+    wire_send(&frame);
+}
+
+static void send_done(void)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    frame_encode(&frame, CONTROL_DONE, NULL, 0);
+    wire_send(&frame);
+}
+
+static void send_going(uint32_t left_ms, const char *why)
+{
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_going(&frame, left_ms, why);
     wire_send(&frame);
 }
 
@@ -387,6 +401,24 @@ static void wait_notice(int rank, int want_ms)
     frame_done(&wire_in, &f);
 }
 
+/* Waits for HOSTS, with an address of each of `count` hosts. */
+static void wait_hosts(int count)
+{
+    struct frame f = wire_next();
+    int known = 0;
+
+    if (f.type != CONTROL_HOSTS ||
+        control_decode_hosts(f.payload, f.len, &launched, NULL) < 0) {
+        dprintf(2, "expected %d hosts, got message %d\n", count, f.type);
+        _exit(1);
+    }
+    for (size_t i = 0; i < launched.peers.count; i++)
+        known += launched.peers.items[i][0] != '\0';
+    if (known != count)
+        dprintf(2, "expected %d hosts, got %d\n", count, known);
+    frame_done(&wire_in, &f);
+}
+
 /* Waits for a message about a rank with that text. */
 static void wait_text(enum control_type type, int rank, const char *want)
 {
@@ -419,6 +451,8 @@ static int step_text(const char *s)
         wait_text(CONTROL_REMOVED, a, s + skip);
     else if (sscanf(s, "evict %d %n", &a, &skip) == 1)
         wait_text(CONTROL_EVICT, a, s + skip);
+    else if (sscanf(s, "going %d %n", &a, &skip) == 1)
+        send_going((uint32_t)a, s + skip);
     else if (sscanf(s, "say %n", &skip) == 0 && skip > 0)
         dprintf(2, "%s\n", s + skip);
     else if (sscanf(s, "quit %n", &skip) == 0 && skip > 0)
@@ -439,13 +473,15 @@ static void step(const char *s)
 
     sscanf(s, " %15s %d %d %d", word, &a, &b, &c);
     if (strcmp(word, "hello") == 0)
-        send_hello(s[5] ? s + 6 : HVD_VERSION);
+        send_hello(s[5] ? s + 6 : HVD_VERSION, "lo");
+    else if (strcmp(word, "greet") == 0)
+        send_hello(HVD_VERSION, s + 6);
     else if (strcmp(word, "launch") == 0)
         wait_launch();
     else if (strcmp(word, "started") == 0)
-        send_simple(CONTROL_STARTED);
+        send_started(a);
     else if (strcmp(word, "done") == 0)
-        send_simple(CONTROL_DONE);
+        send_done();
     else if (strcmp(word, "exit") == 0)
         send_exited(a, b, c, 0, "");
     else if (strcmp(word, "ours") == 0)
@@ -491,6 +527,10 @@ static void step(const char *s)
         wait_notice(a, b);
     else if (strcmp(word, "progress") == 0)
         send_progress((uint32_t)a);
+    else if (strcmp(word, "restart") == 0)
+        wire_wait(CONTROL_RESTART, (uint32_t)a);
+    else if (strcmp(word, "hosts") == 0)
+        wait_hosts(a);
     else if (strcmp(word, "change") == 0)
         wire_wait(CONTROL_CHANGE, (uint32_t)a);
     else if (!step_text(s))

@@ -5,7 +5,9 @@
  *
  * A script is a list of steps separated by `;`:
  *
- *     hello [VERSION]    launch (wait for LAUNCH)      started
+ *     hello [VERSION]    greet INTERFACE (hello from there, else from lo)
+ *     launch (wait for LAUNCH)
+ *     started [N] (ranks, idle ones too; 2 unless given)
  *     out RANK STREAM TEXT        end RANK STREAM
  *     exit RANK CODE [SIGNAL]     ours RANK CODE (ended by hvdrun)
  *     blames RANK (the next rank to exit blames RANK)
@@ -23,6 +25,8 @@
  *     generation N JOINED RANKS [WHY] (wait; RANKS as in 0,2,3)
  *     notice RANK MS (wait; up to a second less, -1: not limited)
  *     removed RANK TEXT   evict RANK TEXT (wait)
+ *     going MS TEXT   restart RANK (wait)
+ *     hosts N (wait for HOSTS; N hosts can be reached)
  *     dies RANK TEXT (killed by signal 9, with TEXT as its last words)
  *
  * The agent exits at the end of its script.  LAUNCH tells it its host's name;

@@ -161,6 +161,27 @@ void script_of(const char *name, const char *script)
     setenv(variable, script, 1);
 }
 
+static char barrier[32]; /* "": none */
+
+void make_barrier(void)
+{
+    int fd;
+
+    strcpy(barrier, "/tmp/hvd-test-XXXXXX");
+    fd = mkstemp(barrier);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    setenv("FAKE_BARRIER", barrier, 1);
+}
+
+void pass_barrier(void)
+{
+    int fd = open(barrier, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+    ck_assert_int_eq(write(fd, "", 1), 1);
+    close(fd);
+}
+
 static void setup(void)
 {
     char *argv[] = {(char *)"true", NULL};
@@ -201,6 +222,8 @@ static void teardown(void)
     remote_free(remote);
     remote = NULL;
     remove_ssh();
+    if (barrier[0])
+        unlink(barrier);
     hb_buf_free(&out);
     hb_buf_free(&err);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
@@ -266,6 +289,11 @@ void wait_for_message(const char *text)
         uv_run(&loop, UV_RUN_ONCE);
         read_all(err_fd[0], &err);
     }
+}
+
+void read_messages(void)
+{
+    read_all(err_fd[0], &err);
 }
 
 void drain_output(void)

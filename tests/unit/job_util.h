@@ -39,6 +39,10 @@ void use_ssh(const char *script);
  * name; with use_rsh, the whole script. */
 void script_of(const char *name, const char *script);
 
+/* Lets agents wait for one another, by their step `barrier`; comes there. */
+void make_barrier(void);
+void pass_barrier(void);
+
 /* Starts the job; all agents follow `script` until they know their names. */
 void start(const char *script);
 void finish(int code, const char *want_out, const char *want_err);
@@ -46,6 +50,7 @@ void finish(int code, const char *want_out, const char *want_err);
 void finish_saying(int code, const char *want_err_part);
 void wait_for_output(const char *text);
 void wait_for_message(const char *text); /* leaves stdout unread */
+void read_messages(void);                /* those that have come */
 /* Reads stdout until the job is done. */
 void drain_output(void);
 

@@ -234,12 +234,7 @@ END_TEST
 /* All fail together, as those that fail later than others are not told. */
 START_TEST(all_failures_to_connect_are_told)
 {
-    char file[] = "/tmp/hvd-barrier.XXXXXX";
-    int fd = mkstemp(file);
-
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-    setenv("FAKE_BARRIER", file, 1);
+    make_barrier();
     use_hosts(4);
     use_rsh();
     script_of("a", "hello;barrier 4;eof");
@@ -251,7 +246,6 @@ START_TEST(all_failures_to_connect_are_told)
     ck_assert_ptr_nonnull(strstr(hb_buf_data(&err), "hvdrun: host c: "));
     ck_assert_ptr_null(strstr(hb_buf_data(&err), "host a"));
     ck_assert_ptr_null(strstr(hb_buf_data(&err), "ended"));
-    unlink(file);
 }
 END_TEST
 

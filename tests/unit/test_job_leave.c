@@ -47,6 +47,30 @@ START_TEST(a_host_goes)
 }
 END_TEST
 
+#define DIED_3 "rank 3 on host b (pid 103): killed by signal 9 (SIGKILL)"
+
+/* A rank that waits to be started again on a host that goes is not, and the
+ * host's agent ends when its last rank has. */
+START_TEST(a_host_goes_with_a_pending_rank)
+{
+    config.spec.restart = 1;
+    config.restart_failed = 1;
+    make_barrier();
+    go(2,
+       BEGIN "abort 3;out 0 1 lost;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";change 2;ready 0;ready 1;generation 3 0 0,1 " GOES
+             ";barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;notice 2 55000;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";change 2;ready 2;removed 2 " GOES
+               ";exit 2 0;kill 60000;barrier 2;done;eof");
+    wait_for_output("lost");
+    job_host_goes(job, 1, 60000, "a test");
+    finish_saying(0, "hvdrun: " GOES ": its 1 rank leaves at the next commit\n"
+                     "hvdrun: " GOES ": 1 rank is not started again\n");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 /* How a rank ends that has left does not matter. */
 START_TEST(a_leaver_fails)
 {
@@ -177,6 +201,24 @@ START_TEST(agents_that_wait_are_ended)
 }
 END_TEST
 
+#define LATE "by hvdrun: has not left at a commit in time"
+#define DIED "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
+
+/* The time of a host that goes is not that of the job, which stops as well. */
+START_TEST(a_host_goes_before_the_job_stops)
+{
+    go(1,
+       BEGIN "change 1;notice 0 60000;notice 1 60000;abort 2;abort 3;ready 0;"
+             "ready 1;generation 2 0 0,1 " DIED ";change 2;ready 0;ready 1;"
+             "removed 0 it stops;removed 1 it stops;exit 0 0;exit 1 0;done;eof",
+       BEGIN_B "notice 2 80;notice 3 80;change 1;evict 2 " LATE ";evict 3 " LATE
+               ";dies 2 ;dies 3 ;done;eof");
+    job_host_goes(job, 1, 100, "a test");
+    ck_assert_int_eq(job_stop_at_commit(job, 60000, 1, "it stops"), 0);
+    finish_saying(75, "2 ranks have stopped at a commit: exit code 75");
+}
+END_TEST
+
 /* They do not commit in time, or the user does not want to wait. */
 START_TEST(they_do_not_stop)
 {
@@ -215,6 +257,7 @@ END_TEST
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
+    tcase_add_test(tc, a_host_goes_with_a_pending_rank);
     tcase_add_test(tc, a_leaver_fails);
     tcase_add_test(tc, a_deadline);
     tcase_add_test(tc, a_leaver_stays);
@@ -222,6 +265,7 @@ static void add_tests(TCase *tc)
     tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
     tcase_add_loop_test(tc, agents_that_wait_are_ended, 0, 2);
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
+    tcase_add_test(tc, a_host_goes_before_the_job_stops);
     tcase_add_test(tc, what_is_refused);
 }
 

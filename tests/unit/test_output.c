@@ -339,6 +339,33 @@ END_TEST
 
 /* Other ranks' output, held back by a long line, must not fill the window: the
  * line is broken. */
+/* What a host has sent over its last connection is not acknowledged over the
+ * next one: neither what waits for the reader, nor what is held. */
+START_TEST(a_host_comes_back)
+{
+    size_t len = LINES_LINE_MAX, before;
+    char *line = long_line(len);
+    struct hb_buf have = HB_BUF_INIT;
+
+    open_output(out[1], NULL);
+    fill(1, 2, 400);
+    output_feed(o, 0, 0, 1, line, len);
+    feed(1, 2, "held\n");
+    output_flush(o);
+    before = acked[1];
+    ck_assert_uint_lt(before, 400 * 1024);
+    output_forget_host(o, 1);
+    feed(1, 2, "new\n");
+    feed(0, 0, "\n");
+    output_flush(o);
+    drain(&have);
+    ck_assert_uint_eq(acked[1], before + 4);
+    ck_assert_uint_eq(acked[0], len + 1);
+    hb_buf_free(&have);
+    free(line);
+}
+END_TEST
+
 START_TEST(too_much_held_breaks_the_line)
 {
     size_t len = LINES_LINE_MAX;
@@ -467,6 +494,7 @@ int main(void)
     tcase_add_test(tc, full_device);
     tcase_add_test(tc, file_as_stdout);
     tcase_add_test(tc, discard_gives_up_on_a_stuck_stream_only);
+    tcase_add_test(tc, a_host_comes_back);
     tcase_add_test(tc, held_bytes_are_acked_when_written);
     tcase_add_test(tc, too_much_held_breaks_the_line);
     tcase_add_test(tc, silent_owner_is_broken);

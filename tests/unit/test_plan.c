@@ -316,6 +316,9 @@ START_TEST(a_plan_that_grows)
     ck_assert_int_eq(p.hosts[3].ranks[0], 0); /* ascending */
     ck_assert_int_eq(p.hosts[3].ranks[2], 7);
     ck_assert_int_eq(p.ranks[7].local_rank, 2);
+    plan_unbind(&p, 3);
+    ck_assert_int_eq(p.ranks[7].host, 3); /* for messages about it */
+    ck_assert(!p.ranks[7].is_bound);
     plan_free(&p);
     hostlist_free(&l);
 }

@@ -293,6 +293,18 @@ static void teardown(void)
         close(hub);
 }
 
+static void check_same_peers(int a, int b, const struct hb_strv *peers_of_a)
+{
+    struct hb_strv peers = HB_STRV_INIT;
+    int same = 1;
+
+    ck_assert_int_eq(routes_peers(routes, b, &peers), 0);
+    for (size_t i = 0; i < peers.count; i++)
+        same &= strcmp(peers.items[i], peers_of_a->items[i]) == 0;
+    ck_assert_int_eq(routes_same_peers(routes, a, b), same);
+    hb_strv_free(&peers);
+}
+
 static void check_peers(int host, const char *const *expected)
 {
     struct hb_strv peers = HB_STRV_INIT;
@@ -301,6 +313,8 @@ static void check_peers(int host, const char *const *expected)
     ck_assert_uint_eq(peers.count, (size_t)host_count);
     for (int i = 0; i < host_count; i++)
         ck_assert_str_eq(peers.items[i], expected[i]);
+    for (int i = 0; i < host_count; i++)
+        check_same_peers(host, i, &peers);
     hb_strv_free(&peers);
 }
 

@@ -440,8 +440,10 @@ void elastic_act(struct job *job, enum generations_action action)
     carry_out(job, action);
     /* After GENERATION, so that a rank that ends now is no member any more. */
     elastic_tell_removed(job);
-    if (action == GENERATIONS_MADE)
+    if (action == GENERATIONS_MADE) {
         carry_out(job, generations_begun(g));
+        job_grow_soon(job);
+    }
     set_timer(&job->settle_timer, generations_settles(g), on_settled,
               ELASTIC_SETTLE_MS);
     set_timer(&job->elastic_timer, generations_waits(g), on_waited,

@@ -25,9 +25,10 @@ struct elastic {
     unsigned char *gone; /* [size] ranks that were lost with their host */
     struct elastic_leaving *leaving; /* [size] */
     uint64_t due_ns; /* no deadline of `leaving` is earlier; 0: there is none */
-    int stop_code;   /* exit code if the ranks do not stop in time */
-    int has_stopped; /* all ranks were removed, as asked */
-    int *members;    /* [count] of the current generation, ascending */
+    uint64_t stop_due_ns; /* all ranks are to have stopped then; 0: never */
+    int stop_code;        /* exit code if they have not */
+    int has_stopped;      /* all ranks were removed, as asked */
+    int *members;         /* [count] of the current generation, ascending */
     int count;
     /* The first loss since the generation began: its line, and its time by our
      * clock; NULL and 0: none. */
@@ -54,6 +55,9 @@ void elastic_grow_open(struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
+/* Returns whether the host goes away, or ranks there were asked to leave: none
+ * is started there. */
+int elastic_host_goes(const struct job_host *host);
 
 /* ---- job_grow_routes.c ---- */
 
@@ -71,6 +75,10 @@ void elastic_keep_lost(struct elastic *e, int rank, char *phrase);
 void elastic_forget_lost(struct elastic *e, int rank);
 
 /* ---- job_leave.c ---- */
+
+/* Asks all ranks of a host to leave, and tells the user.  Returns 0, or -1 if
+ * too few would stay. */
+int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
 
 /* Starts the timer for the next deadline, or stops it. */
 void elastic_set_leave_timer(struct job *job);
@@ -98,6 +106,8 @@ int elastic_start(struct job *job, int rank);
 uint64_t elastic_plan_restart(struct job *job, int rank);
 /* Starts the timer for the next restart, or stops it. */
 void elastic_set_restart_timer(struct job *job);
+/* Ends the host's agent, and with it ranks that still live there. */
+void elastic_end_agent(struct job_host *host);
 /* Ends the agents, and with them the ranks that still live: the job has all
  * that it needs. */
 void elastic_end_agents(struct job *job);

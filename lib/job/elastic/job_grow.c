@@ -20,6 +20,7 @@
 #include "lib/job/worker_env.h"
 #include "lib/remote/remote.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -29,6 +30,7 @@ enum { ROOM = 16 };
 
 struct grow {
     struct hostlist offered;
+    int *at; /* [offered.count]: which host of the plan it is; -1: none yet */
     struct strikes strikes;
     /* The entries of hosts that were added, which the plan borrows. */
     struct hostlist **entries;
@@ -58,9 +60,64 @@ void elastic_grow_free(struct job *job)
     }
     hb_free(g->entries);
     hostlist_free(&g->offered);
+    hb_free(g->at);
     routes_free(job->elastic->round);
     strikes_fini(&g->strikes);
     hb_free(g);
+}
+
+/* ---- The hosts that are offered ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    const struct job_host *x = *(const struct job_host *const *)a;
+    const struct job_host *y = *(const struct job_host *const *)b;
+
+    return strcasecmp(x->name, y->name);
+}
+
+/* Lists the job's hosts by name: heap. */
+static struct job_host **sort_hosts(const struct job *job)
+{
+    size_t count = (size_t)job->config->plan->host_count;
+    struct job_host **sorted = hb_xcalloc(count, sizeof(struct job_host *));
+
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &job->hosts[i];
+    qsort(sorted, count, sizeof(struct job_host *), by_name);
+    return sorted;
+}
+
+/* Returns the index of the job's host that an entry names, or -1. */
+static int find_host(const struct job *job, struct job_host **sorted,
+                     const struct host_entry *entry)
+{
+    size_t count = (size_t)job->config->plan->host_count;
+    struct job_host like = {.name = entry->name};
+    const struct job_host *key = &like;
+    struct job_host **found =
+        bsearch(&key, sorted, count, sizeof(struct job_host *), by_name);
+
+    return found ? (*found)->index : -1;
+}
+
+/* Notes which of the job's hosts are offered. */
+static void match_hosts(struct job *job, struct grow *g)
+{
+    struct job_host **sorted = sort_hosts(job);
+
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        job->hosts[i].is_listed = 0;
+    hb_free(g->at);
+    g->at = hb_xcalloc(g->offered.count + 1, sizeof(*g->at));
+    for (size_t i = 0; i < g->offered.count; i++) {
+        g->at[i] = find_host(job, sorted, &g->offered.entries[i]);
+        if (g->at[i] < 0)
+            continue;
+        job->hosts[g->at[i]].is_listed = 1;
+        job->hosts[g->at[i]].is_withdrawn = 0;
+    }
+    hb_free(sorted);
 }
 
 void job_offer_hosts(struct job *job, const struct hostlist *hosts)
@@ -71,18 +128,19 @@ void job_offer_hosts(struct job *job, const struct hostlist *hosts)
         return;
     hostlist_free(&g->offered);
     discovery_copy(&g->offered, hosts);
+    match_hosts(job, g);
+    if (g->offered.count == 0 && job->state == JOB_RUNNING)
+        job_say(job, "no host is listed any more: the ranks stay where they "
+                     "are");
     job_grow(job);
 }
 
 int elastic_is_offered(const struct job *job, int rank)
 {
-    const struct grow *g = job->elastic->grow;
-    const char *name = job->hosts[job->config->plan->ranks[rank].host].name;
+    const struct job_host *host =
+        &job->hosts[job->config->plan->ranks[rank].host];
 
-    for (size_t i = 0; g && i < g->offered.count; i++)
-        if (strcasecmp(g->offered.entries[i].name, name) == 0)
-            return 1;
-    return !g;
+    return !job->elastic->grow || host->is_listed;
 }
 
 /* ---- Ranks ---- */
@@ -111,12 +169,21 @@ static int count_on(const struct job_host *host)
     return count;
 }
 
-/* Counts the ranks that run, will be started again, or are to be started on
- * hosts that are being added. */
+static int is_leaving(const struct job *job, int rank)
+{
+    return job->elastic->generations.ranks[rank].life == GENERATIONS_LIVES &&
+           job->elastic->leaving[rank].why;
+}
+
+/* Counts the ranks that run and are not to leave, will be started again, or are
+ * to be started on hosts that are being added. */
 static int count_all(const struct job *job)
 {
     const struct generations *g = &job->elastic->generations;
     int count = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+
+    for (int i = 0; i < job->config->plan->size; i++)
+        count -= is_leaving(job, i);
 
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (!job_host_finished(&job->hosts[i]))
@@ -124,6 +191,7 @@ static int count_all(const struct job *job)
     return count;
 }
 
+/* Says what was started: spares, if that makes more ranks than work. */
 static void say_starts(const struct job_host *host, int started)
 {
     struct job *job = host->job;
@@ -137,47 +205,42 @@ static void say_starts(const struct job_host *host, int started)
                 host->name, started, plural);
 }
 
-/* Returns whether a rank of the host was asked to leave: the host goes. */
-static int is_going(const struct job_host *host)
+int elastic_host_goes(const struct job_host *host)
 {
+    if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
+        return 1;
     for (int i = 0; i < host->plan->count; i++)
         if (host->job->elastic->leaving[host->plan->ranks[i]].why)
             return 1;
     return 0;
 }
 
-/* Starts up to `room` ranks, so that the host has `slots`; none if it goes. */
-static void start_ranks(struct job_host *host, int slots, int room)
+/* Starts up to `room` ranks, so that the host has `slots`; none if it goes.
+ * Returns how many. */
+static int start_ranks(struct job_host *host, int slots, int room)
 {
     struct job *job = host->job;
     int left = slots - count_on(host), started = 0;
 
     if (left > room)
         left = room;
-    if (is_going(host))
-        return;
+    if (elastic_host_goes(host))
+        return 0;
     for (int i = 0; i < host->plan->count && started < left; i++) {
         int rank = host->plan->ranks[i];
 
         if (has_process(job, rank))
             continue;
         if (elastic_start(job, rank) < 0)
-            return;
+            return started;
         started++;
     }
     if (started > 0)
         say_starts(host, started);
+    return started;
 }
 
 /* ---- Hosts ---- */
-
-static struct job_host *find_host(const struct job *job, const char *name)
-{
-    for (int i = 0; i < job->config->plan->host_count; i++)
-        if (strcasecmp(job->hosts[i].name, name) == 0)
-            return &job->hosts[i];
-    return NULL;
-}
 
 /* Returns whether nothing is left of the host's last connections. */
 static int is_closed(const struct job_host *host)
@@ -203,13 +266,15 @@ static int bind_numbers(struct job_host *host, int slots)
     int room = most < ROOM ? most : ROOM;
     int want = slots > room ? slots : room;
 
-    if (plan_bind(plan, host->index, want, slots) < slots)
+    if (plan_bind(plan, host->index, want, slots) < slots) {
         free_numbers(job, host);
-    plan_bind(plan, host->index, want, slots);
+        plan_bind(plan, host->index, want, slots);
+    }
     for (int i = 0; i < host->plan->count; i++) {
         int rank = host->plan->ranks[i];
 
         plan->ranks[rank].is_idle = 1;
+        job_trace_renew(job, rank);
         hb_free(job->elastic->leaving[rank].why);
         job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
         hb_strv_free(&job->config->rank_env[rank]);
@@ -218,6 +283,42 @@ static int bind_numbers(struct job_host *host, int slots)
                                 NULL));
     }
     return host->plan->count;
+}
+
+/* Returns a host that is gone for good, as far as is known, and about which
+ * nothing is to be reported at the end; or -1. */
+static int find_gone(const struct job *job)
+{
+    uint64_t now_ns = hb_now_ns();
+
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        const struct job_host *host = &job->hosts[i];
+
+        if (is_closed(host) && !host->is_listed && !host->sweep_text &&
+            host->goes_until_ns <= now_ns)
+            return i;
+    }
+    return -1;
+}
+
+/* Returns the index of a new host; in place of one that is gone, if the plan
+ * has no room; -1: none is gone. */
+static int place_host(struct job *job, const struct host_entry *entry)
+{
+    struct plan *plan = job->config->plan;
+    int index = plan_add_host(plan, entry);
+
+    if (index >= 0) {
+        job->finished++;
+        return index;
+    }
+    index = find_gone(job);
+    if (index < 0)
+        return -1;
+    plan_replace_host(plan, index, entry);
+    output_forget_host(job->output, index);
+    job_host_free(&job->hosts[index]);
+    return index;
 }
 
 /* Adds a host that the job did not have. */
@@ -229,7 +330,8 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
     struct hostlist *copy;
     int index;
 
-    if (job->config->plan->host_count == job->config->plan->host_cap)
+    if (job->config->plan->host_count == job->config->plan->host_cap &&
+        find_gone(job) < 0)
         return NULL;
     copy = hb_xcalloc(1, sizeof(*copy));
     discovery_copy(copy, &one);
@@ -237,7 +339,7 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
     g->entries = hb_xrealloc_array(g->entries, g->entry_count + 1,
                                    sizeof(struct hostlist *));
     g->entries[g->entry_count++] = copy;
-    index = plan_add_host(job->config->plan, entry);
+    index = place_host(job, entry);
     job->config->host_is_local[index] =
         (unsigned char)job->config->is_local(job->arg, entry);
     job->hosts[index] = (struct job_host){
@@ -246,13 +348,13 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
         .name = entry->name,
         .index = index,
         .state = HOST_LOST,
+        .is_listed = 1,
     };
-    job->finished++;
     return &job->hosts[index];
 }
 
-/* Connects to a host for up to `room` new ranks. */
-static void reach(struct job_host *host, int slots, int room)
+/* Connects to a host for up to `room` new ranks.  Returns for how many. */
+static int reach(struct job_host *host, int slots, int room)
 {
     struct job *job = host->job;
     int numbers = bind_numbers(host, slots);
@@ -262,19 +364,23 @@ static void reach(struct job_host *host, int slots, int room)
     if (numbers > room)
         numbers = room;
     if (numbers == 0)
-        return;
+        return 0;
     job_host_free(host);
+    output_forget_host(job->output, host->index);
     *host = (struct job_host){
         .job = job,
         .plan = host->plan,
         .name = host->name,
         .index = host->index,
         .newcomers = numbers,
+        .is_listed = host->is_listed,
+        .goes_until_ns = host->goes_until_ns,
     };
     job->finished--;
     if (!job_host_is_local(host))
         remote_try_for(job->config->remote, job->config->start_timeout_ms);
     job_host_open(host);
+    return numbers;
 }
 
 int job_grow_hello(struct job_host *host, struct hb_error *err)
@@ -302,34 +408,105 @@ int job_grow_hello(struct job_host *host, struct hb_error *err)
 
 void job_grow_started(struct job_host *host)
 {
+    struct job *job = host->job;
     int room = host->newcomers;
 
     host->newcomers = 0;
-    if (grows(host->job))
+    if (grows(job))
         start_ranks(host, room, room);
-    job_grow(host->job);
+    else if (job->state == JOB_RUNNING)
+        elastic_end_agent(host);
+    job_host_end_unused(host);
+    job_grow(job);
 }
 
-/* Uses one of the hosts that are offered: starts ranks, or connects to it.
- * Returns when to try again, or 0. */
-static uint64_t use(struct job *job, const struct host_entry *offered, int room)
+/* Returns when an offered host may be used, or 0: now. */
+static uint64_t usable_at(const struct job *job, const struct job_host *host)
 {
-    int slots = offered->slots > 0 ? offered->slots : 1;
-    struct job_host *host = find_host(job, offered->name);
+    uint64_t now_ns = hb_now_ns();
     uint64_t until_ns =
-        strikes_until(&job->elastic->grow->strikes, offered->name, hb_now_ns());
+        strikes_until(&job->elastic->grow->strikes, host->name, now_ns);
 
-    if (until_ns)
-        return until_ns;
-    if (!host)
-        host = add_host(job, offered);
+    if (host->goes_until_ns > now_ns && host->goes_until_ns > until_ns)
+        return host->goes_until_ns;
+    return until_ns;
+}
+
+/* Uses one of the hosts that are offered: starts ranks, or connects to it for
+ * them, and takes these off *room.  Returns when to try again, or 0. */
+static uint64_t use(struct job *job, size_t i, int *room)
+{
+    struct grow *g = job->elastic->grow;
+    const struct host_entry *offered = &g->offered.entries[i];
+    int slots = offered->slots > 0 ? offered->slots : 1;
+    struct job_host *host =
+        g->at[i] >= 0 ? &job->hosts[g->at[i]] : add_host(job, offered);
+    uint64_t until_ns;
+
     if (!host)
         return 0;
+    g->at[i] = host->index;
+    until_ns = usable_at(job, host);
+    if (until_ns)
+        return until_ns;
     if (is_closed(host))
-        reach(host, slots, room);
-    else if (host->state == HOST_STARTED && !host->quitting)
-        start_ranks(host, slots, room);
+        *room -= reach(host, slots, *room);
+    else if (host->state == HOST_STARTED)
+        *room -= start_ranks(host, slots, *room);
     return 0;
+}
+
+/* Returns whether the rank works, or will, and is not to leave. */
+static int works(const struct job *job, int rank)
+{
+    const struct generations *g = &job->elastic->generations;
+
+    return g->ranks[rank].life == GENERATIONS_LIVES &&
+           !job->elastic->leaving[rank].why &&
+           (g->ranks[rank].member || g->number == 0);
+}
+
+static int count_working(const struct job_host *host)
+{
+    int count = 0;
+
+    for (int i = 0; i < host->plan->count; i++)
+        count += works(host->job, host->plan->ranks[i]);
+    return count;
+}
+
+/* Leaves a host that is not listed any more. */
+static void withdraw(struct job_host *host)
+{
+    char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
+
+    host->is_withdrawn = 1;
+    elastic_leave_host(host, -1, why);
+    job_host_end_unused(host);
+    hb_free(why);
+}
+
+/* Leaves the hosts that are not listed any more, unless no rank would be left
+ * that works: then one stays until ranks of others do.  An empty list changes
+ * nothing. */
+static void withdraw_hosts(struct job *job)
+{
+    int working = 0;
+
+    if (job->elastic->grow->offered.count == 0)
+        return;
+    for (int rank = 0; rank < job->config->plan->size; rank++)
+        working += works(job, rank);
+    for (int i = 0; i < job->config->plan->host_count && grows(job); i++) {
+        struct job_host *host = &job->hosts[i];
+        int here = count_working(host);
+
+        if (host->is_listed || host->is_withdrawn || job_host_finished(host) ||
+            (here > 0 && here == working))
+            continue;
+        working -= here;
+        withdraw(host);
+    }
 }
 
 static void on_time(uv_timer_t *timer)
@@ -337,21 +514,24 @@ static void on_time(uv_timer_t *timer)
     job_grow(timer->data);
 }
 
+void job_grow_soon(struct job *job)
+{
+    if (grows(job))
+        uv_timer_start(&job->grow_timer, on_time, 0, 0);
+}
+
 void job_grow(struct job *job)
 {
-    const struct hostlist *offered;
     uint64_t first_ns = 0, now_ns;
+    int room;
 
     if (!grows(job))
         return;
-    offered = &job->elastic->grow->offered;
-    for (size_t i = 0; i < offered->count; i++) {
-        int room = job->config->most + job->config->spares - count_all(job);
-        uint64_t until_ns;
+    withdraw_hosts(job);
+    room = job->config->most + job->config->spares - count_all(job);
+    for (size_t i = 0; i < job->elastic->grow->offered.count; i++) {
+        uint64_t until_ns = room > 0 ? use(job, i, &room) : 0;
 
-        if (room <= 0)
-            break;
-        until_ns = use(job, &offered->entries[i], room);
         if (until_ns && (!first_ns || until_ns < first_ns))
             first_ns = until_ns;
     }
@@ -374,8 +554,7 @@ static double strike(struct job_host *host)
         random = (uint32_t)now_ns;
     until_ns = strikes_add(&host->job->elastic->grow->strikes, host->name,
                            now_ns, random);
-    /* job_grow starts the timer, and not inside the failure. */
-    uv_timer_start(&host->job->grow_timer, on_time, 0, 0);
+    job_grow_soon(host->job);
     return (double)(until_ns - now_ns) / 1e9;
 }
 
@@ -412,7 +591,7 @@ void job_grow_end(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
-        if (job_host_finished(host) || host->state >= HOST_LAUNCHED)
+        if (job_host_finished(host) || host->newcomers == 0)
             continue;
         job_host_finish(host, HOST_DONE);
         job_host_cancel(host);

@@ -11,9 +11,18 @@
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 
+/* Returns whether the host takes part in a round that begins now: its agent has
+ * its ranks, also if it is still starting them, or waits for them. */
+static int takes_part(const struct job_host *host)
+{
+    return host->state >= HOST_CONNECTED && !job_host_finished(host) &&
+           !host->quitting;
+}
+
 static int is_waiting(const struct job_host *host)
 {
-    return host->newcomers > 0 && host->state == HOST_CONNECTED;
+    return host->newcomers > 0 && host->state == HOST_CONNECTED &&
+           !host->quitting;
 }
 
 static int anybody_waits(const struct job *job)
@@ -32,27 +41,73 @@ static struct routes *end_round(struct job *job)
     return round;
 }
 
-/* Gives up the hosts that were to be added: another does not reach them. */
+/* Returns whether the host is to be added by the round. */
+static int may_leave(void *arg, int index)
+{
+    const struct job *job = arg;
+
+    return job->hosts[index].in_round && is_waiting(&job->hosts[index]);
+}
+
+static void give_up(struct job_host *host, const struct hb_error *why)
+{
+    host->in_round = 0;
+    job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s", why->text);
+    job_host_finish(host, HOST_LOST);
+    job_host_cancel(host);
+}
+
+/* Gives up the hosts that were to be added. */
 static void fail(struct job *job, const struct hb_error *why)
 {
     routes_free(end_round(job));
-    for (int i = 0; i < job->config->plan->host_count; i++) {
-        struct job_host *host = &job->hosts[i];
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        if (may_leave(job, i))
+            give_up(&job->hosts[i], why);
+}
 
-        if (!host->in_round || !is_waiting(host))
-            continue;
-        job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 0, "%s",
-                         why->text);
-        job_host_finish(host, HOST_LOST);
-        job_host_cancel(host);
+/* Chooses the routes, without those of the hosts to be added that do not reach
+ * another, or are not reached: these are given up.  Negative if the others
+ * do not reach each other. */
+static int choose(struct job *job, struct hb_error *err)
+{
+    struct routes *round = job->elastic->round;
+    int rc;
+
+    while ((rc = routes_finish(round, err)) < 0) {
+        int host = routes_culprit(round, may_leave, job);
+
+        if (host < 0)
+            return rc;
+        give_up(&job->hosts[host], err);
+        routes_absent(round, host);
     }
+    return 0;
+}
+
+/* Tells a host that has its ranks which hosts there are now.  Most get the same
+ * frame: the one of *last, if the host reaches all by the same addresses. */
+static void send_hosts(struct job_host *host, const struct job_host **last,
+                       struct hb_buf *frame)
+{
+    struct job *job = host->job;
+
+    if (!*last ||
+        !routes_same_peers(job->routes, (*last)->index, host->index)) {
+        hb_buf_clear(frame);
+        job_host_encode_hosts(host, frame);
+        *last = host;
+    }
+    job_send(job, host->index, frame);
 }
 
 static void finish(struct job *job)
 {
+    const struct job_host *last = NULL;
+    struct hb_buf frame = HB_BUF_INIT;
     struct hb_error err = HB_ERROR_INIT;
 
-    if (routes_finish(job->elastic->round, &err) < 0) {
+    if (choose(job, &err) < 0) {
         fail(job, &err);
         return;
     }
@@ -66,8 +121,17 @@ static void finish(struct job *job)
         if (is_waiting(host))
             job_host_launch(host);
         else
-            job_host_send_hosts(host);
+            send_hosts(host, &last, &frame);
     }
+    hb_buf_free(&frame);
+}
+
+/* Tells the host to listen. */
+static int ask_to_listen(struct job_host *host, struct hb_error *err)
+{
+    host->ports_due++;
+    return routes_hello(host->job->elastic->round, host->index,
+                        &host->link.hello, err);
 }
 
 static int begin(struct job *job, struct hb_error *err)
@@ -90,10 +154,9 @@ static int begin(struct job *job, struct hb_error *err)
     for (int i = 0; rc == 0 && i < plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
 
-        host->in_round = is_waiting(host) ||
-                         (host->state == HOST_STARTED && !host->quitting);
+        host->in_round = takes_part(host);
         if (host->in_round)
-            rc = routes_hello(job->elastic->round, i, &host->link.hello, err);
+            rc = ask_to_listen(host, err);
         else
             routes_absent(job->elastic->round, i);
     }
@@ -120,7 +183,11 @@ int job_grow_route_frame(struct job_host *host, const struct frame *f,
     struct job *job = host->job;
     int rc;
 
-    /* What was asked in a round that has ended may be answered late. */
+    /* What was asked in a round that has ended may be answered late, also in
+     * the next. */
+    if (f->type == CONTROL_ROUTE_PORT && host->ports_due > 0 &&
+        --host->ports_due > 0)
+        return 0;
     if (!job->elastic->round || !host->in_round)
         return 0;
     rc = routes_frame(job->elastic->round, host->index, f, err);
@@ -138,6 +205,8 @@ void job_grow_host_gone(struct job_host *host)
     if (!job->elastic || !job->elastic->round || !host->in_round)
         return;
     host->in_round = 0;
-    if (routes_absent(job->elastic->round, host->index) > 0)
-        finish(job);
+    if (routes_absent(job->elastic->round, host->index) == 0)
+        return;
+    finish(job);
+    elastic_begin_round(job);
 }

@@ -14,7 +14,12 @@
 
 #include <stdio.h>
 
-enum { SPARE_MAX_MS = 5000 };
+enum {
+    SPARE_MAX_MS = 5000,
+    /* A host that goes is not used for so long after its time, or after it was
+     * named last: longer than --preempt-script needs to name it again. */
+    GOES_HOLD_MS = 30000,
+};
 
 static const uint64_t NS_PER_MS = 1000000;
 
@@ -112,7 +117,7 @@ static void on_deadline(uv_timer_t *timer)
     struct elastic *e = job->elastic;
     uint64_t now_ns = hb_now_ns();
 
-    if (e->generations.stopping && next_deadline(job) &&
+    if (e->stop_due_ns && e->stop_due_ns <= now_ns && next_deadline(job) &&
         next_deadline(job) <= now_ns) {
         end_unstopped(job);
         return;
@@ -238,30 +243,98 @@ static void put_time(char *text, size_t size, int64_t left_ms)
         snprintf(text, size, " in %.3g s", (double)left_ms / 1e3);
 }
 
-void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who)
+/* Says which ranks leave, of those that run and those that would be started
+ * again. */
+static void say_leave(struct job *job, const char *why, int running,
+                      int pending)
 {
-    const struct plan_host *h = &job->config->plan->hosts[host];
-    int *ranks = hb_xcalloc((size_t)h->count + 1, sizeof(*ranks));
-    int count = 0, known = 0;
+    if (running > 0)
+        job_say(job, "%s: its %d rank%s at the next commit", why, running,
+                running > 1 ? "s leave" : " leaves");
+    if (pending > 0)
+        job_say(job, "%s: %d rank%s not started again", why, pending,
+                pending > 1 ? "s are" : " is");
+}
+
+int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why)
+{
+    struct job *job = host->job;
+    const struct elastic *e = job->elastic;
+    int *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
+    int running = 0, pending = 0, known = 0, rc = 0;
+
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (e->generations.ranks[rank].life == GENERATIONS_PENDING)
+            pending++;
+        else if (is_running(job, rank))
+            running++;
+        else
+            continue;
+        known += has_notice(job, rank);
+        ranks[running + pending - 1] = rank;
+    }
+    if (running + pending > known &&
+        generations_can_remove(&e->generations, ranks, running + pending))
+        say_leave(job, why, running, pending);
+    if (running + pending > 0)
+        rc = job_remove_ranks(job, ranks, running + pending, left_ms, why);
+    hb_free(ranks);
+    return rc;
+}
+
+void job_host_goes(struct job *job, int index, int64_t left_ms, const char *who)
+{
+    struct job_host *host = &job->hosts[index];
+    uint64_t until_ns = hb_now_ns() + GOES_HOLD_MS * NS_PER_MS;
     char in[32], *why;
 
-    for (int i = 0; job_elastic_goes_on(job) && i < h->count; i++) {
-        if (!is_running(job, h->ranks[i]))
-            continue;
-        known += has_notice(job, h->ranks[i]);
-        ranks[count++] = h->ranks[i];
-    }
+    if (!job_elastic_goes_on(job))
+        return;
+    if (left_ms > 0)
+        until_ns += (uint64_t)left_ms * NS_PER_MS;
+    if (until_ns > host->goes_until_ns)
+        host->goes_until_ns = until_ns;
     put_time(in, sizeof(in), left_ms);
-    why = hb_xasprintf("host %s goes%s (%s)", job->hosts[host].name, in, who);
-    if (count > known &&
-        generations_can_remove(&job->elastic->generations, ranks, count))
-        job_say(job, "%s: its %d rank%s at the next commit", why, count,
-                count > 1 ? "s leave" : " leaves");
+    why = hb_xasprintf("host %s goes%s (%s)", host->name, in, who);
     left_ms = ranks_have(left_ms);
-    if (count > 0 && job_remove_ranks(job, ranks, count, left_ms, why) < 0)
+    if (elastic_leave_host(host, left_ms, why) < 0)
         job_stop_at_commit(job, left_ms, JOB_EXIT_TIMEOUT, why);
     hb_free(why);
-    hb_free(ranks);
+    job_host_end_unused(host);
+    job_grow_soon(job); /* others may replace its ranks */
+}
+
+static int has_ranks(const struct job_host *host)
+{
+    const struct job *job = host->job;
+
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (is_running(job, rank) ||
+            job->elastic->generations.ranks[rank].life == GENERATIONS_PENDING)
+            return 1;
+    }
+    return 0;
+}
+
+void job_host_end_unused(struct job_host *host)
+{
+    struct job *job = host->job;
+
+    if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING ||
+        !job->config->spec.restart || job_host_finished(host) ||
+        host->is_ending || host->quitting || !elastic_host_goes(host))
+        return;
+    if (host->newcomers > 0) {
+        job_host_finish(host, HOST_DONE);
+        job_host_cancel(host);
+    } else if (host->state == HOST_STARTED && !has_ranks(host)) {
+        host->is_ending = 1;
+        elastic_end_agent(host);
+    }
 }
 
 int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
@@ -277,6 +350,8 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
     job_say(job, "%s: all ranks stop at the next commit, or are ended%s", why,
             in);
     e->stop_code = late_code;
+    if (left_ms >= 0)
+        e->stop_due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     for (int i = 0; i < job->config->plan->size; i++)
         if (is_running(job, i))
             note(job, i, left_ms, why);

@@ -28,6 +28,8 @@ static void on_going(void *arg, const char *host, int64_t left_ms)
     struct source *s = arg;
     struct job *job = s->job;
 
+    if (job->config->known_name)
+        host = job->config->known_name(job->arg, host);
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (strcasecmp(job->hosts[i].name, host) == 0) {
             job_host_goes(job, i, left_ms, s->what);

@@ -14,7 +14,8 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
 
     if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
         e->leaving[rank].why || e->generations.stopping ||
-        job->state != JOB_RUNNING || !elastic_is_offered(job, rank))
+        job->state != JOB_RUNNING || !elastic_is_offered(job, rank) ||
+        elastic_host_goes(&job->hosts[job->config->plan->ranks[rank].host]))
         return 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
         random = (uint32_t)rank;
@@ -45,7 +46,7 @@ int elastic_start(struct job *job, int rank)
     struct elastic *e = job->elastic;
     struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
 
-    if (host->state != HOST_STARTED || host->quitting ||
+    if (host->state != HOST_STARTED || host->quitting || host->is_ending ||
         job_host_send_u32(host, CONTROL_RESTART, (uint32_t)rank) < 0)
         return -HVD_ECLOSED;
     job->exited_count -= job->exited[rank] != 0;
@@ -94,13 +95,18 @@ void elastic_set_restart_timer(struct job *job)
                        0);
 }
 
+void elastic_end_agent(struct job_host *host)
+{
+    job_host_send_u32(host, CONTROL_KILL,
+                      (uint32_t)host->job->config->spec.grace_ms);
+}
+
 void elastic_end_agents(struct job *job)
 {
     job_grow_end(job);
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (job->hosts[i].state == HOST_STARTED)
-            job_host_send_u32(&job->hosts[i], CONTROL_KILL,
-                              (uint32_t)job->config->spec.grace_ms);
+            elastic_end_agent(&job->hosts[i]);
 }
 
 void elastic_end_idle_agents(struct job *job)

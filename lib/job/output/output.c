@@ -102,10 +102,20 @@ static void ack_written(struct sink *s)
     while (s->ack_count > 0 && s->acks[s->ack_first].upto <= s->written) {
         struct ack a = s->acks[s->ack_first++];
         s->ack_count--;
-        s->o->config.on_ack(s->o->config.arg, a.host, a.len);
+        if (a.len > 0)
+            s->o->config.on_ack(s->o->config.arg, a.host, a.len);
     }
     if (s->ack_count == 0)
         s->ack_first = 0;
+}
+
+/* Acknowledges what was pushed for the host to nobody. */
+static void ack_drop(struct sink *s, int host)
+{
+    for (size_t i = s->ack_first; i < s->ack_first + s->ack_count; i++)
+        if (s->acks[i].host == host)
+            s->acks[i].len = 0;
+    s->held[host] = 0;
 }
 
 /* ---- Holding ---- */
@@ -310,6 +320,12 @@ void output_feed(struct output *o, int host, int rank, int stream,
         sink_break(s);
     else
         sink_update_hold(s);
+}
+
+void output_forget_host(struct output *o, int host)
+{
+    for (int i = 0; i < 2; i++)
+        ack_drop(&o->sinks[i], host);
 }
 
 void output_end(struct output *o, int rank, int stream)

@@ -51,6 +51,9 @@ int output_open(const struct output_config *config, struct output **out,
 void output_feed(struct output *o, int host, int rank, int stream,
                  const void *bytes, size_t len);
 void output_end(struct output *o, int rank, int stream);
+/* Acknowledges nothing of what the host has sent until now: its connection is
+ * over, and another has begun. */
+void output_forget_host(struct output *o, int host);
 /* Writes what a batch of the calls above has left, as far as possible. */
 void output_flush(struct output *o);
 

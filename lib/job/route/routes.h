@@ -73,12 +73,22 @@ int routes_waiting(const struct routes *r, int *first);
  * measuring). */
 int routes_finish(struct routes *r, struct hb_error *err);
 
+/* Returns, after routes_finish has failed, the host of the pair in question
+ * that `may_leave` allows to be left out (routes_absent; then routes_finish may
+ * be called again), or -1.  If it may be either, the one that fails more often.
+ */
+int routes_culprit(const struct routes *r,
+                   int (*may_leave)(void *arg, int host), void *arg);
+
 /* ---- After routes_finish ---- */
 
 /* Appends LAUNCH.peers of `host`: for each host, the address to reach it by.
  * Its own entry is the address to listen on: the one that all others use, or ""
  * (any address) if they use several. */
 int routes_peers(const struct routes *r, int host, struct hb_strv *peers);
+
+/* Returns whether routes_peers gives both hosts the same. */
+int routes_same_peers(const struct routes *r, int a, int b);
 
 /* Adds to `env`, of a rank on that host, what follows from the choice:
  * MASTER_ADDR and MASTER_PORT (several hosts), HOROVOD_GLOO_IFACE,

@@ -37,6 +37,31 @@ static int count_failing(const struct routes *r, int *from, int *to)
     return count;
 }
 
+/* Counts the pairs that fail and have this host. */
+static int count_failing_of(const struct routes *r, int host)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->config.host_count; i++)
+        count += pair_fails(r, host, i) + pair_fails(r, i, host);
+    return count;
+}
+
+int routes_culprit(const struct routes *r,
+                   int (*may_leave)(void *arg, int host), void *arg)
+{
+    int from = 0, to = 0, allows_to;
+
+    if (count_failing(r, &from, &to) == 0)
+        return -1;
+    allows_to = may_leave(arg, to);
+    if (!may_leave(arg, from))
+        return allows_to ? to : -1;
+    return allows_to && count_failing_of(r, to) > count_failing_of(r, from)
+               ? to
+               : from;
+}
+
 /* Appends the first addresses tried; returns how many there are. */
 static int put_tried(const struct routes *r, int from, int to,
                      struct hb_buf *text)
@@ -133,6 +158,14 @@ int routes_peers(const struct routes *r, int host, struct hb_strv *peers)
     for (int to = 0; rc == 0 && to < r->config.host_count; to++)
         rc = hb_strv_add(peers, address_of(chosen(r, host, to), text));
     return rc;
+}
+
+int routes_same_peers(const struct routes *r, int a, int b)
+{
+    for (int to = 0; to < r->config.host_count; to++)
+        if (route_pick(&r->choice, a, to) != route_pick(&r->choice, b, to))
+            return 0;
+    return 1;
 }
 
 /* Adds a name unless it is there. */

@@ -64,6 +64,17 @@ void job_trace_free(struct job *job)
     job->trace = NULL;
 }
 
+void job_trace_renew(struct job *job, int rank)
+{
+    struct job_trace *t = job->trace;
+
+    t->counted[rank] = 0;
+    if (!t->ranks)
+        return;
+    t->ended[rank] = 0;
+    t->ranks[rank].begun = 0;
+}
+
 /* ---- Frames --------------------------------------------------------- */
 
 static int all_ended(const struct job_host *host)

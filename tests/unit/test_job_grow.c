@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hosts that a job gets while it runs, and loses again (lib/job/elastic):
+ * host a has the ranks 0 and 1, others come.  The agents follow scripts
+ * (fake_agent.h); rank 0 says "up" when it is time to offer hosts.
+ */
+#include "lib/base/alloc.h"
+#include "lib/base/sys/clock.h"
+#include "lib/job/job_impl.h"
+#include "tests/unit/job_util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of ranks; each host that comes gets MOST of them. */
+enum { NUMBERS = 32, HOSTS = 8, MOST = 4 };
+
+#define BEGIN "hello;launch;started;ready 0;ready 1;generation 1 2 0,1;"
+
+static struct plan grown;
+static struct hostlist first;
+static struct hb_strv env_of[NUMBERS];
+static unsigned char is_elsewhere[HOSTS];
+
+static int nowhere(void *arg, const struct host_entry *entry)
+{
+    (void)arg;
+    (void)entry;
+    return 0;
+}
+
+/* Makes a job of two ranks on host a, which gets up to `most`. */
+static void prepare(int most)
+{
+    struct plan_options options = {.num_proc = 2};
+
+    ck_assert_int_eq(hostlist_parse("a:2", &first, NULL), 0);
+    ck_assert_int_eq(plan_make(&first, &options, &grown, NULL), 0);
+    plan_reserve(&grown, NUMBERS, HOSTS);
+    use_rsh();
+    config.plan = &grown;
+    config.rank_env = env_of;
+    config.host_is_local = is_elsewhere;
+    config.is_local = nowhere;
+    config.names_differ = 1;
+    config.spec.elastic = config.spec.restart = 1;
+    config.min_np = 1;
+    config.most = most;
+    config.reset_limit = -1;
+    config.elastic_timeout_ms = 600000;
+    config.cooldown_least_ms = config.cooldown_most_ms = 100;
+}
+
+static void offer(const char *text)
+{
+    struct hostlist l = HOSTLIST_INIT;
+
+    ck_assert_int_eq(hostlist_parse(text, &l, NULL), 0);
+    job_offer_hosts(job, &l);
+    hostlist_free(&l);
+}
+
+static void go(const char *a)
+{
+    script_of("a", a);
+    start("");
+    offer("a:2");
+    wait_for_output("up");
+}
+
+/* A host that has its LAUNCH, and has not started its ranks, learns how to
+ * reach one that comes meanwhile. */
+START_TEST(listcome_together)
+{
+    prepare(MOST);
+    make_barrier();
+    script_of("b", "hello;launch;barrier 2;hosts 3;started 4;restart 2;"
+                   "barrier 5;barrier 7;kill 60000;ours 2 143;done;eof");
+    script_of("c", "barrier 2;hello;launch;barrier 5;started 4;restart 6;"
+                   "barrier 7;kill 60000;ours 6 143;done;eof");
+    go(BEGIN "out 0 1 up;hosts 2;hosts 3;barrier 7;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:1,c:1");
+    finish(0, "[0]<stdout>:up\n",
+           "hvdrun: host b: starts 1 rank, to join at the next commit\n"
+           "hvdrun: host c: starts 1 rank, to join at the next commit\n");
+}
+END_TEST
+
+/* The job ends while a host is still starting its agent, or its ranks. */
+START_TEST(a_host_comes_at_the_end)
+{
+    static const char *const b[] = {
+        "barrier 2;eof",
+        "hello;launch;barrier 2;eof",
+        "hello;launch;barrier 2;pause 100;started 4;kill 60000;done;eof",
+    };
+
+    prepare(MOST);
+    make_barrier();
+    script_of("b", b[_i]);
+    go(_i == 2 ? BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;pause 300;exit 1 "
+                       "0;done;eof"
+       : _i == 1 ? BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;exit 1 0;done;"
+                         "eof"
+                 : BEGIN "out 0 1 up;barrier 2;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:1");
+    finish(0, "[0]<stdout>:up\n", "");
+}
+END_TEST
+
+static void wait_until_closed(int host)
+{
+    while (!job_host_finished(&job->hosts[host]) ||
+           job->hosts[host].link.transport)
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+#define B_STARTS "hvdrun: host b: starts 1 rank, to join at the next commit\n"
+
+/* A host whose agent got a signal is used again after a while only, whether
+ * ranks run there when it comes or not; as is one that others say goes. */
+START_TEST(a_host_goes)
+{
+    static const char *const b[] = {
+        "hello;launch;started 4;restart 2;going 100 a signal;notice 2 80;"
+        "removed 2 host b goes in 0.1 s (a signal);exit 2 0;kill 60000;done;"
+        "eof",
+        "hello;launch;started 4;restart 2;dies 2 ;going 100 a signal;"
+        "kill 60000;done;eof",
+        "hello;launch;eof",
+        "pause 60000",
+    };
+
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    script_of("b", b[_i]);
+    go(_i == 3 ? BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;exit 1 0;done;eof"
+               : BEGIN "out 0 1 up;hosts 2;hosts 2;barrier 2;exit 0 0;exit 1 0;"
+                       "done;eof");
+    offer("a:2,b:1");
+    if (_i >= 2) {
+        while (job->hosts[1].state !=
+               (_i == 2 ? HOST_LAUNCHED : HOST_CONNECTING))
+            uv_run(&loop, UV_RUN_ONCE);
+        job_host_goes(job, 1, -1, "a test");
+    }
+    wait_until_closed(1);
+    offer("a:2,b:1");
+    job_grow(job);
+    ck_assert(job_host_finished(&job->hosts[1]));
+    ck_assert(uv_is_active((uv_handle_t *)&job->grow_timer));
+    ck_assert_uint_gt(job->hosts[1].goes_until_ns, hb_now_ns());
+
+    read_messages();
+    hb_buf_clear(&err);
+    script_of("b",
+              "hello;launch;started 4;restart 2;kill 60000;ours 2 143;done;"
+              "eof");
+    job->hosts[1].goes_until_ns = hb_now_ns();
+    job_grow(job);
+    wait_for_message(B_STARTS);
+    pass_barrier();
+    finish(0, "[0]<stdout>:up\n", B_STARTS);
+}
+END_TEST
+
+/* Any number of hosts may come and go. */
+START_TEST(many_hosts)
+{
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+    make_barrier();
+    go(BEGIN "out 0 1 up;barrier 2;exit 0 0;exit 1 0;done;eof");
+    for (int i = 0; i < 3 * HOSTS; i++) {
+        char name[16], list[32], want[64];
+
+        snprintf(name, sizeof(name), "x%d", i);
+        snprintf(list, sizeof(list), "a:2,%s:1", name);
+        snprintf(want, sizeof(want), "host %s cannot be added", name);
+        script_of(name, "say no room");
+        offer(list);
+        while (job->open_transports > 1)
+            uv_run(&loop, UV_RUN_ONCE);
+        read_messages();
+        ck_assert_msg(strstr(hb_buf_data(&err), want) != NULL, "%s",
+                      hb_buf_data(&err));
+    }
+    ck_assert_int_eq(grown.host_count, HOSTS);
+    pass_barrier();
+    finish_saying(0, "");
+}
+END_TEST
+
+/* An answer that comes after its round has failed is none to the next one. */
+START_TEST(a_late_answer)
+{
+    prepare(MOST);
+    config.network_interfaces = "lo";
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+    make_barrier();
+    script_of("b", "greet eth0;eof");
+    script_of("c",
+              "barrier 3;hello;pause 300;launch;started 4;restart 6;barrier 6;"
+              "kill 60000;ours 6 143;done;eof");
+    go(BEGIN "out 0 1 up;barrier 4;hosts 2;barrier 6;exit 0 0;exit 1 0;done;"
+             "eof");
+    offer("a:2,b:1,c:1");
+    wait_for_message("host b cannot be added: host b: --network-interfaces lo "
+                     "matches nothing there");
+    pass_barrier();
+    while (job->hosts[2].state != HOST_CONNECTED)
+        uv_run(&loop, UV_RUN_ONCE);
+    pass_barrier();
+    finish_saying(0, "host c: starts 1 rank");
+}
+END_TEST
+
+/* A rank that was lost with its host does not live when the host has come
+ * back. */
+START_TEST(a_lost_host_comes_back)
+{
+    prepare(MOST);
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;restart 3;barrier 2");
+    go(BEGIN "out 0 1 up;hosts 2;hosts 2;barrier 4;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:2");
+    wait_for_message("starts 2 ranks");
+    ck_assert_int_eq(job_count_alive(job), 4);
+    offer("a:2,b:1");
+    script_of("b", "hello;launch;started 4;restart 2;kill 60000;ours 2 143;"
+                   "done;eof");
+    pass_barrier();
+    wait_for_message(B_STARTS);
+    ck_assert_int_eq(job_count_alive(job), 3);
+    pass_barrier();
+    finish_saying(0, "its 2 ranks are gone");
+}
+END_TEST
+
+static void add_tests(TCase *tc)
+{
+    tcase_add_test(tc, listcome_together);
+    tcase_add_loop_test(tc, a_host_comes_at_the_end, 0, 3);
+    tcase_add_loop_test(tc, a_host_goes, 0, 4);
+    tcase_add_test(tc, many_hosts);
+    tcase_add_test(tc, a_late_answer);
+    tcase_add_test(tc, a_lost_host_comes_back);
+}
+
+int main(int argc, char *argv[])
+{
+    return job_util_main("job_grow", add_tests, argc, argv);
+}
