@@ -17,6 +17,9 @@
  *         hvd_shutdown, the other by its exit alone
  *     n   prints "notice RANK MS" when hvd_notice first tells of one
  *     p   sleeps 1 ms in each step
+ *     r   prints, in each rank, "right GENERATION HOST:PID US SIZE STEP" after
+ *         the first right sum of each generation, with the microseconds of the
+ *         clock of day, and "weight WEIGHT" before "done"
  *     s   takes snapshots, and changes the weights before the last operation
  *     x   exits with 3 in its first step, in the last rank
  *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
@@ -29,6 +32,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -39,7 +44,7 @@ static struct {
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
-static int commits = 1, notices;
+static int commits = 1, notices, tells_right;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -82,6 +87,25 @@ static void tell_change(void)
     failed_ns = 0;
 }
 
+/* Prints the generation, the first time that it has made a right sum. */
+static void tell_right(void)
+{
+    static int told;
+    struct utsname host;
+    struct timespec t;
+
+    if (!tells_right || told == hvd_generation())
+        return;
+    clock_gettime(CLOCK_REALTIME, &t);
+    told = hvd_generation();
+    if (uname(&host) < 0)
+        return;
+    printf("right %d %s:%d %lld%06ld %d %" PRId64 "\n", told, host.nodename,
+           (int)getpid(), (long long)t.tv_sec, t.tv_nsec / 1000, hvd_size(),
+           state.step);
+    fflush(stdout);
+}
+
 /* Prints the notice, the first time that there is one. */
 static void tell_notice(void)
 {
@@ -94,18 +118,20 @@ static void tell_notice(void)
     notices = 0;
 }
 
-/* Checks, after hvd_sync, that a planned change has repeated no step.  Returns
- * 0 or -1. */
-static int check_planned(int64_t step)
+/* Checks, after hvd_sync, that no step was left out or is done twice: if ranks
+ * have died, one of the others may have got a step further than this one, which
+ * was at `step`.  Returns 0 or -1. */
+static int check_progress(int64_t step)
 {
     struct hvd_change c;
 
-    if (hvd_change(&c) < 0 || c.lost > 0 || state.step == step)
+    if (hvd_change(&c) < 0 || state.step == step ||
+        (c.lost > 0 && state.step == step + 1))
         return 0;
     fprintf(stderr,
-            "elastic_steps: rank %d: a planned change led from step %" PRId64
-            " to %" PRId64 "\n",
-            c.rank, step, state.step);
+            "elastic_steps: rank %d: a change with %d ranks lost led from step "
+            "%" PRId64 " to %" PRId64 "\n",
+            c.rank, c.lost, step, state.step);
     return -1;
 }
 
@@ -131,6 +157,7 @@ static int step_once(hvd_state *s)
     if (compare(grad, want, "sum") < 0)
         return 1;
     tell_change();
+    tell_right();
     if (tells_first && state.step == 0 && hvd_rank() == 0) {
         printf("working\n");
         fflush(stdout);
@@ -185,7 +212,7 @@ static int run(hvd_state *s, int64_t steps)
             return fail("restore");
         step = state.step;
         rc = hvd_sync(s);
-        if (rc == 0 && !snapshots && check_planned(step) < 0)
+        if (rc == 0 && check_progress(step) < 0)
             return 1;
         if (rc == 0)
             rank = hvd_rank();
@@ -200,6 +227,8 @@ static int run(hvd_state *s, int64_t steps)
         return fail("run");
     if (compare(weights, state.weight, "weight") < 0)
         return 1;
+    if (tells_right)
+        printf("weight %" PRId64 "\n", state.weight);
     printf("done %d %d %" PRId64 "\n", hvd_rank(), hvd_size(), state.step);
     return 0;
 }
@@ -222,6 +251,7 @@ int main(int argc, char **argv)
     exits = strchr(flags, 'x') != NULL;
     commits = strchr(flags, 'c') == NULL;
     notices = strchr(flags, 'n') != NULL;
+    tells_right = strchr(flags, 'r') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");
