@@ -53,6 +53,7 @@ choose_job() {
     0) flags+=a ;;
     1) flags+=s ;;
     esac
+    [ $((RANDOM % 2)) -eq 0 ] || flags+=g
     kind=hosts
     if [ "$2" = one ]; then
         kind=shm

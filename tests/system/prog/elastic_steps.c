@@ -13,6 +13,8 @@
  *     a   buffers from hvd_alloc
  *     c   never commits
  *     f   prints "working" in rank 0 after the first step
+ *     g   adds up, in each step, in a process set of the even and in one of the
+ *         odd ranks, too, which are made anew only when no member is left
  *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
  *         hvd_shutdown, the other by its exit alone
  *     n   prints "notice RANK MS" when hvd_notice first tells of one
@@ -38,13 +40,14 @@
 
 static struct {
     int64_t step;
-    int64_t weight; /* of each element */
-} state;
+    int64_t weight;  /* of each element */
+    int64_t sets[2]; /* of even and odd ranks, or -1 */
+} state = {.sets = {-1, -1}};
 
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
-static int commits = 1, notices, tells_right;
+static int commits = 1, notices, tells_right, uses_sets;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -135,12 +138,88 @@ static int check_progress(int64_t step)
     return -1;
 }
 
+/* ---- Process sets -------------------------------------------------------- */
+
+enum { RANKS_MAX = 64 };
+
+/* Finds a set with those ranks: its number, or -1. */
+static int find_set(const int *ranks, int n)
+{
+    int sets[HVD_PROCESS_SETS_MAX], has[RANKS_MAX];
+    int known = hvd_process_sets(sets, HVD_PROCESS_SETS_MAX);
+
+    for (int i = 0; i < known; i++)
+        if (hvd_process_set_ranks(sets[i], has, RANKS_MAX) == n &&
+            memcmp(has, ranks, (size_t)n * sizeof(*has)) == 0)
+            return sets[i];
+    return -1;
+}
+
+/* Makes the set of the even or odd ranks of this generation, or takes one that
+ * has them by now. */
+static int make_set(int odd)
+{
+    int ranks[RANKS_MAX], n = 0, set, rc = 0;
+
+    for (int r = odd; r < hvd_size() && n < RANKS_MAX; r += 2)
+        ranks[n++] = r;
+    set = n > 0 ? find_set(ranks, n) : -1;
+    if (set < 0 && n > 0)
+        rc = hvd_process_set_add(ranks, (size_t)n, &set);
+    if (rc == 0)
+        state.sets[odd] = set;
+    return rc;
+}
+
+/* Adds up in a set, if this rank is in it.  Returns a status, or 1 if the sum
+ * is wrong. */
+static int add_up_in(int set)
+{
+    int64_t own = (state.step + 1) * (hvd_rank() + 1), sum = 0, want = 0;
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+    int ranks[RANKS_MAX], rc;
+    int n = hvd_process_set_ranks(set, ranks, RANKS_MAX);
+
+    if (hvd_process_set_rank(set) < 0)
+        return 0;
+    opts.process_set = set;
+    rc = hvd_allreduce(&own, &sum, 1, HVD_INT64, HVD_SUM, &opts);
+    for (int i = 0; i < n; i++)
+        want += (state.step + 1) * (ranks[i] + 1);
+    if (rc < 0 || sum == want)
+        return rc;
+    fprintf(stderr,
+            "elastic_steps: rank %d, step %" PRId64
+            ": the sum in set %d of %d is %" PRId64 ", not %" PRId64 "\n",
+            hvd_rank(), state.step, set, n, sum, want);
+    return 1;
+}
+
+static int use_sets(void)
+{
+    int rc = 0;
+
+    for (int odd = 0; odd < 2 && rc == 0; odd++) {
+        int n = hvd_process_set_size((int)state.sets[odd]);
+
+        if (n == 0)
+            rc = hvd_process_set_remove((int)state.sets[odd]);
+        if (n <= 0 && rc == 0)
+            rc = make_set(odd);
+        if (rc == 0 && state.sets[odd] >= 0)
+            rc = add_up_in((int)state.sets[odd]);
+    }
+    return rc;
+}
+
 /* Does a step.  Returns a status of libhvd, or 1 if a sum is wrong. */
 static int step_once(hvd_state *s)
 {
     int64_t own = (state.step + 1) * (hvd_rank() + 1), want;
-    int rc;
+    int rc = uses_sets ? use_sets() : 0;
 
+    if (rc != 0)
+        return rc;
     if (exits && hvd_rank() == hvd_size() - 1)
         exit(3);
 
@@ -242,6 +321,7 @@ int main(int argc, char **argv)
 
     if (argc < 3 || (count = strtoul(argv[2], NULL, 10)) == 0)
         return 2;
+    uses_sets = strchr(flags, 'g') != NULL;
     uses_alloc = strchr(flags, 'a') != NULL;
     pauses = strchr(flags, 'p') != NULL;
     snapshots = strchr(flags, 's') != NULL;
