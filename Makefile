@@ -326,6 +326,7 @@ RUNTIME_SRC := \
 	runtime/core/set/provider.c \
 	runtime/core/set/set.c \
 	runtime/core/set/set_change.c \
+	runtime/core/set/set_keep.c \
 	runtime/core/set/set_members.c \
 	runtime/core/set/words.c \
 	runtime/core/set/world_set.c \
@@ -577,6 +578,7 @@ UNIT_TESTS := \
 	rsh \
 	script \
 	segment \
+	set_keep \
 	shapes \
 	shm \
 	shm_domains \

@@ -780,10 +780,11 @@ HVD_API int hvd_wait_for(hvd_request *req, int timeout_ms, int *done);
  * HVD_STATE_SNAPSHOT, and calls hvd_restore before hvd_sync.
  *
  * In the next generation the ranks are numbered from 0 again, in the same
- * order.  Requests still have to be waited for.  Process sets are gone, and are
- * made anew, for example by the function given to hvd_on_resize.  Memory from
- * hvd_alloc stays valid, but is then ordinary memory: what is allocated anew is
- * faster.
+ * order.  Requests still have to be waited for.  Process sets keep their
+ * numbers, with the members that are left; one without any has the size 0,
+ * until it is removed.  Ranks that have come are in no set but the world.
+ * Memory from hvd_alloc stays valid, but is then ordinary memory: what is
+ * allocated anew is faster.
  *
  * All of this works in other jobs, too, where the world never changes.
  */
@@ -908,14 +909,15 @@ typedef int hvd_resize_fn(void *arg, const struct hvd_change *c);
 
 /*
  * Sets a function that hvd_sync calls when the world has changed, before it
- * gives out the state: to make process sets or memory for the new size.
+ * gives out the state: to make memory for the new size, or process sets of the
+ * present ranks.
  *
  *   fn   called in the thread of hvd_sync; it may use the library, except
  *        hvd_sync, hvd_init and hvd_shutdown; its result is 0 or a negative
  *        status, which hvd_sync returns, or, for HVD_ERESIZED, begins again.
  *        It is not called for the world of hvd_init, also in a rank that enters
- *        a job that runs: that rank makes the same process sets after hvd_init
- *        and before its first hvd_sync.
+ *        a job that runs: that rank carries out the same operations after
+ *        hvd_init and before its first hvd_sync.
  *        NULL: none
  *   arg  passed on
  *
@@ -963,7 +965,9 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 256 }; /* the world included */
  * a set with the same members; the message has its number), HVD_EMISMATCH
  * (ranks disagree on the members; the message names two), HVD_EPEER,
  * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM, HVD_ENOMEM.  On
- * failure there is no new set, on any rank.
+ * failure there is no new set, on any rank; but other ranks may have got one if
+ * a rank died in an elastic job (HVD_ERESIZED), until they call hvd_sync.  What
+ * hvd_process_set_size returns for a number is then the same on all ranks.
  * Order: all ranks of the world, members or not, call it as one of the
  * world's operations.  Threads: any; blocks.
  * Source: Horovod's add_process_set.
@@ -1036,8 +1040,8 @@ HVD_API int hvd_process_set_remove(int set);
  * writes their world ranks, ascending, as many as fit into cap entries.
  *
  * Each returns its value, or the negative of HVD_ENOTINIT, HVD_ENOSET, and, for
- * the place, HVD_ENOTMEMBER.
- * Order: none.  Threads: any; never blocks.
+ * the place, HVD_ENOTMEMBER.  The size is 0 if the members of a set were lost
+ * in an elastic job. Order: none.  Threads: any; never blocks.
  */
 HVD_API int hvd_process_set_rank(int set);
 HVD_API int hvd_process_set_size(int set);
@@ -1056,9 +1060,9 @@ HVD_API int hvd_process_sets(int *sets, size_t cap);
  *   counts  in; n entries; n is the same on all ranks
  *
  * Returns as both; on failure the library is not initialised.  -HVD_EINVAL
- * when it was before.
- * Order, threads: as hvd_init.
- * Source: Horovod's init(process_sets=[...]).
+ * when it was before.  A rank that enters an elastic job finds the sets that
+ * the others have made. Order, threads: as hvd_init. Source: Horovod's
+ * init(process_sets=[...]).
  */
 HVD_API int hvd_init_sets(const int *const *ranks, const size_t *counts,
                           size_t n);

@@ -48,7 +48,8 @@ class ProcessSet:
     Attributes:
         process_set_id: its number; None while it is not registered.
         ranks: the members' world ranks, ascending; None for a communicator
-            that is not registered.
+            that is not registered.  In an elastic job, when the world changes,
+            those that are left, by their new numbers.
         mpi_comm: the communicator, or None.
     """
 
@@ -181,10 +182,12 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
         process_set: a ProcessSet, or the world ranks of one.
 
     Returns:
-        The ProcessSet, now with a number.
+        The ProcessSet, now with a number.  In an elastic job, that of a set with the
+        same members if there is one: a function that starts over may have made it.
 
     Raises:
-        ValueError: a set with the same members exists, or ranks are not valid.
+        ValueError: a set with the same members exists in a job that is not elastic,
+            or ranks are not valid.
 
     Order: all ranks, members or not, call it, as one of the world's operations; it
     blocks until they have.
@@ -193,7 +196,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is registered already")
-    _add(process_set, adopt=False)
+    _add(process_set, adopt=is_elastic())
     return process_set
 
 
@@ -265,6 +268,8 @@ def init(comm: Any = None, process_sets: ProcessSets = None) -> None:
             accepted, as sets can be added at any time.
 
     If hvd is initialised already, only the process sets that are missing are added.
+    A rank that enters an elastic job finds those that the others have registered here,
+    with the members that are left; it is in none.
 
     Raises:
         ValueError: a process set is there twice, or its ranks are not valid.
@@ -280,13 +285,17 @@ def init(comm: Any = None, process_sets: ProcessSets = None) -> None:
     elif process_sets is not None:
         sets = list(process_sets)
     _check_distinct(sets)
+    was_up = _hvd.is_initialized()
     _hvd.init()
     _check_world(comm)
     global_process_set.ranks = list(range(_hvd.size()))
     if hasattr(comm, "Get_size"):
         global_process_set.mpi_comm = comm
-    for process_set in sets:
-        if process_set.process_set_id is None:
+    found = _hvd.process_sets() if not was_up and _hvd.generation() > 1 else []
+    for number, process_set in enumerate(sets, start=1):
+        if number in found:
+            process_set._register(number)
+        elif process_set.process_set_id is None:
             _add(process_set, adopt=True)
     # Only now, since all ranks must take part in adding, and ranks with other
     # communicators need not find anything wrong.
@@ -329,7 +338,12 @@ def is_elastic() -> bool:
 
 def enter_generation() -> None:
     """Note that the world is another one; called in a new generation."""
-    _forget_sets()
+    there = _hvd.process_sets()
+    for number, process_set in list(_registered.items()):
+        if number in there:
+            process_set._register(number)
+        else:
+            process_set._forget()
     global_process_set.ranks = list(range(_hvd.size()))
 
 

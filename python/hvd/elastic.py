@@ -67,8 +67,8 @@ class State:
     def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
         """Has callbacks called, without arguments, after each change of the world.
 
-        They may make process sets, as the program of a new rank does before it calls
-        the elastic function.
+        Process sets have lost the ranks that were lost by then.  Callbacks make no
+        operation, as a new rank does not make it.
         """
         self._reset_callbacks.extend(callbacks)
 
@@ -203,8 +203,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     HostsUpdatedInterrupt it keeps it; then it joins the next generation, calls the
     state's on_reset() and sync(), and calls func again.
 
-    A rank that has just started must issue no operation before this one, but for
-    making process sets: the others wait for it here.  Operations after this one are
+    A rank that has just started must issue no operation before this one: the others
+    wait for it here.  Process sets are given to init(), where such a rank finds them,
+    or made in func.  Operations after this one are
     not repeated when a rank dies.
 
     In a rank that is asked to leave it raises SystemExit with code 0, once the state

@@ -203,25 +203,26 @@ def check_rows(count, left):
 
 
 def sets():
-    """Process sets are made again by a callback, with the ranks that are left."""
-    hvd.init()
-    pair = hvd.ProcessSet([0, hvd.size() - 1])
-    hvd.add_process_set(pair)
+    """Process sets keep the ranks that are left; others can be made."""
+    pair = hvd.ProcessSet([0, int(os.environ["HVD_SIZE"]) - 1])
+    hvd.init(process_sets=[pair])
+    number = pair.process_set_id
 
-    def add_pair():
-        assert pair.process_set_id is None
-        pair.ranks = [0, hvd.size() - 1]
-        hvd.add_process_set(pair)
+    def check_pair():
+        assert pair.process_set_id == number
+        assert pair.ranks == [0, hvd.size() - 1] == _hvd.process_set_ranks(number)
 
     net = nn.Linear(2, 1, bias=False)
     sgd = hvd.DistributedOptimizer(
         torch.optim.SGD(net.parameters(), lr=1.0), process_set=pair
     )
     state = hvd.elastic.TorchState(net, sgd, step=0)
-    state.register_reset_callbacks([add_pair])
+    state.register_reset_callbacks([check_pair])
 
     @hvd.elastic.run
     def loop(state):
+        # The same set in each generation.
+        assert hvd.add_process_set([0]).process_set_id == number + 1
         while state.step < 6:
             if PLAN.get(state.step) == "step":
                 die()

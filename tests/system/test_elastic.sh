@@ -3,9 +3,7 @@
 #
 # Elastic jobs with libhvd on this machine: whichever ranks are killed, and
 # whenever, the others do each step once, with the right sums.
-#
-# HVD_TEST_ELASTIC_JOBS=300 makes a storm of that many jobs (with
-# HVD_TEST_LIMIT above its time), each with four deaths.
+# test_elastic_storm.sh has many deaths at random instants.
 
 # start_steps NP STEPS COUNT FLAGS [OPTION]...: starts a job of
 # prog/elastic_steps and waits until its ranks work.
@@ -121,29 +119,4 @@ test_hvdrun_is_killed() {
     kill -KILL "$(ranks | sort -n | head -n 1)"
     kill -KILL "$(job_pids job hvdrun)"
     wait_for -t 15 'gone job'
-}
-
-test_storm() {
-    local i victims
-    for ((i = 0; i < ${HVD_TEST_ELASTIC_JOBS:-4}; i++)); do
-        RANDOM=$i
-        case $((i % 4)) in
-        0) start_steps 5 1200 1000 p ;;
-        1) start_steps 5 1200 20000 ap ;;
-        2) start_steps 5 1200 300 sp ;;
-        3) start_steps 5 1200 1000 p -x HVD_FORCE_TCP=1 ;;
-        esac
-        for _ in 1 2 3 4; do
-            sleep 0.0$((RANDOM % 10))$((RANDOM % 10))
-            read -rd "" -a victims <<<"$(ranks)" || :
-            [ ${#victims[@]} -gt 0 ] || break
-            kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null || :
-        done
-        finish job
-        [ "$status" -eq 0 ] ||
-            fail "storm $i: exit $status: $(cat job.out job.err)"
-        grep -q '^done [0-9]* [0-9]* 1200$' job.out ||
-            fail "storm $i: $(cat job.out job.err)"
-        gone job || fail "storm $i: something is left"
-    done
 }

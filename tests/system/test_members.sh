@@ -34,6 +34,19 @@ test_members_again_and_again() {
     expect_exit 0 many x1:1,x2:1,x3:2 "$PROG/members" cycles
 }
 
+# The sets live on when ranks die.
+test_members_in_elastic_jobs() {
+    local force
+    for force in 0 1; do
+        HVD_FORCE_TCP=$force expect_exit 0 ranks 5 --min-np 1 \
+            "$PROG/members" keep
+        grep -q 'finished with 3 of 5 ranks' err
+    done
+    expect_exit 0 many x1:2,x2:3 --min-np 1 "$PROG/members" keep
+    expect_exit 0 many x1:2,x2:1,x3:2 --min-np 1 "$PROG/members" keep
+    grep -q 'finished with 3 of 5 ranks' err
+}
+
 test_members_in_threads() {
     expect_exit 0 ranks 2 "$PROG/members" threads
     expect_exit 0 ranks 5 "$PROG/members" threads

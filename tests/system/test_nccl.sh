@@ -316,6 +316,51 @@ test_nccl_rank_dies_in_a_collective() {
     says 2 'rank [02]: a peer died: rank 1 .*SIGALRM'
 }
 
+# elastic RESIZED DONE SIZE IN_SET OPTION... -- RANK K HOW: in a job of three
+# ranks in which RANK dies, RESIZED others are told, and DONE finish.
+elastic() {
+    local want=("${@:1:4}") options=()
+    shift 4
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    expect_exit 0 ranks 3 --min-np 1 "${options[@]}" "$PROG/nccl" elastic \
+        "$@" "${STEPS:-10}"
+    says "${want[0]}" "^rank [0-2]: .*generation 1 has ended: rank $1 .*killed"
+    says "${want[1]}" \
+        "^rank [0-2]: done, ${want[2]} ranks, ${want[3]} in the set\$"
+}
+
+# The others abort their communicators, and make new ones in the next
+# generation.
+test_nccl_elastic() {
+    with_doubles
+    elastic 2 2 2 2 -- 1 5 kill
+    elastic 2 2 2 1 -- 0 1 kill
+    elastic 2 2 2 1 -- 2 9 kill
+    # Each rank a host of its own: the base is TCP.
+    export HVD_FORCE_TCP=1
+    elastic 2 2 2 1 -- 0 5 kill
+    elastic 2 2 2 2 -- 1 3 kill
+}
+
+# The devices of the others wait in a collective for a rank that dies there.
+test_nccl_elastic_in_flight() {
+    with_doubles
+    export FAKE_NCCL=hang:1:6
+    elastic 2 2 2 2 -- 1 1 later
+    export HVD_FORCE_TCP=1
+    elastic 2 2 2 2 -- 1 1 later
+}
+
+# A rank that is started again gets a communicator with the others.
+test_nccl_elastic_restart() {
+    with_doubles
+    STEPS=400 elastic 2 3 3 1 --restart-failed 1 -- 2 5 kill
+}
+
 test_nccl_rank_stops() {
     with_doubles
     export HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2

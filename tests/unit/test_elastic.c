@@ -587,13 +587,16 @@ END_TEST
 
 static int ends = -1; /* the set of the first and the last rank */
 
-/* Makes a process set, as make_sets does. */
+/* Makes a process set, as make_sets does, in place of that of the generation
+ * before, which would keep its members. */
 static int sets_on_resize(void *arg, const struct hvd_change *c)
 {
-    int ranks[2] = {0, c->size - 1};
+    int ranks[2] = {0, c->size - 1}, sets[2], rc = 0;
 
     (void)arg;
-    return hvd_process_set_add(ranks, 2, &ends);
+    if (hvd_process_sets(sets, 2) == 2)
+        rc = hvd_process_set_remove(sets[1]);
+    return rc < 0 ? rc : hvd_process_set_add(ranks, 2, &ends);
 }
 
 /* Makes a process set after hvd_init; the function of hvd_on_resize does the
@@ -627,7 +630,7 @@ static int use_set(void)
     return 0;
 }
 
-/* Memory from hvd_alloc stays; process sets are made anew. */
+/* Memory from hvd_alloc stays; process sets can be made anew. */
 static int kept_body(int rank, void *arg)
 {
     const struct scene *scene = arg;

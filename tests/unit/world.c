@@ -283,8 +283,7 @@ static void answer_hello(struct agent *a, struct conn *c)
     hb_buf_free(&out);
 }
 
-/* Tells those that wait for the segment or, on several hosts, may wait for a
- * fence. */
+/* Tells those that may wait for the segment, a fence or a connection. */
 static void say_abort(struct agent *a, int rank, const char *text)
 {
     struct worker_abort m = {.rank = (uint32_t)a->number[rank]};
@@ -296,7 +295,7 @@ static void say_abort(struct agent *a, int rank, const char *text)
         struct conn *c = &a->conns[i];
 
         if (c->fd >= 0 && c->rank >= 0 && !c->is_ready &&
-            (a->host_count > 1 || (a->world->elastic && c->joined)))
+            (a->host_count > 1 || a->world->elastic))
             world_say(c, &out, -1);
     }
     hb_buf_free(&out);

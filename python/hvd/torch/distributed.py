@@ -783,8 +783,15 @@ def _process_set(ranks: list[int], tag: str) -> int:
 
 
 # Process sets of groups that the program has dropped, which new groups of the same ranks
-# take: by ranks and the number of worlds left before, the set of each tag.
-_dropped: dict[tuple[tuple[int, ...], int], dict[str, int]] = {}
+# take: by tag, the number of worlds left before, and that of the set.  In an elastic job
+# they lose members as the other sets do.
+_dropped: dict[str, tuple[int, int]] = {}
+
+
+def _is_set(number: int, ranks: list[int]) -> bool:
+    """Tells whether a process set exists and has exactly these ranks."""
+    there = number in _hvd.process_sets()
+    return there and _hvd.process_set_ranks(number) == ranks
 
 
 def _take_dropped(store: Any, rank: int, ranks: list[int]) -> tuple[str, int] | None:
@@ -792,18 +799,22 @@ def _take_dropped(store: Any, rank: int, ranks: list[int]) -> tuple[str, int] | 
 
     Members may drop their halves of a group at different times, so each says which it has.
     """
-    mine = _dropped.get((tuple(ranks), common.worlds_left()), {})
+    mine = [
+        tag
+        for tag, (world, number) in _dropped.items()
+        if world == common.worlds_left() and _is_set(number, ranks)
+    ]
     store.set(f"hvd.dropped.{rank}", ",".join(["", *mine]))
     all_tags = set(mine)
     for place in range(len(ranks)):
         all_tags &= set(store.get(f"hvd.dropped.{place}").decode().split(","))
     tag = min(all_tags, default=None)
-    return (tag, mine.pop(tag)) if tag else None
+    return (tag, _dropped.pop(tag)[1]) if tag else None
 
 
-def _keep_dropped(ranks: list[int], world: int, tag: str, number: int) -> None:
+def _keep_dropped(world: int, tag: str, number: int) -> None:
     """Keeps the set of a group that is being freed."""
-    _dropped.setdefault((tuple(ranks), world), {})[tag] = number
+    _dropped[tag] = (world, number)
 
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessGroup:
@@ -824,11 +835,12 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> HvdProcessG
     else:
         if rank == 0:
             _create.count += 1
-            store.set("hvd.tag", f"torch.distributed.{ranks[0]}.{_create.count}")
+            maker = f"{_hvd.generation()}.{ranks[0]}"
+            store.set("hvd.tag", f"torch.distributed.{maker}.{_create.count}")
         tag = store.get("hvd.tag").decode()
         number = _process_set(ranks, tag)
     group = HvdProcessGroup(number, ranks, rank, timeout)
-    weakref.finalize(group, _keep_dropped, ranks, common.worlds_left(), tag, number)
+    weakref.finalize(group, _keep_dropped, common.worlds_left(), tag, number)
     return group
 
 

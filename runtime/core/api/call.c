@@ -90,8 +90,9 @@ static int find_set(struct hvd__call *c, struct hb_error *err)
     if (c->set->me >= 0)
         return 0;
     return hb_error_set(err, HVD_ENOTMEMBER,
-                        "rank %d is not a member of process set %d",
-                        hvd__context.topology.rank, c->o.process_set);
+                        "rank %d is not a member of process set %d%s",
+                        hvd__context.topology.rank, c->o.process_set,
+                        c->set->n ? "" : ", all members of which are gone");
 }
 
 static int check_name(const char **name, struct hb_error *err)

@@ -5,6 +5,7 @@
 #include "runtime/core/api/life.h"
 #include "runtime/core/api/trace.h"
 #include "runtime/core/set/provider.h"
+#include "runtime/core/set/set_keep.h"
 #include "runtime/core/set/world_set.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
@@ -157,6 +158,42 @@ static int bring_up_once(struct hb_error *err)
     return 0;
 }
 
+/* Ends the world's operations with `why`, and the making and removing of
+ * sets. */
+static void end_world(const struct hb_error *why)
+{
+    atomic_store(&hvd__context.page->alive, 0);
+    hvd__set_stop(&hvd__context.sets[HVD_WORLD], why);
+    hvd__world_interrupt();
+    hvd__sets_await_change();
+}
+
+/* Ends the operations of all sets with `why` and leaves the other ranks, after
+ * end_world. */
+static void end_sets(const struct hb_error *why)
+{
+    for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
+        hvd__set_stop(&hvd__context.sets[i], why);
+    say_goodbye(HVD_PROCESS_SETS_MAX);
+}
+
+/* Makes the process sets of the generation before; on failure, closes the
+ * world. */
+static int remake_sets(struct hb_error *err)
+{
+    struct hb_error why;
+
+    if (hvd__sets_remake(err) == 0)
+        return 0;
+    why = *err;
+    generation_ended =
+        err->status == -HVD_ERESIZED || hvd__generation_ended(err);
+    end_world(&why);
+    end_sets(&why);
+    take_down(1);
+    return hb_error_context(err, "hvd_init");
+}
+
 /* Joins the world as bring_up_once does, but in an elastic job begins again
  * with the next generation if a rank dies or leaves meanwhile. */
 static int bring_up(struct hb_error *err)
@@ -167,20 +204,10 @@ static int bring_up(struct hb_error *err)
         generation_ended = 0;
         hb_error_clear(err);
         rc = bring_up_once(err);
+        if (rc == 0)
+            rc = remake_sets(err);
     } while (rc < 0 && generation_ended);
     return rc;
-}
-
-/* Ends all operations with `why` and leaves the other ranks. */
-static void go_down(const struct hb_error *why)
-{
-    atomic_store(&hvd__context.page->alive, 0);
-    hvd__set_stop(&hvd__context.sets[HVD_WORLD], why);
-    hvd__world_interrupt();
-    hvd__sets_await_change();
-    for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--)
-        hvd__set_stop(&hvd__context.sets[i], why);
-    say_goodbye(HVD_PROCESS_SETS_MAX);
 }
 
 int hvd_init(void)
@@ -209,9 +236,11 @@ int hvd_shutdown(void)
 
         hb_error_set(&why, HVD_ESHUTDOWN,
                      "hvd_shutdown was called before it completed");
-        go_down(&why);
+        end_world(&why);
+        end_sets(&why);
         take_down(0);
     }
+    hvd__sets_forget();
     pthread_mutex_unlock(&life);
     return 0;
 }
@@ -227,8 +256,10 @@ int hvd__renew(struct hb_error *err)
     if (rc == 0) {
         hb_error_set(&why, HVD_ERESIZED,
                      "hvd_sync was called before it completed");
-        go_down(&why);
-        if (take_down(1) < 0)
+        end_world(&why);
+        rc = hvd__sets_remember(err);
+        end_sets(&why);
+        if (take_down(1) < 0 && rc == 0)
             rc = hb_error_set(err, HVD_ENOMEM,
                               "no memory to keep what hvd_alloc has given");
     }

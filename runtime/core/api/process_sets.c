@@ -48,6 +48,18 @@ static int add_sets(const int *const *ranks, const size_t *counts, size_t n,
     return rc;
 }
 
+/* Returns whether this rank has entered a running job, whose other ranks have
+ * made n sets. */
+static int were_made(size_t n)
+{
+    if (hvd_generation() <= 1)
+        return 0;
+    for (size_t i = 1; i <= n; i++)
+        if (i >= HVD_PROCESS_SETS_MAX || !hvd__set_find((int)i))
+            return 0;
+    return 1;
+}
+
 int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
 {
     struct hb_error err = HB_ERROR_INIT;
@@ -58,7 +70,7 @@ int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
     if (n && (!ranks || !counts))
         return hvd__fail(HVD_EINVAL, "hvd_init_sets: ranks or counts is NULL");
     rc = hvd_init();
-    if (rc < 0)
+    if (rc < 0 || (n && were_made(n)))
         return rc;
     if (add_sets(ranks, counts, n, &err) == 0)
         return 0;

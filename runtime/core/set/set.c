@@ -94,6 +94,8 @@ static pthread_mutex_t changes = PTHREAD_MUTEX_INITIALIZER;
 /* Sets whose is_changing is set, and their end; protected by `changes`. */
 static int changing;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* The last value for `founded`; protected by `changes`. */
+static uint32_t last_founded;
 
 static int lock_alive(pthread_mutex_t *lock, struct hb_error *err)
 {
@@ -141,7 +143,6 @@ void hvd__sets_take_locked(struct hvd__set *s)
 int hvd__sets_reserve(struct hvd__set **s, uint32_t *founded,
                       struct hb_error *err)
 {
-    static uint32_t last;
     int rc = lock_alive(&changes, err), id = HVD_PROCESS_SETS_MAX - 1;
 
     if (rc < 0)
@@ -149,7 +150,7 @@ int hvd__sets_reserve(struct hvd__set **s, uint32_t *founded,
     while (id > 0 && (hvd__set_find(id) || hvd__context.sets[id].is_changing))
         id--;
     *s = &hvd__context.sets[id];
-    *founded = ++last;
+    *founded = ++last_founded;
     if (id > 0)
         hvd__sets_take_locked(*s);
     else
@@ -157,6 +158,20 @@ int hvd__sets_reserve(struct hvd__set **s, uint32_t *founded,
                           HVD_PROCESS_SETS_MAX);
     hvd__sets_unlock();
     return rc;
+}
+
+int hvd__sets_take(int id, struct hvd__set **s, uint32_t *founded,
+                   struct hb_error *err)
+{
+    int rc = lock_alive(&changes, err);
+
+    if (rc < 0)
+        return rc;
+    *s = &hvd__context.sets[id];
+    *founded = ++last_founded;
+    hvd__sets_take_locked(*s);
+    hvd__sets_unlock();
+    return 0;
 }
 
 int hvd__sets_mark(int id, struct hvd__set **s, struct hb_error *err)
@@ -220,6 +235,20 @@ void hvd__sets_release(void)
 }
 
 /* ---- Asking -------------------------------------------------------------- */
+
+static int order(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+int hvd__set_birth_compare(const struct hvd__set_birth *a,
+                           const struct hvd__set_birth *b)
+{
+    if (a->generation != b->generation)
+        return order(a->generation, b->generation);
+    return a->rank != b->rank ? order(a->rank, b->rank)
+                              : order(a->number, b->number);
+}
 
 int hvd__set_place(const struct hvd__set *s, int rank)
 {

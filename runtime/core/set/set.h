@@ -18,6 +18,13 @@
 
 struct hvd__world_ops;
 
+/* Tells a set that its members have made alone from all others of an elastic
+ * job: the generation in which it was made, its first member then, and what
+ * `founded` was. */
+struct hvd__set_birth {
+    uint32_t generation, rank, number;
+};
+
 struct hvd__set {
     _Atomic int exists;
     int id;
@@ -26,8 +33,9 @@ struct hvd__set {
     int is_changing;  /* it is made or removed; under the lock of changes */
     uint32_t founded; /* its members have made it alone: a number of its first
                          member; else 0 */
-    int n, me;        /* members; this rank's place, or -1: no member */
-    int *ranks;       /* [n]: world ranks, ascending */
+    struct hvd__set_birth birth; /* if `founded` is set */
+    int n, me;                /* members; this rank's place, or -1: no member */
+    int *ranks;               /* [n]: world ranks, ascending */
     struct hvd__plane *plane; /* NULL: not a member */
     struct hvd__hosts hosts;  /* if has_hosts: on several hosts */
     int has_hosts;
@@ -82,12 +90,15 @@ void hvd__sets_unlock(void);
  * hvd__sets_changed.  A part of the segment that its last set could not give
  * back stays claimed. */
 void hvd__sets_take_locked(struct hvd__set *s);
-/* Reserves the highest free number, for a set that its members make alone: *s,
- * which is marked, with a new value for `founded`; or marks the set of a
- * number, which is to be removed.  Returns 0, or -HVD_ENOTINIT, -HVD_EINVAL,
- * -HVD_ENOSET with err set.  hvd_shutdown then waits for hvd__sets_changed. */
+/* Reserves the highest free number, or one that is free (take), for a set that
+ * its members make alone: *s, which is marked, with a new value for `founded`;
+ * or marks the set of a number, which is to be removed.  Returns 0, or
+ * -HVD_ENOTINIT, -HVD_EINVAL, -HVD_ENOSET with err set.  hvd_shutdown then
+ * waits for hvd__sets_changed. */
 int hvd__sets_reserve(struct hvd__set **s, uint32_t *founded,
                       struct hb_error *err);
+int hvd__sets_take(int id, struct hvd__set **s, uint32_t *founded,
+                   struct hb_error *err);
 int hvd__sets_mark(int id, struct hvd__set **s, struct hb_error *err);
 void hvd__sets_changed(struct hvd__set *s);
 /* Adds the counters of a set that has ended to those of the process. */
@@ -100,6 +111,9 @@ void hvd__sets_await_change(void);
 int hvd__sets_hold(void);
 void hvd__sets_release(void);
 
+/* Compares two births: negative, 0 or positive. */
+int hvd__set_birth_compare(const struct hvd__set_birth *a,
+                           const struct hvd__set_birth *b);
 /* Returns the place of a world rank in a set, or -1. */
 int hvd__set_place(const struct hvd__set *s, int rank);
 

@@ -288,6 +288,31 @@ int hvd__set_add(const int *ranks, size_t count, int *set, struct hb_error *err)
     return rc;
 }
 
+int hvd__set_remake(int id, int *ranks, int n, struct hb_error *err)
+{
+    struct proposal p = {
+        .size = hvd__context.topology.size, .ranks = ranks, .n = n, .slot = id};
+    int rc = hvd__sets_begin_change(err);
+
+    if (rc < 0)
+        return rc;
+    p.outcomes = hb_calloc((size_t)p.size, sizeof(*p.outcomes));
+    if (!p.outcomes)
+        rc = hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks", p.size);
+    if (rc == 0) {
+        hvd__sets_lock();
+        hvd__sets_take_locked(&hvd__context.sets[id]);
+        hvd__sets_unlock();
+        rc = claim(&p, err);
+        if (rc == 0)
+            rc = make_set(&p, err);
+        hvd__sets_changed(&hvd__context.sets[id]);
+    }
+    hvd__sets_end_change();
+    hb_free(p.outcomes);
+    return rc;
+}
+
 /* ---- Removing ------------------------------------------------------------ */
 
 /* Cancels what some members have launched while others, which had halted

@@ -15,6 +15,10 @@
 int hvd__set_add(const int *ranks, size_t count, int *set,
                  struct hb_error *err);
 
+/* Makes set `id` in a new generation, with n >= 0 members; as hvd__set_add, all
+ * ranks call it.  Returns 0 or negative with err set. */
+int hvd__set_remake(int id, int *ranks, int n, struct hb_error *err);
+
 /* Removes a set, as hvd_process_set_remove.  Returns 0 or negative with err
  * set. */
 int hvd__set_remove(int set, struct hb_error *err);

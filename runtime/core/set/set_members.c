@@ -20,6 +20,7 @@ struct meeting {
     unsigned char *members; /* the same for the store: [4 * n] */
     int n, me;
     char scope[RDV_NAME_BYTES - 16];
+    struct hvd__set_birth birth; /* number 0: the set is born now */
     uint64_t deadline_ns;
 };
 
@@ -230,8 +231,14 @@ static int make(struct hvd__set *s, struct meeting *m, const struct card *cards,
     int rc;
 
     meet_again(m, f.founded);
+    if (!m->birth.number)
+        m->birth = (struct hvd__set_birth){
+            .generation = atomic_load(&hvd__context.generation),
+            .rank = (uint32_t)m->ranks[0],
+            .number = f.founded};
     s->n = m->n;
     s->me = m->me;
+    s->birth = m->birth;
     rc = hvd__set_connect_members(s, &f, err);
     if (rc == 0 && hvd__set_open(s, m->ranks, m->n, m->me) < 0)
         rc = hb_error_set(err, HVD_ENOMEM, "no memory for a process set");
@@ -344,6 +351,29 @@ int hvd__set_add_members(const int *ranks, size_t count, const char *tag,
         meeting_fini(&m);
     }
     return rc < 0 ? hb_error_context(err, "hvd_process_set_add_members") : 0;
+}
+
+int hvd__set_remake_members(int id, const int *ranks, int n,
+                            const struct hvd__set_birth *birth,
+                            struct hb_error *err)
+{
+    struct meeting m = {0};
+    struct hvd__set *s;
+    uint32_t founded;
+    int rc = meeting_init(&m, ranks, n, err);
+
+    if (rc < 0)
+        return rc;
+    m.birth = *birth;
+    snprintf(m.scope, sizeof(m.scope), "kept.%u.%u.%u", birth->generation,
+             birth->rank, birth->number);
+    rc = hvd__sets_take(id, &s, &founded, err);
+    if (rc == 0) {
+        rc = meet_and_make(s, &m, founded, err);
+        hvd__sets_changed(s);
+    }
+    meeting_fini(&m);
+    return rc < 0 ? hb_error_context(err, "process set %d", id) : 0;
 }
 
 /* ---- Removing ------------------------------------------------------------ */

@@ -11,10 +11,18 @@
 
 #include <stddef.h>
 
+struct hvd__set_birth;
+
 /* Makes a set and writes its number on this rank to *set, as
  * hvd_process_set_add_members.  Returns 0 or negative with err set. */
 int hvd__set_add_members(const int *ranks, size_t count, const char *tag,
                          int *set, struct hb_error *err);
+
+/* Makes set `id` of this rank in a new generation, with the n members that are
+ * left, all of which call it.  Returns 0 or negative with err set. */
+int hvd__set_remake_members(int id, const int *ranks, int n,
+                            const struct hvd__set_birth *birth,
+                            struct hb_error *err);
 
 /* Removes a set that was made so, as hvd_process_set_remove.  Returns 0 or
  * negative with err set. */

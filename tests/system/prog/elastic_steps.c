@@ -13,10 +13,15 @@
  *     a   buffers from hvd_alloc
  *     c   never commits
  *     f   prints "working" in rank 0 after the first step
+ *     g   adds up, in each step, in a process set of the even and in one of the
+ *         odd ranks, too, which are made anew only when no member is left
  *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
  *         hvd_shutdown, the other by its exit alone
  *     n   prints "notice RANK MS" when hvd_notice first tells of one
  *     p   sleeps 1 ms in each step
+ *     r   prints, in each rank, "right GENERATION HOST:PID US SIZE STEP" after
+ *         the first right sum of each generation, with the microseconds of the
+ *         clock of day, and "weight WEIGHT" before "done"
  *     s   takes snapshots, and changes the weights before the last operation
  *     x   exits with 3 in its first step, in the last rank
  *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
@@ -29,17 +34,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
     int64_t step;
-    int64_t weight; /* of each element */
-} state;
+    int64_t weight;  /* of each element */
+    int64_t sets[2]; /* of even and odd ranks, or -1 */
+} state = {.sets = {-1, -1}};
 
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
-static int commits = 1, notices;
+static int commits = 1, notices, tells_right, uses_sets;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -82,6 +90,25 @@ static void tell_change(void)
     failed_ns = 0;
 }
 
+/* Prints the generation, the first time that it has made a right sum. */
+static void tell_right(void)
+{
+    static int told;
+    struct utsname host;
+    struct timespec t;
+
+    if (!tells_right || told == hvd_generation())
+        return;
+    clock_gettime(CLOCK_REALTIME, &t);
+    told = hvd_generation();
+    if (uname(&host) < 0)
+        return;
+    printf("right %d %s:%d %lld%06ld %d %" PRId64 "\n", told, host.nodename,
+           (int)getpid(), (long long)t.tv_sec, t.tv_nsec / 1000, hvd_size(),
+           state.step);
+    fflush(stdout);
+}
+
 /* Prints the notice, the first time that there is one. */
 static void tell_notice(void)
 {
@@ -94,27 +121,105 @@ static void tell_notice(void)
     notices = 0;
 }
 
-/* Checks, after hvd_sync, that a planned change has repeated no step.  Returns
- * 0 or -1. */
-static int check_planned(int64_t step)
+/* Checks, after hvd_sync, that no step was left out or is done twice: if ranks
+ * have died, one of the others may have got a step further than this one, which
+ * was at `step`.  Returns 0 or -1. */
+static int check_progress(int64_t step)
 {
     struct hvd_change c;
 
-    if (hvd_change(&c) < 0 || c.lost > 0 || state.step == step)
+    if (hvd_change(&c) < 0 || state.step == step ||
+        (c.lost > 0 && state.step == step + 1))
         return 0;
     fprintf(stderr,
-            "elastic_steps: rank %d: a planned change led from step %" PRId64
-            " to %" PRId64 "\n",
-            c.rank, step, state.step);
+            "elastic_steps: rank %d: a change with %d ranks lost led from step "
+            "%" PRId64 " to %" PRId64 "\n",
+            c.rank, c.lost, step, state.step);
     return -1;
+}
+
+/* ---- Process sets -------------------------------------------------------- */
+
+enum { RANKS_MAX = 64 };
+
+/* Finds a set with those ranks: its number, or -1. */
+static int find_set(const int *ranks, int n)
+{
+    int sets[HVD_PROCESS_SETS_MAX], has[RANKS_MAX];
+    int known = hvd_process_sets(sets, HVD_PROCESS_SETS_MAX);
+
+    for (int i = 0; i < known; i++)
+        if (hvd_process_set_ranks(sets[i], has, RANKS_MAX) == n &&
+            memcmp(has, ranks, (size_t)n * sizeof(*has)) == 0)
+            return sets[i];
+    return -1;
+}
+
+/* Makes the set of the even or odd ranks of this generation, or takes one that
+ * has them by now. */
+static int make_set(int odd)
+{
+    int ranks[RANKS_MAX], n = 0, set, rc = 0;
+
+    for (int r = odd; r < hvd_size() && n < RANKS_MAX; r += 2)
+        ranks[n++] = r;
+    set = n > 0 ? find_set(ranks, n) : -1;
+    if (set < 0 && n > 0)
+        rc = hvd_process_set_add(ranks, (size_t)n, &set);
+    if (rc == 0)
+        state.sets[odd] = set;
+    return rc;
+}
+
+/* Adds up in a set, if this rank is in it.  Returns a status, or 1 if the sum
+ * is wrong. */
+static int add_up_in(int set)
+{
+    int64_t own = (state.step + 1) * (hvd_rank() + 1), sum = 0, want = 0;
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+    int ranks[RANKS_MAX], rc;
+    int n = hvd_process_set_ranks(set, ranks, RANKS_MAX);
+
+    if (hvd_process_set_rank(set) < 0)
+        return 0;
+    opts.process_set = set;
+    rc = hvd_allreduce(&own, &sum, 1, HVD_INT64, HVD_SUM, &opts);
+    for (int i = 0; i < n; i++)
+        want += (state.step + 1) * (ranks[i] + 1);
+    if (rc < 0 || sum == want)
+        return rc;
+    fprintf(stderr,
+            "elastic_steps: rank %d, step %" PRId64
+            ": the sum in set %d of %d is %" PRId64 ", not %" PRId64 "\n",
+            hvd_rank(), state.step, set, n, sum, want);
+    return 1;
+}
+
+static int use_sets(void)
+{
+    int rc = 0;
+
+    for (int odd = 0; odd < 2 && rc == 0; odd++) {
+        int n = hvd_process_set_size((int)state.sets[odd]);
+
+        if (n == 0)
+            rc = hvd_process_set_remove((int)state.sets[odd]);
+        if (n <= 0 && rc == 0)
+            rc = make_set(odd);
+        if (rc == 0 && state.sets[odd] >= 0)
+            rc = add_up_in((int)state.sets[odd]);
+    }
+    return rc;
 }
 
 /* Does a step.  Returns a status of libhvd, or 1 if a sum is wrong. */
 static int step_once(hvd_state *s)
 {
     int64_t own = (state.step + 1) * (hvd_rank() + 1), want;
-    int rc;
+    int rc = uses_sets ? use_sets() : 0;
 
+    if (rc != 0)
+        return rc;
     if (exits && hvd_rank() == hvd_size() - 1)
         exit(3);
 
@@ -131,6 +236,7 @@ static int step_once(hvd_state *s)
     if (compare(grad, want, "sum") < 0)
         return 1;
     tell_change();
+    tell_right();
     if (tells_first && state.step == 0 && hvd_rank() == 0) {
         printf("working\n");
         fflush(stdout);
@@ -185,7 +291,7 @@ static int run(hvd_state *s, int64_t steps)
             return fail("restore");
         step = state.step;
         rc = hvd_sync(s);
-        if (rc == 0 && !snapshots && check_planned(step) < 0)
+        if (rc == 0 && check_progress(step) < 0)
             return 1;
         if (rc == 0)
             rank = hvd_rank();
@@ -200,6 +306,8 @@ static int run(hvd_state *s, int64_t steps)
         return fail("run");
     if (compare(weights, state.weight, "weight") < 0)
         return 1;
+    if (tells_right)
+        printf("weight %" PRId64 "\n", state.weight);
     printf("done %d %d %" PRId64 "\n", hvd_rank(), hvd_size(), state.step);
     return 0;
 }
@@ -213,6 +321,7 @@ int main(int argc, char **argv)
 
     if (argc < 3 || (count = strtoul(argv[2], NULL, 10)) == 0)
         return 2;
+    uses_sets = strchr(flags, 'g') != NULL;
     uses_alloc = strchr(flags, 'a') != NULL;
     pauses = strchr(flags, 'p') != NULL;
     snapshots = strchr(flags, 's') != NULL;
@@ -222,6 +331,7 @@ int main(int argc, char **argv)
     exits = strchr(flags, 'x') != NULL;
     commits = strchr(flags, 'c') == NULL;
     notices = strchr(flags, 'n') != NULL;
+    tells_right = strchr(flags, 'r') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");

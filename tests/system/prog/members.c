@@ -294,6 +294,52 @@ static int verb_shutdown(void)
     return !(rc == -HVD_ESHUTDOWN || rc == -HVD_EPEER || rc == -HVD_ENOTINIT);
 }
 
+/* Lets the others go on without rank `victim`, which dies. */
+static void lose(int victim)
+{
+    int now = hvd_generation(), rc = hvd_barrier(NULL);
+
+    if (hvd_rank() == victim)
+        raise(SIGKILL);
+    while (rc == 0)
+        rc = hvd_barrier(NULL);
+    check(rc == -HVD_ERESIZED && hvd_sync(NULL) == 0, "sync");
+    check(hvd_generation() == now + 1, "the next generation");
+}
+
+/* keep: in an elastic job of five ranks, those of even and of odd ranks make
+ * sets with different numbers; these keep their numbers and
+ * the members that are left when rank 0 dies, and then what was rank 3. */
+static int verb_keep(void)
+{
+    int ranks[64], own, twin, odd = hvd_rank() % 2;
+    size_t n = every(2, odd, ranks);
+
+    if (!odd)
+        make(ranks, n, "more");
+    own = make(ranks, n, "a");
+    twin = make(ranks, n, "b");
+    sum_in(own, ranks, n);
+    lose(0);
+    odd = !odd; /* by the numbers now */
+    n = every(2, odd, ranks);
+    sum_in(own, ranks, n);
+    sum_in(twin, ranks, n);
+    check(hvd_process_set_size(own) == (int)n, "its size");
+    check(hvd_process_set_remove(own) == 0, "remove");
+    lose(2);
+    check(hvd_process_set_size(own) == -HVD_ENOSET, "it stays removed");
+    /* 1 and 3 were odd, 0 and the one that died even; 3 is 2 now. */
+    ranks[0] = odd ? 2 : 0;
+    ranks[1] = 1;
+    sum_in(twin, ranks, odd ? 2 : 1);
+    check(hvd_process_set_size(twin) == (odd ? 2 : 1), "the size of the other");
+    check(hvd_process_set_remove(twin) == 0, "remove the other");
+    twin = make(ranks, odd ? 2 : 1, "a");
+    sum_in(twin, ranks, odd ? 2 : 1);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc == 2 ? argv[1] : "";
@@ -312,6 +358,8 @@ int main(int argc, char **argv)
         rc = verb_uneven();
     else if (strcmp(verb, "wrong") == 0)
         rc = verb_wrong();
+    else if (strcmp(verb, "keep") == 0)
+        rc = verb_keep();
     else if (strcmp(verb, "shutdown") == 0)
         rc = verb_shutdown();
     else if (argc == 2)

@@ -521,6 +521,105 @@ static int verb_die(char **args)
     return 0;
 }
 
+/* ---- Elastic jobs -------------------------------------------------------- */
+
+/* Makes the set of the ranks 0 and 2, unless it is there, and sums in it. */
+static int sum_in_set(int64_t *set)
+{
+    struct hvd_options o = options();
+    int pair[2] = {0, 2}, members[64], made = -1, rc = 0, n;
+    float want = 0, *x;
+
+    if (hvd_process_set_size((int)*set) < 0 && hvd_size() > 2) {
+        rc = hvd_process_set_add(pair, 2, &made);
+        *set = made;
+    }
+    if (rc < 0 || hvd_process_set_rank((int)*set) < 0)
+        return rc;
+    n = hvd_process_set_ranks((int)*set, members, 64);
+    for (int i = 0; i < n; i++)
+        want += (float)(members[i] + 1);
+    o.process_set = (int)*set;
+    x = floats_new(5000, (float)(hvd_rank() + 1));
+    rc = hvd_allreduce(x, x, 5000, HVD_FLOAT32, HVD_SUM, &o);
+    if (rc == 0)
+        check(float_at(x, 4999) == want, "the sum in the set");
+    gpu_free(x);
+    return rc;
+}
+
+/* Sums by two operations that are in flight together; both are waited for. */
+static int sum_async(void)
+{
+    int n = hvd_size(), rc[2] = {0, 0};
+    hvd_request *req[2];
+    float *x[2];
+
+    for (int i = 0; i < 2; i++) {
+        x[i] = floats_new(300, (float)(hvd_rank() + 1 + i));
+        rc[i] = hvd_allreduce_async(i ? "b" : "a", x[i], x[i], 300, HVD_FLOAT32,
+                                    HVD_SUM, NULL, &req[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (rc[i] == 0)
+            rc[i] = hvd_wait(req[i]);
+        if (rc[i] == 0)
+            check(float_at(x[i], 299) == (float)(n * (n + 1) / 2 + i * n),
+                  "sum %d", i);
+    }
+    for (int i = 0; i < 2; i++)
+        gpu_free(x[i]);
+    return rc[0] ? rc[0] : rc[1];
+}
+
+/* elastic RANK K kill|later STEPS: a training of so many steps on the device,
+ * in whose K-th step RANK dies, or half a second after.  The others go on,
+ * check all sums, and that what they had in CUDA and NCCL is freed. */
+static int verb_elastic(char **args)
+{
+    const struct itimerval soon = {.it_value.tv_usec = 500000};
+    struct {
+        int64_t step, set;
+    } at = {0, -1};
+    hvd_state *s;
+    int rc, live;
+
+    gpu_open(0);
+    live = gpu.live ? gpu.live() : 0;
+    begin(0, 1);
+    must(hvd_state_new(&s), "state");
+    must(hvd_state_add(s, "at", &at, sizeof(at), 0), "state");
+    rc = hvd_sync(s);
+    while (rc == 0 && at.step < number(args[3])) {
+        if (hvd_generation() == 1 && hvd_rank() == number(args[0]) &&
+            at.step == number(args[1])) {
+            if (strcmp(args[2], "later") != 0)
+                raise(SIGKILL);
+            setitimer(ITIMER_REAL, &soon, NULL);
+        }
+        rc = sum_once(NULL);
+        if (rc == 0)
+            rc = sum_in_set(&at.set);
+        if (rc == 0)
+            rc = sum_async();
+        at.step += rc == 0;
+        if (rc == 0)
+            rc = hvd_commit(s);
+        if (rc == -HVD_ERESIZED) {
+            tell(rc);
+            rc = hvd_sync(s);
+        }
+    }
+    must(rc, "training");
+    printf("rank %d: done, %d ranks, %d in the set\n", hvd_rank(), hvd_size(),
+           hvd_process_set_size((int)at.set));
+    hvd_state_free(s);
+    end();
+    check(!gpu.live || gpu.live() == live,
+          "%d objects of CUDA and NCCL are left, %d before", gpu.live(), live);
+    return 0;
+}
+
 /* ---- Main --------------------------------------------------------------- */
 
 /* remove TIMES: removes a set of all but rank 0 while an operation of it is
@@ -574,7 +673,7 @@ static const struct {
     {"alone", verb_alone, 0},       {"init", verb_init, 0},
     {"work", verb_work, 2},         {"retry", verb_retry, 0},
     {"die", verb_die, 3},           {"remove", verb_remove, 1},
-    {"capture", verb_capture, 0},
+    {"capture", verb_capture, 0},   {"elastic", verb_elastic, 4},
 };
 
 int main(int argc, char **argv)

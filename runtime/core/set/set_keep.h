@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the process sets of an elastic job when its generation changes: a set
+ * has the same number afterwards, with the members that are left.
+ *
+ * Before a rank leaves a generation it notes its sets (remember).  When it is
+ * in the next one, all ranks of that tell each other what they have noted, and
+ * make the sets again (remake).  A set is made only if all that should have
+ * noted it have, so one that was being made or removed when a rank died exists
+ * afterwards on all ranks or on none.  What is noted lasts until remake has
+ * succeeded, as the next generation may end before that.
+ *
+ * Called under the lock of hvd_init and hvd_shutdown.
+ */
+#ifndef HVD_CORE_SET_KEEP_H
+#define HVD_CORE_SET_KEEP_H
+
+#include "lib/base/error.h"
+
+/* Notes the sets of the table.  Called when no thread makes or removes a set,
+ * before the sets end.  Returns 0, or -HVD_ENOMEM with err set: then what was
+ * noted before still is. */
+int hvd__sets_remember(struct hb_error *err);
+
+/* Makes the sets that were noted, in a world that is up; all of its ranks call
+ * it.  Does nothing unless the job is elastic.  Returns 0 or negative with err
+ * set; the table may then have some of the sets. */
+int hvd__sets_remake(struct hb_error *err);
+
+/* Forgets the sets: the rank leaves the job. */
+void hvd__sets_forget(void);
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Process sets in elastic jobs: over deaths, with ranks that come late, and
+ * when a rank dies while sets are made, removed or made again.
+ */
+#include "runtime/hvd.h"
+#include "tests/unit/unit.h"
+#include "tests/unit/world.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { ROUNDS = 8 };
+
+/* A world of five ranks, on one host, on several, or each a host of its own. */
+struct scene {
+    const char *place;
+    int forces_tcp;
+};
+
+static const struct scene scenes[] = {
+    {NULL, 0}, {"aabbc", 0}, {"abbbb", 0}, {"abcde", 0}, {NULL, 1},
+};
+
+enum { SCENES = sizeof(scenes) / sizeof(scenes[0]) };
+
+/* Runs five ranks in an elastic job; returns how many failed. */
+static int play(const struct scene *scene, world_fn *body, void *arg, int late)
+{
+    struct world w = {.size = 5,
+                      .body = body,
+                      .arg = arg,
+                      .place = scene->place,
+                      .elastic = 1,
+                      .late = late};
+    int failed;
+
+    if (scene->forces_tcp)
+        setenv("HVD_FORCE_TCP", "1", 1);
+    failed = world_run_with(&w);
+    unsetenv("HVD_FORCE_TCP");
+    return failed;
+}
+
+/* Kills this process when all ranks have come to next_generation. */
+static void die_next(void)
+{
+    hvd_barrier(NULL);
+    kill(getpid(), SIGKILL);
+}
+
+/* Takes part in the world's operations until the next generation has begun. */
+static int next_generation(void)
+{
+    int now = hvd_generation(), rc = 0;
+
+    while (rc == 0 && hvd_generation() == now)
+        rc = hvd_barrier(NULL);
+    return rc == -HVD_ERESIZED ? hvd_sync(NULL) : rc;
+}
+
+/* Checks who is in a set, and that it works: ranks has n. */
+static int is_set(int set, const int *ranks, int n)
+{
+    struct hvd_options opts = HVD_OPTIONS_INIT;
+    static int64_t own[5000], sum[5000];
+    int64_t total = 0;
+    int has[5], place = -HVD_ENOTMEMBER;
+
+    want(hvd_process_set_size(set) == n);
+    want(hvd_process_set_ranks(set, has, 5) == n);
+    want(memcmp(has, ranks, (size_t)n * sizeof(*has)) == 0);
+    for (int i = 0; i < n; i++) {
+        total += ranks[i] + 1;
+        place = ranks[i] == hvd_rank() ? i : place;
+    }
+    want(hvd_process_set_rank(set) == place);
+    opts.process_set = set;
+    for (int i = 0; i < 5000; i++)
+        own[i] = hvd_rank() + 1;
+    for (size_t count = 1; count <= 5000; count *= 70) {
+        int rc = hvd_allreduce(own, sum, count, HVD_INT64, HVD_SUM, &opts);
+
+        want(rc == (place >= 0 ? 0 : -HVD_ENOTMEMBER));
+        want(n || strstr(hvd_error_message(), "all members of which are gone"));
+        want(place < 0 || (sum[0] == total && sum[count - 1] == total));
+    }
+    return 0;
+}
+
+static int is_there(int set)
+{
+    return hvd_process_set_size(set) >= 0;
+}
+
+/* ---- Deaths ---------------------------------------------------------------
+ */
+
+static const int low[] = {0, 1, 2}, high[] = {3, 4}, second[] = {1},
+                 ends[] = {0, 4};
+
+/* Makes four sets and removes one of them, so that their numbers have a gap. */
+static int make_four(int sets[4])
+{
+    want(hvd_process_set_add(low, 3, &sets[0]) == 0);
+    want(hvd_process_set_add(high, 2, &sets[1]) == 0);
+    want(hvd_process_set_add(second, 1, &sets[2]) == 0);
+    want(hvd_process_set_add(ends, 2, &sets[3]) == 0);
+    want(hvd_process_set_remove(sets[1]) == 0);
+    return 0;
+}
+
+/* After the death of rank 1, sets have the same number and the members that are
+ * left; after that of rank 0, too, which empties one. */
+static int deaths_body(int rank, void *arg)
+{
+    static const int low_then[] = {0, 1}, ends_then[] = {0, 3};
+    static const int low_last[] = {0}, ends_last[] = {2};
+    int sets[4], numbers[5], again = -1;
+
+    (void)arg;
+    want(hvd_init() == 0 && make_four(sets) == 0);
+    want(is_set(sets[0], low, 3) == 0 && is_set(sets[3], ends, 2) == 0);
+    if (rank == 1)
+        die_next();
+    want(next_generation() == 0);
+    want(is_set(sets[0], low_then, 2) == 0);
+    want(is_set(sets[2], NULL, 0) == 0);
+    want(is_set(sets[3], ends_then, 2) == 0);
+    want(!is_there(sets[1]));
+    want(hvd_process_sets(numbers, 5) == 4 && numbers[1] == sets[0] &&
+         numbers[2] == sets[2] && numbers[3] == sets[3]);
+    want(hvd_process_set_remove(sets[2]) == 0 && !is_there(sets[2]));
+    /* The lowest number that is free. */
+    want(hvd_process_set_add(low, 3, &again) == 0 && again == sets[1]);
+    want(is_set(again, low, 3) == 0);
+    if (rank == 0)
+        die_next();
+    want(next_generation() == 0 && hvd_size() == 3);
+    want(is_set(sets[0], low_last, 1) == 0);
+    want(is_set(sets[3], ends_last, 1) == 0);
+    want(is_set(again, low_then, 2) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_deaths)
+{
+    ck_assert_int_eq(play(&scenes[_i], deaths_body, NULL, 0), 2);
+}
+END_TEST
+
+/* ---- Ranks that come ------------------------------------------------------
+ */
+
+/* A rank that comes late finds the sets of the others, and is in none. */
+static int late_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3}, four[] = {0, 1, 2, 4};
+    const int *lists[] = {pair};
+    const size_t counts[] = {2};
+    hvd_state *s;
+    int set = 1, made = -1, rc = 0;
+
+    (void)arg;
+    want(hvd_state_new(&s) == 0);
+    while (rank == 4 && !atomic_load(&world_board->flag[0]))
+        usleep(1000);
+    /* Makes set 1, or finds that it was made. */
+    want(hvd_init_sets(lists, counts, 1) == 0 && hvd_sync(s) == 0);
+    want(is_set(set, pair, 2) == 0);
+    while (rank != 4 && hvd_size() < 5) {
+        atomic_store(&world_board->flag[0], 1);
+        rc = hvd_commit(s);
+        want(rc == 0 || (rc == -HVD_ERESIZED && hvd_sync(s) == 0));
+    }
+    want(hvd_size() == 5 && is_set(set, pair, 2) == 0);
+    want(hvd_process_set_add(four, 4, &made) == 0 && made == 2);
+    want(is_set(made, four, 4) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(s);
+    return 0;
+}
+
+START_TEST(test_late)
+{
+    ck_assert_int_eq(play(&scenes[_i], late_body, NULL, 1), 0);
+}
+END_TEST
+
+/* ---- Deaths at random instants --------------------------------------------
+ */
+
+/* Kills this process in `us` microseconds. */
+static void die_in(long us)
+{
+    struct itimerval t = {.it_value = {.tv_usec = us + 1}};
+
+    signal(SIGALRM, SIG_DFL); /* not that of Check */
+    setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static const int middle[] = {1, 2};
+
+/* Makes the set if there is none; sets *set to -1 if it is not there. */
+static int make_if_missing(int *set)
+{
+    int rc = 0;
+
+    if (!is_there(*set))
+        *set = -1;
+    if (*set < 0)
+        rc = hvd_process_set_add(middle, 2, set);
+    return rc;
+}
+
+/* Rank 4 dies at some instant while sets are made and removed, and rank 3 while
+ * they are made again.  Afterwards all ranks have the same sets, and those
+ * work. */
+static int random_body(int rank, void *arg)
+{
+    long us = *(int *)arg * 137L;
+    int set = -1, pair = -1, here[2], same[2], rc = 0;
+
+    want(hvd_init() == 0 && hvd_sync(NULL) == 0);
+    want(hvd_process_set_add(ends, 2, &pair) == 0);
+    rc = hvd_barrier(NULL);
+    if (rank == 4)
+        die_in(us);
+    while (rc == 0 && hvd_generation() == 1) {
+        rc = make_if_missing(&set);
+        if (rc == 0)
+            rc = hvd_process_set_remove(set);
+    }
+    want(rc == -HVD_ERESIZED);
+    if (rank == 3)
+        die_in(us / 2);
+    want(hvd_sync(NULL) == 0);
+    while (hvd_size() > 3) {
+        rc = hvd_barrier(NULL);
+        want(rc == 0 || (rc == -HVD_ERESIZED && hvd_sync(NULL) == 0));
+    }
+    here[0] = hvd_process_sets(NULL, 0);
+    here[1] = -here[0];
+    want(hvd_allreduce(here, same, 2, HVD_INT32, HVD_MAX, NULL) == 0);
+    want(same[0] == -same[1] && same[0] >= 2);
+    want(hvd_process_set_size(pair) == 1);
+    want(make_if_missing(&set) == 0 && is_set(set, middle, 2) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_random)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        ck_assert_int_eq(play(&scenes[_i], random_body, &i, 0), 2);
+}
+END_TEST
+
+/* ---- Leaving the job -------------------------------------------------------
+ */
+
+/* What a rank has noted of its sets ends with hvd_shutdown. */
+static int shutdown_body(int rank, void *arg)
+{
+    static const int low_only[] = {0, 1};
+    int set = -1;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    want(hvd_process_set_add(low, 3, &set) == 0);
+    if (rank == 2)
+        return hvd_shutdown();
+    want(next_generation() == 0 && is_set(set, low_only, 2) == 0);
+    want(hvd_shutdown() == 0 && !is_there(set));
+    return 0;
+}
+
+START_TEST(test_shutdown)
+{
+    ck_assert_int_eq(play(&scenes[_i], shutdown_body, NULL, 0), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("set_keep");
+    TCase *tc = tcase_create("set_keep");
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test_deaths, 0, SCENES);
+    tcase_add_loop_test(tc, test_late, 0, SCENES);
+    tcase_add_loop_test(tc, test_random, 0, SCENES);
+    tcase_add_loop_test(tc, test_shutdown, 0, SCENES);
+    suite_add_tcase(s, tc);
+    return unit_run(s);
+}
