@@ -303,6 +303,7 @@ RUNTIME_SRC := \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
+	runtime/core/api/shard_map.c \
 	runtime/core/api/state.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
@@ -575,6 +576,7 @@ UNIT_TESTS := \
 	rsh \
 	segment \
 	shapes \
+	shard_map \
 	shm \
 	shm_domains \
 	shm_exchange \
