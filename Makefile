@@ -303,7 +303,10 @@ RUNTIME_SRC := \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
+	runtime/core/api/shard_deal.c \
 	runtime/core/api/shard_map.c \
+	runtime/core/api/shard_sync.c \
+	runtime/core/api/shards.c \
 	runtime/core/api/state.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
@@ -577,6 +580,7 @@ UNIT_TESTS := \
 	segment \
 	shapes \
 	shard_map \
+	shards \
 	shm \
 	shm_domains \
 	shm_exchange \
@@ -621,6 +625,7 @@ SYSTEM_PROGS := \
 	coll \
 	differ \
 	disagree \
+	elastic_shards \
 	elastic_steps \
 	evil_agent \
 	gather_alloc \

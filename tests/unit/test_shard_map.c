@@ -272,7 +272,7 @@ START_TEST(test_deal)
         at = 0;
         for (int i = 0; i < new_n; at += after[2 * i++])
             new_at[i] = at;
-        ck_assert(hvd__shard_total(before, old_n, 2, &total) &&
+        ck_assert(hvd__shard_total(before, (size_t)old_n, 2, &total) &&
                   total == (uint64_t)bytes);
         count = hvd__shard_deal(before, old_n, after, new_n, 2, pieces);
         ck_assert_uint_lt(count, (size_t)(old_n + new_n));

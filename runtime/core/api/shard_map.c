@@ -193,15 +193,15 @@ size_t hvd__shard_deal(const uint64_t *before, int old_n, const uint64_t *after,
     return count;
 }
 
-int hvd__shard_total(const uint64_t *bytes, int n, size_t stride,
+int hvd__shard_total(const uint64_t *bytes, size_t n, size_t stride,
                      uint64_t *total)
 {
     uint64_t sum = 0;
 
-    for (int i = 0; i < n; i++) {
-        if (bytes[(size_t)i * stride] > SIZE_MAX - sum)
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i * stride] > SIZE_MAX - sum)
             return 0;
-        sum += bytes[(size_t)i * stride];
+        sum += bytes[i * stride];
     }
     *total = sum;
     return 1;

@@ -93,9 +93,9 @@ size_t hvd__shard_deal(const uint64_t *before, int old_n, const uint64_t *after,
                        int new_n, size_t stride,
                        struct hvd__shard_piece *pieces);
 
-/* Adds up sizes [n], each `stride` after the other.  Returns 1, or 0 if the sum
+/* Adds up n sizes, each `stride` after the other.  Returns 1, or 0 if the sum
  * is too large for a size. */
-int hvd__shard_total(const uint64_t *bytes, int n, size_t stride,
+int hvd__shard_total(const uint64_t *bytes, size_t n, size_t stride,
                      uint64_t *total);
 
 #endif
