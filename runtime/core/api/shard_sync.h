@@ -19,8 +19,8 @@
  * or on all. */
 int hvd__shards_commit(struct hvd_state *s, int change);
 
-/* Does the steps of hvd__shards_commit, for tests that die between them: begin
- * returns as it does, copy and confirm return 0 or negative. */
+/* Carries out the steps of hvd__shards_commit one by one, for tests that die
+ * between them: begin returns as it does, copy and confirm 0 or negative. */
 int hvd__shards_commit_begin(struct hvd_state *s, int change,
                              struct hvd__shard_layout **layout);
 int hvd__shards_copy(struct hvd_state *s, struct hvd__shard_layout *layout,
