@@ -8,7 +8,7 @@
  */
 #include "lib/base/alloc.h"
 #include "runtime/core/api/shard_sync.h"
-#include "runtime/core/set/world_set.h"
+#include "runtime/core/set/words.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
 
@@ -582,6 +582,118 @@ START_TEST(test_again)
 }
 END_TEST
 
+/* Of four ranks the last dies just after a commit that rank 1 does not know to
+ * be complete; then rank 0 dies at an instant of the restore.  The other two
+ * return to that commit. */
+
+static uint64_t committed; /* its number */
+
+/* Does what hvd_sync does in the second generation, until the instant. */
+static void restore_and_die(hvd_state *s)
+{
+    struct hvd__state_age mine = hvd__state_age(s, 0, 0), ages[4];
+    struct hvd__shard_layout *layout;
+    struct hb_error err = HB_ERROR_INIT;
+    int target;
+
+    if (scene->when == AT_WORK)
+        die();
+    /* Rank 1 is behind, and this rank gives out its state. */
+    if (hvd__words_allgather(&mine, sizeof(mine), ages, sizeof(ages), &err) <
+            0 ||
+        hvd_broadcast(&step, &step, 8, HVD_UINT8, 0, NULL) < 0 ||
+        hvd_broadcast(&check_value, &check_value, 8, HVD_UINT8, 0, NULL) < 0 ||
+        hvd__shards_sync_begin(s, &layout, &target) < 0 || !layout)
+        exit(9);
+    if (scene->when == BEFORE_COPY)
+        die();
+    if (hvd__shards_copy(s, layout, target) < 0)
+        exit(9);
+    if (scene->when == BEFORE_ALL)
+        die();
+    if (hvd__shards_confirm(s, target) < 0)
+        exit(9);
+    die();
+}
+
+static int restore_on_resize(void *arg, const struct hvd_change *c)
+{
+    hvd_state *s = arg;
+    int rc = resize(s, c->rank, c->size);
+
+    if (rc == 0 && c->generation == 2 && c->old_rank == 0)
+        restore_and_die(s);
+    /* No copy counts that not all are known to have, and all have learned of
+     * the commit. */
+    if (c->generation == 3 &&
+        (scene->when == BEFORE_COPY || scene->when == BEFORE_ALL) &&
+        s->shards.slot[s->shards.confirmed].seq != committed)
+        return -HVD_EPROTO;
+    return rc;
+}
+
+/* Commits as if the last operation had failed on this rank. */
+static int commit_in_part(hvd_state *s)
+{
+    struct hvd__shard_layout *layout = NULL;
+    int before = s->shards.confirmed, target = before == 0;
+    int rc = hvd__shards_commit_begin(s, 0, &layout);
+
+    if (rc == 0)
+        rc = hvd__shards_copy(s, layout, target);
+    if (rc == 0)
+        rc = hvd__shards_confirm(s, target);
+    s->shards.confirmed = before;
+    hvd__shard_layout_unref(layout);
+    return rc;
+}
+
+static int restore_body(int rank, void *arg)
+{
+    hvd_state *s;
+    int rc;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    s = make_state();
+    want(s && sync_once(s) == 0);
+    hvd_on_resize(restore_on_resize, s);
+    for (int i = 0; i < 2; i++)
+        want(step_once(s, NEVER) == 0);
+    for (int64_t i = 0; i < shard_elems(rank, 4); i++)
+        shard[i] += GROWTH;
+    for (int i = 0; i < 8; i++)
+        extra[i]++;
+    step++;
+    check_value += 7;
+    want((rank == 1 ? commit_in_part(s) : hvd_commit(s)) == 0);
+    committed = s->shards.last;
+    rc = hvd_barrier(NULL);
+    if (rank == 3)
+        die();
+    while (rc == 0)
+        rc = hvd_barrier(NULL);
+    want(rc == -HVD_ERESIZED && sync_once(s) == 0 && step == 3);
+    want(train_until(s, 2) == 0);
+    for (int i = 0; i < 3; i++)
+        want(step_once(s, NEVER) == 0);
+    want(hvd_shutdown() == 0);
+    free_state(s);
+    return 0;
+}
+
+START_TEST(test_restore)
+{
+    static const char *const places[] = {NULL, "abba"};
+    struct scene deaths = {.size = 4,
+                           .place = places[_i / INSTANTS],
+                           .when = (enum instant)(_i % INSTANTS),
+                           .elems = 5000};
+
+    ck_assert_int_eq(play(&deaths, restore_body), 2);
+}
+END_TEST
+
 /* ---- Ranks that come and go ---------------------------------------------- */
 
 /* A rank that comes late gets its part of the array. */
@@ -731,6 +843,7 @@ int main(void)
     tcase_add_loop_test(tc, test_some_die, 0, 10 * INSTANTS);
     tcase_add_loop_test(tc, test_many_deaths, 0, 3);
     tcase_add_loop_test(tc, test_again, 0, 2 * 4 * INSTANTS);
+    tcase_add_loop_test(tc, test_restore, 0, 2 * INSTANTS);
     tcase_add_loop_test(tc, test_late, 0, 3);
     tcase_add_loop_test(tc, test_spare, 0, 9);
     tcase_add_loop_test(tc, test_removed, 0, 12);

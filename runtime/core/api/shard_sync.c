@@ -238,28 +238,17 @@ static int exchange_cards(const struct hvd_state *s,
     return hvd__tell(&err);
 }
 
-/* Makes copies of the memory as it is, in the slot that is not `kept`. */
-static int copy_anew(struct hvd_state *s, struct hvd__shard_layout *layout,
-                     int kept)
-{
-    int target = other_slot(kept);
-    int rc = hvd__shards_copy(s, layout, target);
-
-    return rc < 0 ? rc : hvd__shards_confirm(s, target);
-}
-
-/* Returns to the shards of number `newest`, of which each rank may have a
- * slot. */
+/* Returns to the shards of number `newest`, of which this rank has a slot or
+ * none (-1).  Sets the layout of the world. */
 static int restore(struct hvd_state *s, const struct hvd__shard_card *cards,
-                   uint64_t newest)
+                   uint64_t newest, int kept, struct hvd__shard_layout **layout)
 {
-    int n = hvd__context.topology.size, rank = hvd__context.topology.rank;
-    int kept = hvd__shard_slot_of(&cards[rank], newest), rc;
-    struct hvd__shard_deal deal = {
-        .cards = cards, .seq = newest, .n = n, .me = rank};
+    struct hvd__shard_deal deal = {.cards = cards,
+                                   .seq = newest,
+                                   .n = hvd__context.topology.size,
+                                   .me = hvd__context.topology.rank};
+    int rc;
 
-    /* One rank has confirmed it, so it holds for all. */
-    s->shards.confirmed = kept;
     if (kept >= 0)
         deal.slot = &s->shards.slot[kept];
     rc = hvd__shard_deal_find(&deal, s->shards.blocks);
@@ -271,48 +260,58 @@ static int restore(struct hvd_state *s, const struct hvd__shard_card *cards,
     if (rc == 0)
         rc = hvd__shard_deal_out(&deal, s);
     if (rc == 0)
-        rc = copy_anew(s, deal.layout, kept);
+        *layout = hvd__shard_layout_ref(deal.layout);
     hvd__shard_deal_fini(&deal);
     return rc;
 }
 
-/* Makes the first copies. */
-static int begin(struct hvd_state *s)
+/* Fills the memory from what the cards tell of; as hvd__shards_sync_begin. */
+static int go_back(struct hvd_state *s, const struct hvd__shard_card *cards,
+                   struct hvd__shard_layout **layout, int *target)
 {
-    struct hvd__shard_layout *layout = NULL;
-    int rc = agree_layout(s, &layout);
+    int n = hvd__context.topology.size, all_current = 1;
+    uint64_t newest = hvd__shard_newest(cards, n);
+    int kept = hvd__shard_slot_of(&cards[hvd__context.topology.rank], newest);
 
-    s->shards.confirmed = -1;
+    for (int i = 0; i < n; i++) {
+        all_current &= cards[i].is_current && cards[i].confirmed == newest;
+        if (cards[i].last > s->shards.last)
+            s->shards.last = cards[i].last;
+    }
+    /* One rank has confirmed it, so it holds for all. */
+    s->shards.confirmed = kept;
+    *target = other_slot(kept);
+    if (newest == 0)
+        return agree_layout(s, layout);
+    if (!all_current)
+        return restore(s, cards, newest, kept, layout);
+    hvd__shards_unpack(s);
+    return 0;
+}
+
+int hvd__shards_sync_begin(struct hvd_state *s,
+                           struct hvd__shard_layout **layout, int *target)
+{
+    size_t n = (size_t)hvd__context.topology.size;
+    struct hvd__shard_card *cards = hb_calloc(n, sizeof(*cards));
+    int rc = cards ? exchange_cards(s, cards) : no_memory("the numbers");
+
+    *layout = NULL;
     if (rc == 0)
-        rc = copy_anew(s, layout, -1);
-    hvd__shard_layout_unref(layout);
+        rc = go_back(s, cards, layout, target);
+    hb_free(cards);
     return rc;
 }
 
 int hvd__shards_sync(struct hvd_state *s)
 {
-    size_t n = (size_t)hvd__context.topology.size;
-    struct hvd__shard_card *cards = hb_calloc(n, sizeof(*cards));
-    int rc = cards ? exchange_cards(s, cards) : no_memory("the numbers");
-    int all_current = 1;
-    uint64_t newest;
+    struct hvd__shard_layout *layout = NULL;
+    int target, rc = hvd__shards_sync_begin(s, &layout, &target);
 
-    if (rc < 0) {
-        hb_free(cards);
-        return rc;
-    }
-    newest = hvd__shard_newest(cards, (int)n);
-    for (size_t i = 0; i < n; i++) {
-        all_current &= cards[i].is_current && cards[i].confirmed == newest;
-        if (cards[i].last > s->shards.last)
-            s->shards.last = cards[i].last;
-    }
-    if (newest == 0)
-        rc = begin(s);
-    else if (all_current)
-        hvd__shards_unpack(s);
-    else
-        rc = restore(s, cards, newest);
-    hb_free(cards);
+    if (rc == 0 && layout)
+        rc = hvd__shards_copy(s, layout, target);
+    if (rc == 0 && layout)
+        rc = hvd__shards_confirm(s, target);
+    hvd__shard_layout_unref(layout);
     return rc;
 }

@@ -38,4 +38,10 @@ int hvd__shards_confirm(struct hvd_state *s, int target);
  */
 int hvd__shards_sync(struct hvd_state *s);
 
+/* Fills the memory as hvd__shards_sync, and leaves the copies to
+ * hvd__shards_copy and hvd__shards_confirm of `layout` and `target`.  layout
+ * NULL: there are copies of all.  Returns as hvd__shards_sync. */
+int hvd__shards_sync_begin(struct hvd_state *s,
+                           struct hvd__shard_layout **layout, int *target);
+
 #endif
