@@ -581,6 +581,7 @@ UNIT_TESTS := \
 	shapes \
 	shard_map \
 	shards \
+	shards_deaths \
 	shm \
 	shm_domains \
 	shm_exchange \
@@ -1075,8 +1076,8 @@ $(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
 # Shared by unit tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
-	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
-	thread_plane.c values.c worker_client.c world.c world_elastic.c \
+	shards_training.c shm_group.c shm_member.c ssh_client.c ssh_server.c \
+	tcp_group.c thread_plane.c values.c worker_client.c world.c world_elastic.c \
 	world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
