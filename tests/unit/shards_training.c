@@ -14,7 +14,7 @@ int shards_resizes;
 
 /* ---- The array ----------------------------------------------------------- */
 
-/* Returns where the shard of a rank begins: uneven, and the first is empty. */
+/* Returns where the shard of a rank begins: uneven. */
 static int64_t begins(int rank, int size)
 {
     return shards_scene->elems * (int64_t)rank * rank / ((int64_t)size * size);

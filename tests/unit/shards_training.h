@@ -41,7 +41,7 @@ extern int64_t shards_step, *shards_own, *shards_extra;
 extern int64_t shards_check;
 extern int shards_resizes;
 
-/* Returns the elements of a rank's shard: some are empty. */
+/* Returns how many elements a rank has, which differ much. */
 int64_t shards_elems(int rank, int size);
 /* Gives the shards the sizes that they have in a world: 0 or negative. */
 int shards_resize(hvd_state *s, int rank, int size);
