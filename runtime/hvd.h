@@ -834,8 +834,8 @@ enum {
  *
  * Memory: besides its own, a rank holds two copies of its shard and two of each
  * that it keeps: one, unless one host has more ranks than all others together,
- * or ranks leave.  hvd_sync needs as much as the largest block twice, for a
- * moment.
+ * or ranks leave.  hvd_sync needs more for a moment, for one name at a time: as
+ * much as all that this rank holds of it once, and its new shard.
  */
 
 enum { HVD_STATE_NAME_MAX = 64 }; /* bytes of a name, with its final 0 */

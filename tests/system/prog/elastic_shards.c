@@ -16,6 +16,8 @@
  *         "commit MS BYTES" with the median time of a commit and the bytes of
  *         its shard
  *     p   sleeps 1 ms in each step
+ *     t   prints, in rank 0, "restored MS BYTES" after each change of the
+ * world: the time of hvd_sync, and the bytes of its shard then
  */
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
@@ -29,7 +31,7 @@
 enum { GROWTH = 1000003, TIMES_MAX = 10000 };
 
 static int64_t step, *shard, first, elems, count;
-static int tells_first, measures, pauses;
+static int tells_first, tells_sync, measures, pauses;
 static double times_ms[TIMES_MAX];
 static int times;
 
@@ -116,6 +118,20 @@ static int step_once(hvd_state *s)
     return rc;
 }
 
+/* Joins the next generation, and may tell how long that took. */
+static int sync_again(hvd_state *s)
+{
+    uint64_t begun_ns = hb_now_ns();
+    int rc = hvd_sync(s);
+
+    if (rc == 0 && tells_sync && hvd_rank() == 0) {
+        printf("restored %.3f %" PRId64 "\n",
+               (double)(hb_now_ns() - begun_ns) / 1e6, elems * 8);
+        fflush(stdout);
+    }
+    return rc;
+}
+
 static int run(hvd_state *s, int64_t steps)
 {
     int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
@@ -126,7 +142,7 @@ static int run(hvd_state *s, int64_t steps)
             return 1;
         rc = step_once(s);
         if (rc == -HVD_ERESIZED)
-            rc = hvd_sync(s);
+            rc = sync_again(s);
         if (rc == 0)
             rank = hvd_rank();
     }
@@ -170,6 +186,7 @@ int main(int argc, char **argv)
     if (argc < 3 || (count = strtoll(argv[2], NULL, 10)) <= 0)
         return 2;
     tells_first = strchr(flags, 'f') != NULL;
+    tells_sync = strchr(flags, 't') != NULL;
     measures = strchr(flags, 'm') != NULL;
     pauses = strchr(flags, 'p') != NULL;
     rc = hvd_init();
