@@ -275,6 +275,48 @@ START_TEST(test_restore)
 }
 END_TEST
 
+/* A program that does not resize its shards is told so, may look at what there
+ * was, and go on. */
+static int forgets_body(int rank, void *arg)
+{
+    size_t bytes[4];
+    hvd_state *s;
+    int rc = 0;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    s = shards_make();
+    want(s && shards_sync(s) == 0);
+    hvd_on_resize(NULL, NULL);
+    while (rc == 0) {
+        rc = shards_do_step(s, NEVER);
+        if (rank == 1)
+            shards_die();
+    }
+    want(rc == -HVD_ERESIZED && hvd_sync(s) == -HVD_EMISMATCH);
+    want(strstr(hvd_error_message(), "the 4 shards of 'shard' have 8000 bytes "
+                                     "in all, and the memory of the 3 ranks"));
+    want(hvd_state_shards(s, "shard", bytes, 4) == 4);
+    for (int r = 0; r < 4; r++)
+        want(bytes[r] == 8 * (size_t)shards_elems(r, 4));
+    want(shards_resize(s, hvd_rank(), hvd_size()) == 0);
+    want(shards_sync(s) == 0 && shards_step <= 1);
+    want(hvd_state_shards(s, "shard", bytes, 4) == 3);
+    want(shards_do_step(s, NEVER) == 0);
+    want(hvd_shutdown() == 0);
+    shards_free(s);
+    return 0;
+}
+
+START_TEST(test_forgets)
+{
+    static const char *const places[] = {NULL, "aabb"};
+    struct shards_scene scene = {.size = 4, .place = places[_i], .elems = 1000};
+
+    ck_assert_int_eq(shards_play(&scene, forgets_body), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("shards_deaths");
@@ -286,6 +328,7 @@ int main(void)
     tcase_add_loop_test(tc, test_many_deaths, 0, 3);
     tcase_add_loop_test(tc, test_again, 0, 2 * 4 * INSTANTS);
     tcase_add_loop_test(tc, test_restore, 0, 2 * INSTANTS);
+    tcase_add_loop_test(tc, test_forgets, 0, 2);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }
