@@ -304,6 +304,10 @@ RUNTIME_SRC := \
 	runtime/core/api/init.c \
 	runtime/core/api/mpi_set.c \
 	runtime/core/api/process_sets.c \
+	runtime/core/api/shard_deal.c \
+	runtime/core/api/shard_map.c \
+	runtime/core/api/shard_sync.c \
+	runtime/core/api/shards.c \
 	runtime/core/api/state.c \
 	runtime/core/api/trace.c \
 	runtime/core/sched/controller.c \
@@ -580,6 +584,9 @@ UNIT_TESTS := \
 	segment \
 	set_keep \
 	shapes \
+	shard_map \
+	shards \
+	shards_deaths \
 	shm \
 	shm_domains \
 	shm_exchange \
@@ -624,6 +631,7 @@ SYSTEM_PROGS := \
 	coll \
 	differ \
 	disagree \
+	elastic_shards \
 	elastic_steps \
 	evil_agent \
 	gather_alloc \
@@ -1073,8 +1081,8 @@ $(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
 # Shared by unit tests: a world of forked ranks, and what they compute.
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
-	shm_group.c shm_member.c ssh_client.c ssh_server.c tcp_group.c \
-	thread_plane.c values.c worker_client.c world.c world_elastic.c \
+	shards_training.c shm_group.c shm_member.c ssh_client.c ssh_server.c \
+	tcp_group.c thread_plane.c values.c worker_client.c world.c world_elastic.c \
 	world_hosts.c)
 $(eval $(call archive,world,WORLD))
 

@@ -791,8 +791,53 @@ HVD_API int hvd_wait_for(hvd_request *req, int timeout_ms, int *done);
 
 typedef struct hvd_state hvd_state;
 
-/* hvd_commit copies the memory, and hvd_restore copies it back. */
-enum { HVD_STATE_SNAPSHOT = 1 };
+enum {
+    HVD_STATE_SNAPSHOT = 1, /* hvd_commit copies the memory, and hvd_restore
+                               copies it back */
+    HVD_STATE_SHARDED = 2   /* each rank has a part of its own, the shard */
+};
+
+/*
+ * Sharded memory differs between ranks: a part of the optimiser's moments
+ * (ZeRO), or positions in the data.  The shards of all ranks, one after the
+ * other by rank, make up one array of bytes.  They may have different sizes.
+ *
+ * hvd_commit also copies the shard of each rank to the memory of another one,
+ * its keeper, on another host if there is one.  When ranks were lost, have left
+ * or have joined, hvd_sync deals the array of the last commit out anew, in
+ * order, by the sizes that the memory of the ranks has then:
+ *
+ *     static int on_resize(void *arg, const struct hvd_change *c)
+ *     {
+ *         size_t first = total * c->rank / c->size;
+ *         size_t end = total * (c->rank + 1) / c->size;
+ *
+ *         m = realloc(m, (end - first) * sizeof(*m));
+ *         return hvd_state_resize(s, "m", m, (end - first) * sizeof(*m));
+ *     }
+ *
+ * So a rank in a world as large as before gets the shard of the rank that had
+ * its number.  Padding does not belong to a shard: a rank adds the bytes in use
+ * only, which may be 0.
+ *
+ * All memory of a state that has a shard is as if it was added with
+ * HVD_STATE_SNAPSHOT, and hvd_sync itself does what hvd_restore does: it gives
+ * all ranks the state of the last commit that is complete on one of them.  If a
+ * rank dies in hvd_commit, that is either this commit or the one before, the
+ * same for all.
+ *
+ * A shard is lost if its rank and its keeper both end between two commits, or
+ * before hvd_sync has returned; then hvd_sync is HVD_ENOENT on all ranks.  If
+ * all hosts have as many ranks as the others, they keep each other's shards in
+ * pairs, the last three in a circle if their number is odd; on one host the
+ * ranks do.  A rank that leaves (HVD_EREMOVED) has handed its shard to one that
+ * stays.
+ *
+ * Memory: besides its own, a rank holds two copies of its shard and two of each
+ * that it keeps: one, unless one host has more ranks than all others together,
+ * or ranks leave.  hvd_sync needs more for a moment, for one name at a time: as
+ * much as all that this rank holds of it once, and its new shard.
+ */
 
 enum { HVD_STATE_NAME_MAX = 64 }; /* bytes of a name, with its final 0 */
 
@@ -812,12 +857,14 @@ HVD_API void hvd_state_free(hvd_state *s); /* NULL is allowed */
  *
  *   name   in; 1 to 63 bytes, unique in the state; copied
  *   p      borrowed until hvd_state_free; in host memory
- *   bytes  at least 1
- *   flags  0 or HVD_STATE_SNAPSHOT
+ *   bytes  at least 1; with HVD_STATE_SHARDED, this rank's own, and 0 is
+ *          allowed, with a p of NULL or not
+ *   flags  0, HVD_STATE_SNAPSHOT or HVD_STATE_SHARDED
  *
- * All ranks add the same names and sizes in the same order; hvd_sync checks it.
- * Returns 0, -HVD_EINVAL (an argument; the name was added before) or
- * -HVD_ENOMEM.
+ * All ranks add the same names, sizes and flags in the same order, except for
+ * sizes of shards; hvd_sync checks it.
+ * Returns 0, -HVD_EINVAL (an argument; the name was added before; a shard after
+ * the first hvd_sync) or -HVD_ENOMEM.
  * Order: before the first hvd_sync, or between a successful hvd_commit and the
  * next operation, on all ranks alike.  Threads: one at a time; never blocks.
  */
@@ -825,10 +872,47 @@ HVD_API int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
                           unsigned flags);
 
 /*
+ * Gives a shard another address, another size, or both: in the function of
+ * hvd_on_resize, before hvd_sync fills it; or at any other time, after which
+ * the next hvd_commit copies what is there.
+ *
+ *   s      the state
+ *   name   of memory that was added with HVD_STATE_SHARDED
+ *   p      as in hvd_state_add; the memory before is not used any more
+ *   bytes  this rank's own; 0 is allowed
+ *
+ * Returns 0, or -HVD_EINVAL (no such shard; p is NULL).
+ * Order: none; ranks need not call it alike.  Threads: one at a time; never
+ * blocks.
+ */
+HVD_API int hvd_state_resize(hvd_state *s, const char *name, void *p,
+                             size_t bytes);
+
+/*
+ * Tells the sizes of the shards of which hvd_sync or hvd_commit has last found
+ * or made copies.  After an hvd_sync that returned HVD_EMISMATCH, because the
+ * memory has other sizes in all, they are those that it has found: the program
+ * may then call hvd_state_resize and hvd_sync again.
+ *
+ *   s      the state
+ *   name   of memory that was added with HVD_STATE_SHARDED
+ *   bytes  out [count]: by rank, as in hvd_state_add; further ranks are left
+ *          out.  NULL if count is 0
+ *   count  room in bytes
+ *
+ * Returns the number of shards, or negative: -HVD_EINVAL (no such shard; bytes
+ * is NULL; count is negative) or -HVD_ENOENT (no hvd_sync yet).
+ * Order: none.  Threads: one at a time; never blocks.
+ */
+HVD_API int hvd_state_shards(const hvd_state *s, const char *name,
+                             size_t *bytes, int count);
+
+/*
  * Joins the next generation if the present one has ended, and gives every rank
  * the newest state.
  *
- *   s  the state; the first time, all ranks get rank 0's.  NULL: there is none
+ *   s  the state; the first time, all ranks get rank 0's, except for shards,
+ *      which each has its own.  NULL: there is none
  *
  * Blocks until all remaining ranks have called it.  If a rank dies meanwhile,
  * begins again by itself.  No other thread may be in the library, but for
@@ -836,9 +920,13 @@ HVD_API int hvd_state_add(hvd_state *s, const char *name, void *p, size_t bytes,
  * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
  * -HVD_EREMOVED (this rank was asked to leave at its last hvd_commit: it exits
  * with 0 after what it still has to do; hvd_init returns this, too),
- * -HVD_EMISMATCH (ranks have added different memory; the message names two),
- * -HVD_ENOENT (the only rank with the newest state died while it gave it out),
- * -HVD_ENOMEM, or as hvd_init.
+ * -HVD_EMISMATCH (ranks have added different memory, and the message names two;
+ * or the ranks' memory for shards is larger or smaller in all than the shards:
+ * then the world can still be used, and see hvd_state_shards),
+ * -HVD_ENOENT (the only rank with the newest state died while it gave it out;
+ * or the only two with a shard have ended, and the message names them),
+ * -HVD_ENOMEM (on this rank alone, which cannot go on), or as hvd_init.
+ * After a failure the contents of the state's memory are undefined.
  * Order: an operation of the world without a name.
  * Source: Elastic Horovod's State.sync; ULFM's MPIX_Comm_shrink.
  */
@@ -853,8 +941,10 @@ HVD_API int hvd_sync(hvd_state *s);
  *   HVD_ERESIZED  the generation has ended; or it is to end here, because
  *                 ranks wait to join, or some are to leave: then the step
  *                 counts
- * or as hvd_barrier.  Without a change it costs one small operation in an
- * elastic job, and none in others.
+ * or as hvd_barrier; with shards also HVD_ENOMEM, on this rank alone, which
+ * cannot go on.  Without a change it costs one small operation in an elastic
+ * job, and none in others; with shards, two in all jobs, and in elastic ones
+ * the copies.
  * Order: an operation of the world without a name.  Threads: one at a time;
  * blocks.
  * Source: Elastic Horovod's State.commit.
@@ -863,7 +953,7 @@ HVD_API int hvd_commit(hvd_state *s);
 
 /*
  * Copies back what the last hvd_commit or hvd_sync has copied of memory with
- * HVD_STATE_SNAPSHOT.
+ * HVD_STATE_SNAPSHOT.  A shard that was resized since is left as it is.
  *
  * Returns 0, or -HVD_EINVAL (s is NULL, or was never synchronised).
  * Order: none.  Threads: one at a time; never blocks.

@@ -138,7 +138,8 @@ uint64_t segment_blamed(const struct segment_head *h, int *rank,
  * when they commit.  Called by the agent. */
 static inline void segment_change(struct segment_head *h)
 {
-    atomic_store_explicit(&h->change, 1, memory_order_relaxed);
+    /* Release: pairs with hvd_commit's acquire, for the notices before. */
+    atomic_store_explicit(&h->change, 1, memory_order_release);
 }
 
 /* Tells a rank that it is to leave, and until when; wakes nobody.  Called by

@@ -27,7 +27,7 @@ finished() {
 
 # Prints the pids of the ranks on a host.
 ranks_on() {
-    on "$1" ps -eo pid=,args= | awk '/[p]rog\/elastic_steps/ { print $1 }'
+    on "$1" ps -eo pid=,args= | awk '/[p]rog\/elastic_s/ { print $1 }'
 }
 
 test_elastic_hosts_ranks() {
@@ -204,4 +204,41 @@ test_elastic_hosts_flap() {
     discover n1:2
     grown 2
     absent 'generation 2' job.err
+}
+
+# start_shards: starts two ranks on each of three hosts, whose shards
+# prog/elastic_shards checks, and waits until all have committed.
+start_shards() {
+    cluster_up 3
+    start_on login job "$HVDRUN" --heartbeat 2 --grace 1 --no-tag-output \
+        --min-np 1 -H n1:2,n2:2,n3:2 "$PROG/elastic_shards" 2000 100000 fp
+    wait_for 'grep -q "^working" job.out'
+}
+
+# A lost host's shards are on another one: after its agent has died, and after
+# its link has gone.
+test_elastic_hosts_shards() {
+    start_shards
+    kill_agents n2
+    wait_for 'grep -q "6 -> 4 ranks" job.err'
+    faulty link n3 down
+    wait_for -t 20 'grep -q "4 -> 2 ranks" job.err'
+    finish job 0
+    [ "$(grep -c "^done [01] 2 2000\$" job.out)" -eq 2 ] ||
+        fail "not 2 ranks finished: $(cat job.out job.err)"
+    faulty link n3 up
+    cluster_down
+}
+
+# Two of three hosts at once, of which one keeps the other's shards.  The ranks
+# of n3 are stopped, so that no new copies are made between the deaths.
+test_elastic_hosts_shards_lost() {
+    start_shards
+    kill_on n3 STOP "$(ranks_on n3)"
+    kill_agents n2
+    kill_agents n3
+    finish job 3
+    grep -q '^lost hvd_sync: the shard of what was rank [0-5] is lost' job.out ||
+        fail "$(cat job.out job.err)"
+    cluster_down
 }

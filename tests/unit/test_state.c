@@ -73,7 +73,7 @@ START_TEST(test_add_checks)
     refused(NULL, memory[0], 1, 0, "NULL");
     refused("a", NULL, 1, 0, "NULL");
     refused("a", memory[0], 0, 0, "bytes is 0");
-    refused("a", memory[0], 1, 2, "flags");
+    refused("a", memory[0], 1, 4, "flags");
     refused("a", memory[0], 1, HVD_STATE_SNAPSHOT | 1u << 31, "flags");
     refused("", memory[0], 1, 0, "1 to 63 bytes");
     memset(name, 'n', sizeof(name));

@@ -7,11 +7,15 @@
  * compares how far the states have got, by the commits and then by the world's
  * operations since, which all ranks carry out in the same order, and copies one
  * that has got furthest to the ranks that are behind.
+ *
+ * A state with shards (shard_map.h) goes by commits alone: all of it returns to
+ * the last one.
  */
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 #include "lib/protocol/segment.h"
 #include "runtime/core/api/life.h"
+#include "runtime/core/api/shard_sync.h"
 #include "runtime/core/api/state.h"
 #include "runtime/core/set/words.h"
 #include "runtime/core/set/world_set.h"
@@ -155,15 +159,20 @@ static int give_out(struct hvd_state *s, int source, int is_behind)
 {
     int rc = 0;
 
-    /* Until it is complete, nobody must take it from this rank; the source's is
-     * the job's from now on. */
-    if (hvd__context.topology.rank == source)
+    /* Until it is complete, nobody must take it from this rank, unless this one
+     * can return to its own commit; the source's is the job's from now on. */
+    if (hvd__context.topology.rank == source) {
+        if (s->whole != HVD__STATE_SYNCED)
+            hvd__state_keep(s);
         s->whole = HVD__STATE_SYNCED;
-    else if (is_behind)
+    } else if (is_behind &&
+               (!s->shards.blocks || s->whole != HVD__STATE_SYNCED)) {
         s->whole = HVD__STATE_IN_PART;
+    }
     for (size_t i = 0; i < s->count && rc == 0; i++)
-        rc = hvd_broadcast(s->blocks[i].p, s->blocks[i].p, s->blocks[i].bytes,
-                           HVD_UINT8, source, NULL);
+        if (!(s->blocks[i].flags & HVD_STATE_SHARDED))
+            rc = hvd_broadcast(s->blocks[i].p, s->blocks[i].p,
+                               s->blocks[i].bytes, HVD_UINT8, source, NULL);
     return rc;
 }
 
@@ -177,6 +186,8 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
 
     if (!ages)
         return hvd__fail(HVD_ENOMEM, "hvd_sync: no memory for %d ranks", n);
+    if (s && s->shards.blocks && s->whole == HVD__STATE_SYNCED)
+        hvd__state_rewind(s);
     rc = hvd__words_allgather(mine, sizeof(*mine), ages,
                               (size_t)n * sizeof(*ages), &err);
     rc = rc < 0 ? hvd__tell(&err) : compare_ages(ages, n, &source, &behind);
@@ -187,6 +198,8 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
                           hvd__state_compare(mine, &ages[source]) != 0);
         elastic.change.source = source;
     }
+    if (rc == 0 && s && s->shards.blocks)
+        rc = hvd__shards_sync(s);
     if (rc == 0 && s)
         hvd__state_settle(s, ages[source].version, hvd__world_epoch(),
                           world_done());
@@ -236,11 +249,9 @@ int hvd_sync(hvd_state *s)
 
 /* Asks all ranks whether the world is to change, because others wait to join it
  * or some are to leave: 1, 0, or negative. */
-static int ask_changes(const struct segment_head *head)
+static int ask_changes(uint32_t changes)
 {
     struct hb_error err = HB_ERROR_INIT;
-    uint32_t changes =
-        head ? atomic_load_explicit(&head->change, memory_order_relaxed) : 0;
 
     if (!atomic_load(&hvd__context.generation))
         return 0;
@@ -260,7 +271,12 @@ int hvd_commit(hvd_state *s)
     if (!hvd__alive())
         return not_initialised("hvd_commit");
     head = hvd__world_head();
-    changes = ask_changes(head);
+    /* Acquire: who is to leave was told before (is_leaving). */
+    changes =
+        head ? (int)atomic_load_explicit(&head->change, memory_order_acquire)
+             : 0;
+    changes = s->shards.blocks ? hvd__shards_commit(s, changes)
+                               : ask_changes((uint32_t)changes);
     if (changes < 0)
         return changes;
     hvd__state_settle(s, s->version + 1, hvd__world_epoch(), world_done());

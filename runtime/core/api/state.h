@@ -6,6 +6,7 @@
 #ifndef HVD_CORE_STATE_H
 #define HVD_CORE_STATE_H
 
+#include "runtime/core/api/shards.h"
 #include "runtime/hvd.h"
 
 struct hvd__state_block {
@@ -13,7 +14,9 @@ struct hvd__state_block {
     unsigned char *p;
     size_t bytes;
     unsigned flags;
-    unsigned char *copy; /* [bytes], with HVD_STATE_SNAPSHOT; else NULL */
+    /* [bytes], with HVD_STATE_SNAPSHOT, and in a state with sharded memory; but
+     * NULL with HVD_STATE_SHARDED, and else. */
+    unsigned char *copy;
 };
 
 /* Whether a state may be given to other ranks, worst first. */
@@ -33,6 +36,7 @@ struct hvd_state {
      * operations that had carried out by then. */
     uint32_t epoch;
     uint64_t done;
+    struct hvd__shards shards;
 };
 
 /* What ranks compare: how far a state has got.  A later one is greater, by the
@@ -50,8 +54,11 @@ struct hvd__state_age hvd__state_age(const struct hvd_state *s, uint32_t epoch,
 /* Compares two ages: negative, 0 or positive. */
 int hvd__state_compare(const struct hvd__state_age *a,
                        const struct hvd__state_age *b);
-/* Notes that the state is the same on all ranks, and takes the copies of
- * HVD_STATE_SNAPSHOT. */
+/* Copies all memory that is not sharded into its copies, or back, if it has
+ * any. */
+void hvd__state_keep(struct hvd_state *s);
+void hvd__state_rewind(struct hvd_state *s);
+/* Notes that the state is the same on all ranks, and keeps it. */
 void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,
                        uint64_t done);
 
