@@ -130,6 +130,7 @@ struct agent {
     uint64_t kill_wait_ms;
     int going; /* GOING was sent: this host will go away */
     int gone;  /* hvdrun is gone */
+    int idle;  /* it was given nothing to do, and hvdrun has hung up */
     int closed, rc;
     int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */
