@@ -135,7 +135,7 @@ static void do_exit(struct agent *a)
     if (a->closed)
         return;
     a->closed = 1;
-    a->rc = a->gone;
+    a->rc = a->gone && !a->idle;
     link_close(&a->link);
     query_close(&a->query);
     route_close(a->route);
@@ -452,10 +452,13 @@ void agent_hang_up(struct agent *a)
 
 static void on_link_end(void *arg, const struct hb_error *err)
 {
+    struct agent *a = arg;
+
     /* Log lines reach nobody any more, but stderr may. */
     if (err)
         dprintf(2, "hvd-agent: control connection: %s\n", err->text);
-    agent_hang_up(arg);
+    a->idle = !err && !a->job_held;
+    agent_hang_up(a);
 }
 
 /* Continues what waited until everything queued was written: stall messages,

@@ -131,6 +131,7 @@ struct agent {
     int going;  /* GOING was sent: this host will go away */
     int warned; /* by a first SIGTERM */
     int gone;   /* hvdrun is gone */
+    int idle;   /* it was given nothing to do, and hvdrun has hung up */
     int closed, rc;
     int reported;                  /* DONE or FAILED is on its way */
     struct control_failed failure; /* of the launch; text NULL: none */

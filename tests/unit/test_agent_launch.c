@@ -117,7 +117,7 @@ START_TEST(test_too_few_descriptors)
     struct rlimit few = {24, 24};
     struct control_launch m;
 
-    peer_finish(1);
+    peer_finish(0);
     setrlimit(RLIMIT_NOFILE, &few);
     peer_open(&peer);
     peer_launch_init(&m, "sleep 1000", 16);
@@ -275,7 +275,7 @@ END_TEST
 static void setup_narrow(void)
 {
     peer_setup();
-    peer_finish(1); /* its connection was closed */
+    peer_finish(0); /* its connection was closed */
     peer_open_narrow(&peer);
 }
 

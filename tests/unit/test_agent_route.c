@@ -123,7 +123,7 @@ START_TEST(test_hangup_in_the_middle)
     peer_until(&peer, CONTROL_ROUTE_PORT);
     fd = call_it(peer.route_port.port);
     send_probe(5);
-    peer_finish(1);
+    peer_finish(0);
     ck_assert_int_eq(call_it(peer.route_port.port), -1);
     close(fd);
 }
