@@ -29,13 +29,20 @@ struct host_index {
 struct host_parser {
     const char *p, *end; /* the line, or all of a -H argument */
     const char *line_start;
-    const char *path; /* NULL: -H */
-    int line;
+    const char *where; /* "-H", a path or a variable; for messages */
+    int line;          /* 0: not a file.  < 0: a message names no place */
     struct hostlist list;
     struct host_index index;
     size_t named; /* hosts named so far, including repetitions */
     struct hb_error *err;
 };
+
+/* Starts on `len` bytes of text. */
+void host_begin(struct host_parser *ps, const char *where, const char *text,
+                size_t len, struct hb_error *err);
+/* Hands the list over if rc, the result so far, is 0 and a host was named; else
+ * frees it.  Returns rc, or -HVD_EINVAL if no host was named. */
+int host_finish(struct host_parser *ps, int rc, struct hostlist *l);
 
 /* Sets -HVD_EINVAL with a text that begins with the place of `at`. */
 int host_fail(struct host_parser *ps, const char *at, const char *fmt, ...)
