@@ -42,6 +42,10 @@ BASE_SRC := \
 	lib/base/sys/trust.c \
 	lib/base/text.c
 HOSTS_SRC := \
+	lib/hosts/batch/allocation.c \
+	lib/hosts/batch/batch_files.c \
+	lib/hosts/batch/batch_flux.c \
+	lib/hosts/batch/batch_slurm.c \
 	lib/hosts/going.c \
 	lib/hosts/hostfold.c \
 	lib/hosts/hostlist.c \
@@ -460,6 +464,7 @@ UNIT_TESTS := \
 	agent_stall \
 	agent_state \
 	alloc \
+	allocation \
 	allreduce \
 	arena \
 	autotune \
@@ -636,6 +641,7 @@ SYSTEM_PROGS := \
 FUZZERS := \
 	agent \
 	agree \
+	allocation \
 	bootstrap \
 	config \
 	discovery \

@@ -154,8 +154,9 @@ static void set_line(struct host_parser *ps, const char *p, const char *eol)
         ps->end = hash;
 }
 
-int hostlist_parse_file_text(const char *path, const char *text, size_t len,
-                             struct hostlist *l, struct hb_error *err)
+int host_parse_lines(const char *path, const char *text, size_t len,
+                     int (*parse)(struct host_parser *ps), struct hostlist *l,
+                     struct hb_error *err)
 {
     static const char bom[] = "\xef\xbb\xbf";
     const char *file_end = text + len, *p = text, *eol;
@@ -168,10 +169,16 @@ int hostlist_parse_file_text(const char *path, const char *text, size_t len,
     while (rc == 0 && p < file_end) {
         eol = memchr(p, '\n', (size_t)(file_end - p));
         set_line(&ps, p, eol ? eol : file_end);
-        rc = parse_line(&ps);
+        rc = parse(&ps);
         p = eol ? eol + 1 : file_end;
     }
     return host_finish(&ps, rc, l);
+}
+
+int hostlist_parse_file_text(const char *path, const char *text, size_t len,
+                             struct hostlist *l, struct hb_error *err)
+{
+    return host_parse_lines(path, text, len, parse_line, l, err);
 }
 
 /* Reads to the end, because the size of a pipe is not known before. */
@@ -201,20 +208,27 @@ static int read_all(int fd, const char *path, struct hb_buf *text,
     }
 }
 
-int hostlist_read_file(const char *path, struct hostlist *l,
-                       struct hb_error *err)
+int host_read_text(const char *path, struct hb_buf *text, struct hb_error *err)
 {
-    struct hb_buf text = HB_BUF_INIT;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     int rc;
 
     if (fd < 0)
         return hb_error_sys(err, errno, "hostfile %.200s: cannot open", path);
-    rc = read_all(fd, path, &text, err);
+    rc = read_all(fd, path, text, err);
+    close(fd);
+    return rc;
+}
+
+int hostlist_read_file(const char *path, struct hostlist *l,
+                       struct hb_error *err)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int rc = host_read_text(path, &text, err);
+
     if (rc == 0)
         rc = hostlist_parse_file_text(path, hb_buf_data(&text),
                                       hb_buf_len(&text), l, err);
-    close(fd);
     hb_buf_free(&text);
     return rc;
 }

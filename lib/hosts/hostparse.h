@@ -8,6 +8,7 @@
 #ifndef HVD_HOSTS_HOSTPARSE_H
 #define HVD_HOSTS_HOSTPARSE_H
 
+#include "lib/base/buf.h"
 #include "lib/hosts/hostlist.h"
 
 #include <stdint.h>
@@ -54,10 +55,23 @@ void host_skip_blanks(struct host_parser *ps);
  * end. */
 int host_parse_name(struct host_parser *ps, const char *seps,
                     struct host_spec *spec);
+/* Parses a number from 1 to max at the cursor, up to one of `seps`, a blank or
+ * the end; `what` names it in errors. */
+int host_parse_number(struct host_parser *ps, const char *seps,
+                      const char *what, int max, int *out);
 /* Parses the key=value fields after the name, to the end of the line. */
 int host_parse_keys(struct host_parser *ps, struct host_spec *spec);
 
 /* Adds the hosts of spec, with ranges expanded and repetitions merged. */
 int host_add_spec(struct host_parser *ps, const struct host_spec *spec);
+
+/* Parses text line by line, without comments: `parse` gets a line's cursor, and
+ * adds its hosts.  As hostlist_parse_file_text. */
+int host_parse_lines(const char *path, const char *text, size_t len,
+                     int (*parse)(struct host_parser *ps), struct hostlist *l,
+                     struct hb_error *err);
+
+/* Appends the contents of a file, or of a pipe to its end. */
+int host_read_text(const char *path, struct hb_buf *text, struct hb_error *err);
 
 #endif
