@@ -46,6 +46,7 @@ struct run {
     const struct options *options;
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
+    char *hosts_from; /* see host_plan_read */
     struct plan plan;
     unsigned char *host_is_local; /* [plan.host_count] */
     int *same_as;                 /* [plan.host_count]; see job_config */
@@ -102,7 +103,8 @@ static int read_hosts(struct run *run, struct hb_error *err)
     const struct options *o = run->options;
     int rc = o->discovery_script
                  ? growth_discover(o, &run->log, &run->hosts, err)
-                 : host_plan_read(o, run->hostname, &run->hosts, err);
+                 : host_plan_read(o, run->hostname, &run->log, &run->hosts,
+                                  &run->hosts_from, err);
 
     return rc ? rc : merge_local(run, &run->hosts, err);
 }
@@ -146,7 +148,8 @@ static int run_plan(struct run *run, struct hb_error *err)
     if (rc > 0)
         run->exit_code = rc;
     if (rc == 0)
-        rc = host_plan_make(run->options, &run->hosts, &run->plan, err);
+        rc = host_plan_make(run->options, &run->hosts, run->hosts_from,
+                            &run->plan, err);
     if (rc)
         return rc;
     if (options_grows(run->options) && run->options->action == OPTIONS_RUN)
@@ -338,6 +341,7 @@ static void run_fini(struct run *run)
     main_loop_fini(&run->main);
     hb_free(run->agent_path);
     hostlist_free(&run->hosts);
+    hb_free(run->hosts_from);
 }
 
 /* ---- Signals ---- */
@@ -523,6 +527,7 @@ static int plan_again(struct run *run, struct hb_error *err)
         .options = run->options,
         .log = run->log,
         .hosts = run->hosts,
+        .hosts_from = run->hosts_from,
         .agent_path = run->agent_path,
         .main = run->main,
     };

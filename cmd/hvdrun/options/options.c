@@ -18,6 +18,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     START_TIMEOUT_MS = 30000,
@@ -460,6 +461,16 @@ static int check_command(struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Returns whether the job can have the hosts of a batch system. */
+static int in_allocation(const struct options *o)
+{
+    struct hb_strv env = {environ, 0, 0};
+
+    while (environ && environ[env.count])
+        env.count++;
+    return allocation_is_present(&env, o->allocation);
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
     struct options *o = a->options;
@@ -477,7 +488,8 @@ static int check_whole(struct applier *a, struct hb_error *err)
     if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0 ||
         check_command(o, err) < 0)
         return err->status;
-    if (!o->num_proc && !o->hosts && !o->hostfile && !o->discovery_script)
+    if (!o->num_proc && !o->hosts && !o->hostfile && !o->discovery_script &&
+        !in_allocation(o))
         return hb_error_set(err, HVD_EINVAL,
                             "how many ranks? give -np N or -H HOST:SLOTS");
     if (o->num_proc && o->stdin_rank >= o->num_proc)

@@ -12,6 +12,7 @@
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
+#include "lib/hosts/batch/allocation.h"
 #include "lib/hosts/slot_plan.h"
 #include "lib/protocol/control/control.h"
 #include "lib/remote/remote.h"
@@ -40,9 +41,10 @@ enum options_horovod { HOROVOD_OFF, HOROVOD_AUTO, HOROVOD_FORCE };
 
 struct options {
     enum options_action action;
-    int num_proc;           /* 0: not given */
-    char *hosts;            /* -H */
-    char *hostfile;         /* --hostfile */
+    int num_proc;                      /* 0: not given */
+    char *hosts;                       /* -H */
+    char *hostfile;                    /* --hostfile */
+    enum allocation_system allocation; /* where hosts come from without both */
     struct hb_strv set_env; /* -x and --env-file, NAME=VALUE, in order */
     int no_env;             /* workers do not inherit hvdrun's own */
     struct hb_strv knobs;   /* tunables, NAME=VALUE; both HVD_ and
@@ -109,8 +111,8 @@ void options_fini(struct options *o);
  * horovodrun, with or without a path, there are no such actions, abbreviations
  * mean horovodrun's options, and --horovod is implied.  0, or negative
  * with err set: the caller prints it and exits 2.  After 0 with OPTIONS_RUN or
- * OPTIONS_DRY_RUN there is a command and at least one of num_proc, hosts and
- * hostfile. */
+ * OPTIONS_DRY_RUN there is a command, and at least one of num_proc, hosts,
+ * hostfile and an allocation. */
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err);
 

@@ -284,6 +284,17 @@ int apply_hosts(struct applier *a, const struct setting *s,
     return 0;
 }
 
+int apply_allocation(struct applier *a, const struct setting *s,
+                     struct hb_error *err)
+{
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc)
+        a->options->allocation = (enum allocation_system)i;
+    return rc;
+}
+
 static const char *inherited(const char *name)
 {
     size_t len = strlen(name);

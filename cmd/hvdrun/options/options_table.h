@@ -139,6 +139,8 @@ int settings_apply(struct applier *a, const struct settings *s,
 /* Applies the setting to the options.  The table names these functions. */
 int apply_hosts(struct applier *a, const struct setting *s,
                 struct hb_error *err);
+int apply_allocation(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 int apply_env(struct applier *a, const struct setting *s, struct hb_error *err);
 int apply_env_file(struct applier *a, const struct setting *s,
                    struct hb_error *err);
