@@ -86,6 +86,7 @@ TRANSPORT_SRC := \
 	lib/remote/remote_proxy.c \
 	lib/remote/remote_stream.c \
 	lib/remote/rsh.c \
+	lib/remote/srun.c \
 	lib/ssh/openssh.c \
 	lib/ssh/ssh_config.c \
 	lib/ssh/ssh_config_check.c \
@@ -586,6 +587,7 @@ UNIT_TESTS := \
 	shm_order \
 	site \
 	spawn \
+	srun \
 	ssh_config \
 	stall \
 	stall_report \

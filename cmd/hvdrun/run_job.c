@@ -226,8 +226,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         run->agent_path = reach_agent_path(o, err);
     if (!run->agent_path)
         return err->status;
-    /* With --rsh every name counts as a host of its own. */
-    if (run->plan.host_count > 1 && !o->rsh)
+    if (run->plan.host_count > 1 && !launcher_table[o->launcher].names_differ)
         run->same_as =
             hb_xcalloc((size_t)run->plan.host_count, sizeof(*run->same_as));
     run->config = (struct job_config){
@@ -253,7 +252,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .spares = o->spares,
         .multiple = o->np_multiple,
         .is_local = is_local,
-        .names_differ = o->rsh != NULL,
+        .names_differ = launcher_table[o->launcher].names_differ,
         .cooldown_least_ms = o->cooldown_least_ms,
         .cooldown_most_ms = o->cooldown_most_ms,
         .stop_at_commit = o->stop_at_commit,

@@ -194,7 +194,7 @@ const struct option options_table[] = {
       .group = GROUP_HOSTS, .arg = ARG_STRING, .target = TO_CALL,
       .metavar = "WHAT", .call = apply_launcher,
       .flags = OPTION_HIDDEN | OPTION_TOOL | OPTION_OWN,
-      .help = "auto (default), ssh2, openssh or rsh" },
+      .help = "auto (default), ssh2, openssh, rsh or slurm" },
     { .names = { "--rsh" },
       .group = GROUP_HOSTS, .arg = ARG_STRING, .target = TO_STRING,
       .metavar = "COMMAND", .field = FIELD(rsh),
