@@ -60,7 +60,7 @@ void hostlist_free(struct hostlist *l);
 
 /* Parses a -H argument; errors read `-H: column 7: ...`. */
 int hostlist_parse(const char *s, struct hostlist *l, struct hb_error *err);
-/* The same for a value from elsewhere: errors begin with `where`. */
+/* Parses such a list from elsewhere: errors begin with `where`. */
 int hostlist_parse_value(const char *where, const char *s, struct hostlist *l,
                          struct hb_error *err);
 

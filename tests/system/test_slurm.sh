@@ -180,6 +180,26 @@ END
     [ "$(count_files ended.*)" = 4 ]
 }
 
+# A signal for the job's script alone reaches the ranks, if hvdrun took the
+# script's place.
+test_slurm_signal() {
+    local id
+    slurm_start
+    cat >job.sh <<'END'
+#!/bin/bash
+exec "$HVDRUN" --launcher slurm --no-tag-output sh -c '
+    trap "touch usr1.$HVD_RANK; exit 0" USR1
+    touch up.$HVD_RANK
+    while :; do sleep 0.1; done' 2>log
+END
+    id=$(sbatch --parsable -N 2 --ntasks-per-node=1 -o job.out job.sh)
+    wait_for '[ "$(count_files up.*)" = 2 ]'
+    scancel --batch --signal=USR1 "$id"
+    wait_for '[ "$(count_files usr1.*)" = 2 ]'
+    wait_for '[ -z "$(squeue -h)" ]'
+    scontrol show job "$id" | grep -q 'JobState=COMPLETED .*'
+}
+
 # hvdrun reads a list of nodes as Slurm does.  (It writes one bracket for a name,
 # and expands three or more in another order.)
 test_slurm_lists() {

@@ -14,7 +14,8 @@ struct batch {
 /* Returns a variable's value, or NULL if it is unset or empty. */
 const char *batch_get(const struct batch *b, const char *name);
 
-/* Each reads an allocation into b->out.  0, or negative with err set. */
+/* Reads an allocation into b->out, for a table of such functions.  0, or
+ * negative with err set. */
 int batch_slurm(struct batch *b);
 int batch_pbs(struct batch *b);
 int batch_lsf(struct batch *b);
