@@ -217,7 +217,7 @@ START_TEST(options_in_an_allocation)
     ck_assert_str_eq(parse("cmd", NULL, NULL, NULL), "");
     ck_assert_str_eq(parse("--allocation", "lsf", "cmd", NULL), "");
     ck_assert_str_eq(parse("--allocation", "none", "cmd", NULL), how_many);
-    ck_assert_str_eq(parse("--allocation", "Slurm", "cmd", NULL), how_many);
+    ck_assert_str_eq(parse("--allocation", "Slurm", "cmd", NULL), "");
     ck_assert_str_eq(parse("--allocation", "moab", "cmd", NULL),
                      "--allocation 'moab': must be one of auto none slurm pbs "
                      "lsf sge flux");

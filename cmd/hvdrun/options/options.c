@@ -461,14 +461,17 @@ static int check_command(struct options *o, struct hb_error *err)
     return 0;
 }
 
-/* Returns whether the job can have the hosts of a batch system. */
+/* Returns whether the job shall have the hosts of a batch system; of one that
+ * is named, whether or not it is there. */
 static int in_allocation(const struct options *o)
 {
     struct hb_strv env = {environ, 0, 0};
 
     while (environ && environ[env.count])
         env.count++;
-    return allocation_is_present(&env, o->allocation);
+    if (o->allocation != ALLOCATION_AUTO)
+        return o->allocation != ALLOCATION_NONE;
+    return allocation_is_present(&env);
 }
 
 static int check_whole(struct applier *a, struct hb_error *err)

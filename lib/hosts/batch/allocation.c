@@ -74,12 +74,9 @@ static const struct batch_system *find(const struct hb_strv *env,
     return NULL;
 }
 
-int allocation_is_present(const struct hb_strv *env,
-                          enum allocation_system want)
+int allocation_is_present(const struct hb_strv *env)
 {
-    const struct batch_system *system = find(env, want);
-
-    return system && shows(env, system);
+    return find(env, ALLOCATION_AUTO) != NULL;
 }
 
 int allocation_read(const struct allocation_source *source,

@@ -57,10 +57,8 @@ struct allocation {
     int64_t end_s;                /* seconds since 1970; 0: not said */
 };
 
-/* Returns whether the environment is that of a job of `want`, or with
- * ALLOCATION_AUTO of any batch system. */
-int allocation_is_present(const struct hb_strv *env,
-                          enum allocation_system want);
+/* Returns whether the environment is that of a job of any batch system. */
+int allocation_is_present(const struct hb_strv *env);
 
 /* Reads the allocation of `want`; with ALLOCATION_AUTO, of the batch system
  * that the environment shows, if any.  0, or negative with err set, which names
