@@ -59,6 +59,11 @@ static int read_allocation(const struct options *o, const char *hostname,
         return 0;
     line = allocation_describe(&a, time(NULL));
     hb_log(log, HB_LOG_INFO, "%s", line);
+    if (a.copies > 1)
+        hb_log(log, HB_LOG_WARNING,
+               "%s has started hvdrun %d times, and each starts ranks: start "
+               "it once, in the script of the job",
+               a.system, a.copies);
     hb_free(line);
     if (!is_nothing_new(o, &a.hosts, hostname)) {
         *from = allocation_name(&a);

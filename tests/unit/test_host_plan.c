@@ -163,6 +163,25 @@ START_TEST(allocation_of_this_machine)
 }
 END_TEST
 
+/* srun hvdrun starts hvdrun once for each task. */
+START_TEST(started_by_srun)
+{
+    struct options o = {.stdin_rank = -1};
+
+    setenv("SLURM_JOB_NODELIST", "a", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    expect(&o, "a", "a", 1);
+    ck_assert_ptr_null(strstr(logged, "started"));
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    expect(&o, "a", "a", 1);
+    ck_assert_str_eq(logged, "Slurm has started hvdrun 4 times, and each "
+                             "starts ranks: start it once, in the script of "
+                             "the job");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    hostlist_free(&hosts);
+}
+END_TEST
+
 START_TEST(allocation_is_not_asked)
 {
     struct options o = {.num_proc = 3, .stdin_rank = -1};
@@ -253,6 +272,7 @@ int main(void)
     tcase_add_test(t, multiples);
     tcase_add_test(t, allocation);
     tcase_add_test(t, allocation_of_this_machine);
+    tcase_add_test(t, started_by_srun);
     tcase_add_test(t, allocation_is_not_asked);
     tcase_add_test(t, options_in_an_allocation);
     suite_add_tcase(s, t);

@@ -3,6 +3,7 @@
 #include "lib/hosts/batch/allocation.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 #include "lib/base/text.h"
 #include "lib/hosts/batch/batch.h"
 #include "lib/hosts/hostfold.h"
@@ -52,6 +53,16 @@ static const char *get(const struct hb_strv *env, const char *name)
 const char *batch_get(const struct batch *b, const char *name)
 {
     return get(b->source->env, name);
+}
+
+int batch_copies(const struct batch *b, const char *name)
+{
+    const char *text = batch_get(b, name);
+    int64_t copies = 0;
+
+    if (text)
+        hb_parse_i64(text, 1, INT32_MAX, &copies, NULL);
+    return (int)copies;
 }
 
 static int shows(const struct hb_strv *env, const struct batch_system *s)

@@ -54,6 +54,7 @@ struct allocation {
     struct hostlist hosts;        /* each with slots */
     int gpus;                     /* 0: not said */
     int gpus_everywhere;          /* of each host; else of this one */
+    int copies;                   /* started like this process; 0: not said */
     int64_t end_s;                /* seconds since 1970; 0: not said */
 };
 

@@ -14,6 +14,10 @@ struct batch {
 /* Returns a variable's value, or NULL if it is unset or empty. */
 const char *batch_get(const struct batch *b, const char *name);
 
+/* Reads the number of tasks that were started like this process: 0 if the
+ * variable is unset or no number. */
+int batch_copies(const struct batch *b, const char *name);
+
 /* Reads an allocation into b->out, for a table of such functions.  0, or
  * negative with err set. */
 int batch_slurm(struct batch *b);

@@ -242,6 +242,8 @@ int batch_flux(struct batch *b)
     int rc =
         b->source->run(b->source->arg, job ? of_job : of_flux, &out, b->err);
 
+    if (job)
+        b->out->copies = batch_copies(b, "FLUX_JOB_SIZE");
     if (rc < 0) {
         hb_buf_free(&out);
         return hb_error_context(b->err, "FLUX_URI is set");

@@ -248,6 +248,7 @@ static void read_remarks(struct batch *b)
     const char *here = batch_get(b, "SLURM_GPUS_ON_NODE");
     const char *end = batch_get(b, "SLURM_JOB_END_TIME");
 
+    b->out->copies = batch_copies(b, "SLURM_STEP_NUM_TASKS");
     b->out->gpus_everywhere = gpus != NULL;
     if (gpus || here)
         b->out->gpus = count_gpus(gpus ? gpus : here);
