@@ -261,6 +261,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/options/env_file.c \
 	cmd/hvdrun/options/options.c \
 	cmd/hvdrun/options/options_apply.c \
+	cmd/hvdrun/options/options_complete.c \
 	cmd/hvdrun/options/options_foreign.c \
 	cmd/hvdrun/options/options_help.c \
 	cmd/hvdrun/options/options_table.c \
@@ -1456,7 +1457,10 @@ LIBEXECDIR = $(DESTDIR)$(PREFIX)/libexec/hvd
 LIBDIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
-SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
+DATADIR = $(DESTDIR)$(PREFIX)/share
+SHAREDIR = $(DATADIR)/hvd
+COMPLETIONS = bash-completion/completions zsh/site-functions \
+	fish/vendor_completions.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
@@ -1492,6 +1496,12 @@ install-files:
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
 	$(INSTALL) -m 644 LICENSE docs/*.md $(DOCDIR)
 	sh man/install $(MANDIR) $(INSTALL)
+	$(INSTALL) -d $(COMPLETIONS:%=$(DATADIR)/%)
+	$(BIN)/hvdrun --completion bash \
+		>$(DATADIR)/bash-completion/completions/hvdrun
+	$(BIN)/hvdrun --completion zsh >$(DATADIR)/zsh/site-functions/_hvdrun
+	$(BIN)/hvdrun --completion fish \
+		>$(DATADIR)/fish/vendor_completions.d/hvdrun.fish
 
 # Removes what an install of this version would put there, but not a program
 # where there would be a link: Horovod's own horovodrun.

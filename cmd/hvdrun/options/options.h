@@ -26,12 +26,18 @@ enum options_action {
     OPTIONS_VERSION,
     OPTIONS_CHECK_BUILD,
     OPTIONS_HELP_ALL,
+    OPTIONS_COMPLETION,
     /* `hvdrun ps ...`: the first word of the command line */
     OPTIONS_PS,
     OPTIONS_KILL,
     OPTIONS_CLEAN,
     OPTIONS_DOCTOR,
 };
+
+/* In the order of OPTIONS_SHELLS. */
+enum options_shell { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
+
+#define OPTIONS_SHELLS "bash zsh fish"
 
 enum options_bind_gpu { GPU_AUTO, GPU_BIND };
 
@@ -93,10 +99,11 @@ struct options {
     char *compat_dir; /* its folder, once found (compat.h); or NULL */
     int horovodrun;   /* called by that name: its command line */
     char *config_file;
-    int json;               /* ps, doctor, --check-build */
-    int all;                /* kill */
-    int dry_run;            /* clean */
-    struct hb_strv command; /* the ranks' argv; kill: job ids */
+    enum options_shell shell; /* --completion */
+    int json;                 /* ps, doctor, --check-build */
+    int all;                  /* kill */
+    int dry_run;              /* clean */
+    struct hb_strv command;   /* the ranks' argv; kill: job ids */
     /* Lines that the caller logs once it knows log_level. */
     struct hb_strv warnings;
     struct hb_strv notes; /* at info */
@@ -123,5 +130,9 @@ int options_grows(const struct options *o);
  * (hb_free). */
 char *options_help(void);
 char *options_help_all(void);
+
+/* Returns the script that completes command lines of hvdrun in a shell; a heap
+ * string (hb_free). */
+char *options_completion(enum options_shell shell);
 
 #endif

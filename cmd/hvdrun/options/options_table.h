@@ -165,6 +165,8 @@ int apply_interfaces(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
+int apply_completion(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 int apply_controller(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_cooldown(struct applier *a, const struct setting *s,
