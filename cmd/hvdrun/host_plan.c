@@ -44,7 +44,7 @@ static int read_allocation(const struct options *o, const char *hostname,
 {
     struct hb_strv env = {environ, 0, 0};
     const struct allocation_source source = {.env = &env, .run = run_program};
-    struct allocation a;
+    struct allocation a = {.system = NULL};
     char *line;
     int rc;
 

@@ -77,7 +77,7 @@ static int64_t count_gpus(const char *host)
     int64_t all = number_of("SLURM_GPUS"), gpus = 0;
     struct hb_strv env = {environ, 0, 0};
     const struct allocation_source source = {.env = &env};
-    struct allocation a;
+    struct allocation a = {.system = NULL};
 
     while (environ && environ[env.count])
         env.count++;

@@ -249,12 +249,16 @@ END_TEST
 static void clear(void)
 {
     static const char *const names[] = {
-        "FLUX_URI",     "SLURM_JOB_NODELIST", "SLURM_JOB_NODELIST_HET_GROUP_0",
-        "PBS_NODEFILE", "LSB_MCPU_HOSTS",     "LSB_DJOB_HOSTFILE",
-        "PE_HOSTFILE"};
+        "SLURM_TASKS_PER_NODE", "SLURM_JOB_ID",
+        "SLURM_STEP_NUM_TASKS", "FLUX_URI",
+        "SLURM_JOB_NODELIST",   "SLURM_JOB_NODELIST_HET_GROUP_0",
+        "PBS_NODEFILE",         "LSB_MCPU_HOSTS",
+        "LSB_DJOB_HOSTFILE",    "PE_HOSTFILE"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
+    hb_free(from);
+    from = NULL;
     memset(&hosts, 0, sizeof(hosts));
     memset(&plan, 0, sizeof(plan));
     hb_error_clear(&err);

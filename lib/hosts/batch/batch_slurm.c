@@ -30,13 +30,16 @@ struct names {
     char cpus[NAME_MAX_BYTES], cpus_per_task[NAME_MAX_BYTES];
 };
 
-static void name_variables(struct names *n, const char *suffix)
+static struct names name_variables(const char *suffix)
 {
-    snprintf(n->nodes, sizeof(n->nodes), "SLURM_JOB_NODELIST%s", suffix);
-    snprintf(n->tasks, sizeof(n->tasks), "SLURM_TASKS_PER_NODE%s", suffix);
-    snprintf(n->cpus, sizeof(n->cpus), "SLURM_JOB_CPUS_PER_NODE%s", suffix);
-    snprintf(n->cpus_per_task, sizeof(n->cpus_per_task),
-             "SLURM_CPUS_PER_TASK%s", suffix);
+    struct names n = {.nodes = ""};
+
+    snprintf(n.nodes, sizeof(n.nodes), "SLURM_JOB_NODELIST%s", suffix);
+    snprintf(n.tasks, sizeof(n.tasks), "SLURM_TASKS_PER_NODE%s", suffix);
+    snprintf(n.cpus, sizeof(n.cpus), "SLURM_JOB_CPUS_PER_NODE%s", suffix);
+    snprintf(n.cpus_per_task, sizeof(n.cpus_per_task), "SLURM_CPUS_PER_TASK%s",
+             suffix);
+    return n;
 }
 
 /* ---- Lists of hosts ---- */
@@ -157,11 +160,10 @@ static int find_slots(struct batch *b, const struct names *n,
 /* Reads the hosts of a job or, in a step of fewer hosts, those of the step. */
 static int read_job(struct batch *b, struct hostlist *l)
 {
+    struct names n = name_variables("");
     const char *tasks;
-    struct names n;
     int rc;
 
-    name_variables(&n, "");
     rc = parse_nodes(b, n.nodes, l);
     tasks = batch_get(b, n.tasks);
     if (rc == 0 && tasks && count_numbers(tasks) != (int64_t)l->count &&
@@ -185,7 +187,7 @@ static int add_component(struct batch *b, int i, struct host_parser *ps)
     int rc;
 
     snprintf(suffix, sizeof(suffix), "_HET_GROUP_%d", i);
-    name_variables(&n, suffix);
+    n = name_variables(suffix);
     rc = parse_nodes(b, n.nodes, &part);
     if (rc == 0)
         rc = find_slots(b, &n, &part);
