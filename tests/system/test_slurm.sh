@@ -161,7 +161,21 @@ END
 }
 
 
-# Commands that reach a node get signals from Slurm, and the job ends whole.
+# The step of an agent has all GPUs of the job on its host, however the job asked
+# for them.
+test_slurm_gpus() {
+    local how
+    slurm_start
+    for how in --gres=gpu:2 --gpus-per-node=2 --gpus-per-task=1 --gpus=4; do
+        salloc -Q -N 2 --ntasks-per-node=2 -c 2 $how "$HVDRUN" --launcher slurm \
+            --no-tag-output sh -c \
+            'tr "\0" "\n" </proc/$PPID/environ | grep ^SLURM_STEP_GPUS=' >gpus
+        [ "$(sort gpus | uniq -c | tr -s ' ')" = ' 4 SLURM_STEP_GPUS=0,1' ] ||
+            fail "$how: $(cat gpus)"
+    done
+}
+
+# scancel ends the ranks with SIGTERM, on both hosts.
 test_slurm_cancel() {
     local id
     slurm_start
