@@ -275,6 +275,7 @@ const struct launcher launcher_table[] = {
     [REMOTE_SLURM] = {.name = "slurm",
                       .starts_max = COMMANDS_MAX,
                       .names_differ = 1,
+                      .ends_loudly = 1,
                       .check = check_slurm,
                       .open = open_slurm},
 };

@@ -113,7 +113,7 @@ run "$PROG/coll" sum 100003 3
 srun -N 1 -n 1 -w node02 "$HVDRUN" --launcher slurm --no-tag-output \
     sh -c 'echo $HVD_HOSTNAME' >step
 "$HVDRUN" --rsh 'env PLAYED={host}' --no-tag-output "$PROG/coll" topo >topo
-"$HVDRUN" ps --launcher slurm >ps
+"$HVDRUN" ps --launcher slurm >ps 2>ps.err
 head -c 3000001 /dev/urandom >data
 run -np 4 --stdin 3 sh -c 'if [ $HVD_RANK = 3 ]; then cat; fi' <data |
     cmp - data
@@ -130,6 +130,7 @@ END
     [ "$(wc -l <five)" = 1 ]
     grep -Eq '^hvdrun: error: -np 5: Slurm job [0-9]+ has 4 slots \(node01:2, node02:2\); lower -np' five
     [ ! -e started ]
+    [ ! -s ps.err ] || fail "ps: $(cat ps.err)"
     [ "$(cat second)" = node02 ]
     [ "$(cat step)" = node02 ]
     [ "$(wc -l <here)" = 2 ]
