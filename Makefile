@@ -42,6 +42,10 @@ BASE_SRC := \
 	lib/base/sys/trust.c \
 	lib/base/text.c
 HOSTS_SRC := \
+	lib/hosts/batch/allocation.c \
+	lib/hosts/batch/batch_files.c \
+	lib/hosts/batch/batch_flux.c \
+	lib/hosts/batch/batch_slurm.c \
 	lib/hosts/going.c \
 	lib/hosts/hostfold.c \
 	lib/hosts/hostlist.c \
@@ -82,6 +86,7 @@ TRANSPORT_SRC := \
 	lib/remote/remote_proxy.c \
 	lib/remote/remote_stream.c \
 	lib/remote/rsh.c \
+	lib/remote/srun.c \
 	lib/ssh/openssh.c \
 	lib/ssh/ssh_config.c \
 	lib/ssh/ssh_config_check.c \
@@ -257,6 +262,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/options/env_file.c \
 	cmd/hvdrun/options/options.c \
 	cmd/hvdrun/options/options_apply.c \
+	cmd/hvdrun/options/options_complete.c \
 	cmd/hvdrun/options/options_foreign.c \
 	cmd/hvdrun/options/options_help.c \
 	cmd/hvdrun/options/options_table.c \
@@ -466,6 +472,7 @@ UNIT_TESTS := \
 	agent_stall \
 	agent_state \
 	alloc \
+	allocation \
 	allreduce \
 	arena \
 	autotune \
@@ -593,6 +600,7 @@ UNIT_TESTS := \
 	shm_order \
 	site \
 	spawn \
+	srun \
 	ssh_config \
 	stall \
 	stall_report \
@@ -649,6 +657,7 @@ SYSTEM_PROGS := \
 FUZZERS := \
 	agent \
 	agree \
+	allocation \
 	bootstrap \
 	config \
 	discovery \
@@ -1462,7 +1471,10 @@ LIBEXECDIR = $(DESTDIR)$(PREFIX)/libexec/hvd
 LIBDIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
-SHAREDIR = $(DESTDIR)$(PREFIX)/share/hvd
+DATADIR = $(DESTDIR)$(PREFIX)/share
+SHAREDIR = $(DATADIR)/hvd
+COMPLETIONS = bash-completion/completions zsh/site-functions \
+	fish/vendor_completions.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
 
@@ -1498,6 +1510,12 @@ install-files:
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
 	$(INSTALL) -m 644 LICENSE docs/*.md $(DOCDIR)
 	sh man/install $(MANDIR) $(INSTALL)
+	$(INSTALL) -d $(COMPLETIONS:%=$(DATADIR)/%)
+	$(BIN)/hvdrun --completion bash \
+		>$(DATADIR)/bash-completion/completions/hvdrun
+	$(BIN)/hvdrun --completion zsh >$(DATADIR)/zsh/site-functions/_hvdrun
+	$(BIN)/hvdrun --completion fish \
+		>$(DATADIR)/fish/vendor_completions.d/hvdrun.fish
 
 # Removes what an install of this version would put there, but not a program
 # where there would be a link: Horovod's own horovodrun.

@@ -91,6 +91,8 @@ static int dispatch(const struct options *o, const struct hb_log *log)
         return print(options_help(), log);
     case OPTIONS_HELP_ALL:
         return print(options_help_all(), log);
+    case OPTIONS_COMPLETION:
+        return print(options_completion(o->shell), log);
     case OPTIONS_VERSION:
         return print(version(o), log);
     case OPTIONS_CHECK_BUILD:

@@ -48,6 +48,7 @@ struct run {
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
     struct hb_strv aliases; /* pairs: a name of a host, and its first one */
+    char *hosts_from; /* see host_plan_read */
     struct plan plan;
     unsigned char *host_is_local; /* [plan.host_count] */
     int *same_as;                 /* [plan.host_count]; see job_config */
@@ -130,7 +131,8 @@ static int read_hosts(struct run *run, struct hb_error *err)
     const struct options *o = run->options;
     int rc = o->discovery_script
                  ? growth_discover(o, &run->log, &run->hosts, err)
-                 : host_plan_read(o, run->hostname, &run->hosts, err);
+                 : host_plan_read(o, run->hostname, &run->log, &run->hosts,
+                                  &run->hosts_from, err);
 
     return rc ? rc : merge_local(run, &run->hosts, err);
 }
@@ -174,7 +176,8 @@ static int run_plan(struct run *run, struct hb_error *err)
     if (rc > 0)
         run->exit_code = rc;
     if (rc == 0)
-        rc = host_plan_make(run->options, &run->hosts, &run->plan, err);
+        rc = host_plan_make(run->options, &run->hosts, run->hosts_from,
+                            &run->plan, err);
     if (rc)
         return rc;
     if (options_grows(run->options) && run->options->action == OPTIONS_RUN)
@@ -251,8 +254,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         run->agent_path = reach_agent_path(o, err);
     if (!run->agent_path)
         return err->status;
-    /* With --rsh every name counts as a host of its own. */
-    if (run->plan.host_count > 1 && !o->rsh)
+    if (run->plan.host_count > 1 && !launcher_table[o->launcher].names_differ)
         run->same_as =
             hb_xcalloc((size_t)run->plan.host_count, sizeof(*run->same_as));
     run->config = (struct job_config){
@@ -280,7 +282,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .whole_hosts = o->whole_hosts,
         .is_local = is_local,
         .known_name = known_name,
-        .names_differ = o->rsh != NULL,
+        .names_differ = launcher_table[o->launcher].names_differ,
         .cooldown_least_ms = o->cooldown_least_ms,
         .cooldown_most_ms = o->cooldown_most_ms,
         .stop_at_commit = o->stop_at_commit,
@@ -369,6 +371,7 @@ static void run_fini(struct run *run)
     hb_free(run->agent_path);
     hostlist_free(&run->hosts);
     hb_strv_free(&run->aliases);
+    hb_free(run->hosts_from);
 }
 
 /* ---- Signals ---- */
@@ -556,6 +559,7 @@ static int plan_again(struct run *run, struct hb_error *err)
         .log = run->log,
         .hosts = run->hosts,
         .aliases = run->aliases,
+        .hosts_from = run->hosts_from,
         .agent_path = run->agent_path,
         .main = run->main,
     };

@@ -35,22 +35,25 @@ void hostlist_free(struct hostlist *l)
 int host_fail(struct host_parser *ps, const char *at, const char *fmt, ...)
 {
     char text[HB_ERROR_TEXT_MAX];
-    int column = (int)(at - ps->line_start) + 1;
+    int column = ps->line < 0 ? 0 : (int)(at - ps->line_start) + 1;
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (ps->path)
-        return hb_error_set(ps->err, HVD_EINVAL, "%.200s:%d:%d: %s", ps->path,
-                            ps->line, column, text);
-    return hb_error_set(ps->err, HVD_EINVAL, "-H: column %d: %s", column, text);
+    if (ps->line < 0)
+        return hb_error_set(ps->err, HVD_EINVAL, "%.200s: %s", ps->where, text);
+    if (ps->line == 0)
+        return hb_error_set(ps->err, HVD_EINVAL, "%.200s: column %d: %s",
+                            ps->where, column, text);
+    return hb_error_set(ps->err, HVD_EINVAL, "%.200s:%d:%d: %s", ps->where,
+                        ps->line, column, text);
 }
 
 int host_no_memory(struct host_parser *ps)
 {
     return hb_error_set(ps->err, HVD_ENOMEM, "%.200s: out of memory",
-                        ps->path ? ps->path : "-H");
+                        ps->where);
 }
 
 void host_skip_blanks(struct host_parser *ps)
@@ -59,23 +62,22 @@ void host_skip_blanks(struct host_parser *ps)
         ps->p++;
 }
 
-static void begin(struct host_parser *ps, const char *path, const char *text,
-                  size_t len, struct hb_error *err)
+void host_begin(struct host_parser *ps, const char *where, const char *text,
+                size_t len, struct hb_error *err)
 {
     memset(ps, 0, sizeof(*ps));
     ps->p = ps->line_start = text;
     ps->end = text + len;
-    ps->path = path;
+    ps->where = where;
     ps->err = err;
 }
 
-/* Hands the list over on success, frees it otherwise. */
-static int finish(struct host_parser *ps, int rc, struct hostlist *l)
+int host_finish(struct host_parser *ps, int rc, struct hostlist *l)
 {
     hb_free(ps->index.table);
     if (rc == 0 && ps->list.count == 0)
         rc = hb_error_set(ps->err, HVD_EINVAL, "%.200s: names no host",
-                          ps->path ? ps->path : "-H");
+                          ps->where);
     if (rc < 0) {
         hostlist_free(&ps->list);
         return rc;
@@ -103,16 +105,22 @@ static int parse_argument(struct host_parser *ps)
     }
 }
 
-int hostlist_parse(const char *s, struct hostlist *l, struct hb_error *err)
+int hostlist_parse_value(const char *where, const char *s, struct hostlist *l,
+                         struct hb_error *err)
 {
     struct host_parser ps;
     int rc = 0;
 
-    begin(&ps, NULL, s, strlen(s), err);
+    host_begin(&ps, where, s, strlen(s), err);
     host_skip_blanks(&ps);
     if (ps.p < ps.end)
         rc = parse_argument(&ps);
-    return finish(&ps, rc, l);
+    return host_finish(&ps, rc, l);
+}
+
+int hostlist_parse(const char *s, struct hostlist *l, struct hb_error *err)
+{
+    return hostlist_parse_value("-H", s, l, err);
 }
 
 static int parse_line(struct host_parser *ps)
@@ -146,8 +154,9 @@ static void set_line(struct host_parser *ps, const char *p, const char *eol)
         ps->end = hash;
 }
 
-int hostlist_parse_file_text(const char *path, const char *text, size_t len,
-                             struct hostlist *l, struct hb_error *err)
+int host_parse_lines(const char *path, const char *text, size_t len,
+                     int (*parse)(struct host_parser *ps), struct hostlist *l,
+                     struct hb_error *err)
 {
     static const char bom[] = "\xef\xbb\xbf";
     const char *file_end = text + len, *p = text, *eol;
@@ -156,14 +165,20 @@ int hostlist_parse_file_text(const char *path, const char *text, size_t len,
 
     if (len >= 3 && memcmp(p, bom, 3) == 0)
         p += 3;
-    begin(&ps, path, p, 0, err);
+    host_begin(&ps, path, p, 0, err);
     while (rc == 0 && p < file_end) {
         eol = memchr(p, '\n', (size_t)(file_end - p));
         set_line(&ps, p, eol ? eol : file_end);
-        rc = parse_line(&ps);
+        rc = parse(&ps);
         p = eol ? eol + 1 : file_end;
     }
-    return finish(&ps, rc, l);
+    return host_finish(&ps, rc, l);
+}
+
+int hostlist_parse_file_text(const char *path, const char *text, size_t len,
+                             struct hostlist *l, struct hb_error *err)
+{
+    return host_parse_lines(path, text, len, parse_line, l, err);
 }
 
 /* Reads to the end, because the size of a pipe is not known before. */
@@ -193,20 +208,27 @@ static int read_all(int fd, const char *path, struct hb_buf *text,
     }
 }
 
-int hostlist_read_file(const char *path, struct hostlist *l,
-                       struct hb_error *err)
+int host_read_text(const char *path, struct hb_buf *text, struct hb_error *err)
 {
-    struct hb_buf text = HB_BUF_INIT;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     int rc;
 
     if (fd < 0)
         return hb_error_sys(err, errno, "hostfile %.200s: cannot open", path);
-    rc = read_all(fd, path, &text, err);
+    rc = read_all(fd, path, text, err);
+    close(fd);
+    return rc;
+}
+
+int hostlist_read_file(const char *path, struct hostlist *l,
+                       struct hb_error *err)
+{
+    struct hb_buf text = HB_BUF_INIT;
+    int rc = host_read_text(path, &text, err);
+
     if (rc == 0)
         rc = hostlist_parse_file_text(path, hb_buf_data(&text),
                                       hb_buf_len(&text), l, err);
-    close(fd);
     hb_buf_free(&text);
     return rc;
 }

@@ -14,7 +14,9 @@
  * `max-slots=N`, `port=N`, `user=NAME`; `#` starts a comment; blank lines are
  * skipped; lines may end in CRLF and the file may begin with a UTF-8 byte order
  * mark.  A bracket at the start of the name is an IPv6 address if it holds a
- * colon, else a range.  A name may hold several ranges.
+ * colon, else a range.  A name may hold several ranges.  The numbers of a range
+ * have at least as many digits as its first: [8-10] is 8, 9, 10, and [08-100]
+ * is 08, 09, 10, ..., 100.
  *
  * A repeated name is the same host (case does not matter): its slots add up, an
  * entry without slots counting 1 (so a PBS node file, which repeats a name per
@@ -58,6 +60,9 @@ void hostlist_free(struct hostlist *l);
 
 /* Parses a -H argument; errors read `-H: column 7: ...`. */
 int hostlist_parse(const char *s, struct hostlist *l, struct hb_error *err);
+/* Parses such a list from elsewhere: errors begin with `where`. */
+int hostlist_parse_value(const char *where, const char *s, struct hostlist *l,
+                         struct hb_error *err);
 
 /* Parses hostfile text; errors read `path:line:column: ...`.  An empty
  * list is an error (`path: names no host`). */

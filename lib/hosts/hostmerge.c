@@ -227,7 +227,8 @@ static int read_element(struct host_parser *ps, const char **p, struct range *r)
                          "the range %.*s is reversed; write the lower "
                          "number first",
                          (int)(*p - start), start);
-    if (hi_width != r->width && (*start == '0' || *hi_start == '0'))
+    /* [0-15] and [08-101] are clear, and Slurm writes them. */
+    if (hi_width != r->width && (*hi_start == '0' || hi_width < r->width))
         return host_fail(ps, start,
                          "both ends of a zero-padded range need as many "
                          "digits, as in [01-16]");

@@ -56,9 +56,8 @@ static int fail_bad_char(struct host_parser *ps)
                      c);
 }
 
-/* Parses a number from 1 to max at the cursor, up to a separator. */
-static int parse_number(struct host_parser *ps, const char *seps,
-                        const char *what, int max, int *out)
+int host_parse_number(struct host_parser *ps, const char *seps,
+                      const char *what, int max, int *out)
 {
     const char *start = ps->p;
     int negative = ps->p < ps->end && *ps->p == '-';
@@ -232,7 +231,7 @@ int host_parse_name(struct host_parser *ps, const char *seps,
     if (holds_colon(ps, seps))
         return host_fail(ps, spec->name,
                          "an IPv6 address needs brackets, as in [fe80::1]:4");
-    return parse_number(ps, seps, "slots", HOSTS_SLOTS_MAX, &spec->slots);
+    return host_parse_number(ps, seps, "slots", HOSTS_SLOTS_MAX, &spec->slots);
 }
 
 static const char *const keys[] = {"slots", "max_slots", "max-slots", "port",
@@ -272,15 +271,17 @@ static int parse_value(struct host_parser *ps, const char *at, const char *key,
         return check_user(ps, spec->user, spec->user_len);
     }
     if (strcmp(key, "port") == 0)
-        return spec->port ? fail_twice(ps, at, "port")
-                          : parse_number(ps, "", "port", 65535, &spec->port);
+        return spec->port
+                   ? fail_twice(ps, at, "port")
+                   : host_parse_number(ps, "", "port", 65535, &spec->port);
     if (strcmp(key, "slots") == 0)
         return spec->slots ? fail_twice(ps, at, "the number of slots")
-                           : parse_number(ps, "", "slots", HOSTS_SLOTS_MAX,
-                                          &spec->slots);
-    return spec->max_slots ? fail_twice(ps, at, "max_slots")
-                           : parse_number(ps, "", "max_slots", HOSTS_SLOTS_MAX,
-                                          &spec->max_slots);
+                           : host_parse_number(ps, "", "slots", HOSTS_SLOTS_MAX,
+                                               &spec->slots);
+    return spec->max_slots
+               ? fail_twice(ps, at, "max_slots")
+               : host_parse_number(ps, "", "max_slots", HOSTS_SLOTS_MAX,
+                                   &spec->max_slots);
 }
 
 /* Parses `key`, `=` with or without blanks around it, and the value. */

@@ -83,6 +83,13 @@ static int too_many(const struct hostlist *l, const struct plan_options *o,
         snprintf(limit, sizeof(limit), " with --npernode %d", o->npernode);
     else if (o->oversubscribe)
         snprintf(limit, sizeof(limit), " up to their max_slots");
+    if (o->allocation)
+        return hb_error_set(
+            err, HVD_EINVAL,
+            "-np %" PRId64 ": %.80s has %" PRId64
+            " slot%s%s (%s); lower -np or ask for more%s",
+            wanted, o->allocation, slots, slots == 1 ? "" : "s", limit, hosts,
+            o->oversubscribe ? "" : ", or give --oversubscribe");
     return hb_error_set(err, HVD_EINVAL,
                         "-np %" PRId64 ": the hosts given have %" PRId64
                         " slot%s%s (%s); %s or lower -np%s",

@@ -33,6 +33,8 @@ struct plan_options {
     enum plan_map map;
     int npernode;      /* most ranks per host; 0: its slots */
     int oversubscribe; /* allow more ranks than slots */
+    /* The allocation that the hosts are, "Slurm job 17"; NULL: none. */
+    const char *allocation;
 };
 
 struct plan_rank {

@@ -7,6 +7,7 @@
 
 #include "lib/base/alloc.h"
 #include "lib/remote/rsh.h"
+#include "lib/remote/srun.h"
 #include "lib/ssh/openssh.h"
 #include "lib/transport/command.h"
 
@@ -159,6 +160,28 @@ static int open_rsh(struct remote_host *h, const struct transport_events *e,
     return open_command(&argv, "rsh command", &config, &h->raw, err);
 }
 
+/* ---- Slurm ---- */
+
+static int check_slurm(struct remote *r, struct hb_error *err)
+{
+    (void)r;
+    return srun_check(err);
+}
+
+static int open_slurm(struct remote_host *h, const struct transport_events *e,
+                      struct hb_error *err)
+{
+    struct transport_config config = raw_config(h, e);
+    struct hb_strv argv = HB_STRV_INIT;
+    int rc = srun_argv(h->name, &argv, err);
+
+    if (rc < 0) {
+        hb_strv_free(&argv);
+        return rc;
+    }
+    return open_command(&argv, "srun", &config, &h->raw, err);
+}
+
 /* ---- Why a stream ended ---- */
 
 static int ssh_failed(const struct remote_host *h)
@@ -244,10 +267,17 @@ const struct launcher launcher_table[] = {
                         .ended_as_ssh = ssh_failed},
     [REMOTE_RSH] = {.name = "rsh",
                     .starts_max = COMMANDS_MAX,
+                    .names_differ = 1,
                     .check = check_rsh,
                     .open = open_rsh,
                     .explain = explain_command,
                     .ended_as_ssh = rsh_failed},
+    [REMOTE_SLURM] = {.name = "slurm",
+                      .starts_max = COMMANDS_MAX,
+                      .names_differ = 1,
+                      .ends_loudly = 1,
+                      .check = check_slurm,
+                      .open = open_slurm},
 };
 
 int launcher_find(const char *name, enum remote_launcher *out,

@@ -18,6 +18,7 @@ enum remote_launcher {
     REMOTE_SSH2,
     REMOTE_OPENSSH,
     REMOTE_RSH,
+    REMOTE_SLURM,
     REMOTE_LAUNCHERS
 };
 
@@ -26,6 +27,8 @@ struct launcher {
     int needs_config;       /* the user's ssh configuration is read first */
     int starts_max;         /* hosts at once; 0: its plug-in bounds them */
     int obeys_max_startups; /* --max-startups may lower starts_max */
+    int names_differ;       /* each name counts as a host of its own */
+    int ends_loudly;        /* reports shells that hvdrun has closed */
     int with_mpi;           /* mpirun reaches hosts this way, too */
     /* for hosts that it cannot serve; NULL: they fail */
     const struct launcher *instead;

@@ -123,6 +123,8 @@ static void raw_on_stderr(void *arg, const char *bytes, size_t len)
     struct remote_host *h = arg;
     struct hb_error err = HB_ERROR_INIT;
 
+    if (h->state == REMOTE_CLOSING && h->launcher->ends_loudly)
+        return;
     if (h->boot.state == BOOTSTRAP_RUNNING)
         h->config.events.on_stderr(h->config.arg, bytes, len);
     else if (bootstrap_stderr(&h->boot, bytes, len, &err) < 0)

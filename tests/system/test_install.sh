@@ -83,6 +83,16 @@ test_licence_and_documents_are_installed() {
     done
 }
 
+test_completions_are_installed() {
+    local prefix
+    installed_tree
+    grep -q '^complete -F _hvdrun hvdrun' \
+        "$prefix/share/bash-completion/completions/hvdrun"
+    head -n 1 "$prefix/share/zsh/site-functions/_hvdrun" |
+        grep -q '^#compdef hvdrun'
+    grep -q 'complete -c' "$prefix/share/fish/vendor_completions.d/hvdrun.fish"
+}
+
 test_uninstall_leaves_nothing() {
     [ -w "$BUILD" ] || skip "the build directory is somebody else's"
     installed_tree

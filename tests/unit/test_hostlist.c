@@ -54,6 +54,12 @@ static const struct good good_arguments[] = {
     {"n[01-03,20]:2", "n01:2 n02:2 n03:2 n20:2"},
     {"n[8-11]", "n8 n9 n10 n11"},
     {"n[098-101]", "n098 n099 n100 n101"},
+    {"n[0-11]", "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11"},
+    {"n[98-101]", "n98 n99 n100 n101"},
+    {"n[08-11]", "n08 n09 n10 n11"},
+    {"n[098-100,1000-1001]", "n098 n099 n100 n1000 n1001"},
+    {"n[08-10,099-100]", "n08 n09 n10 n099 n100"},
+    {"n[98-100,09-10]", "n98 n99 n100 n09 n10"},
     {"n[5]x", "n5x"},
     {"[1-2]n", "1n 2n"},
     {"u@[1-2]n", "u@1n u@2n"},
@@ -67,6 +73,37 @@ static const struct good good_arguments[] = {
     {"u@a,a", "u@a:2"},
     {"a,u@a", "u@a:2"},
 };
+
+/* Slurm writes n08, ..., n101 as n[08-101]. */
+START_TEST(test_wider_range)
+{
+    struct hostlist l = HOSTLIST_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_msg(hostlist_parse("n[08-101]", &l, &err) == 0, "%s", err.text);
+    ck_assert_uint_eq(l.count, 94);
+    ck_assert_str_eq(l.entries[0].name, "n08");
+    ck_assert_str_eq(l.entries[2].name, "n10");
+    ck_assert_str_eq(l.entries[91].name, "n99");
+    ck_assert_str_eq(l.entries[93].name, "n101");
+    hostlist_free(&l);
+}
+END_TEST
+
+START_TEST(test_value_names_its_source)
+{
+    struct hostlist l = HOSTLIST_INIT;
+    struct hb_error err = HB_ERROR_INIT;
+
+    ck_assert_int_eq(hostlist_parse_value("X_NODES", "a,b[1", &l, &err),
+                     -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "X_NODES: column 4: '[' without ']'");
+    hb_error_clear(&err);
+    ck_assert_int_eq(hostlist_parse_value("X_NODES", " ", &l, &err),
+                     -HVD_EINVAL);
+    ck_assert_str_eq(err.text, "X_NODES: names no host");
+}
+END_TEST
 
 START_TEST(test_good_arguments)
 {
@@ -136,6 +173,8 @@ static const struct good bad_arguments[] = {
     {"a[16-01]",
      "-H: column 3: the range 16-01 is reversed; write the lower number first"},
     {"a[1-08]", "-H: column 3: both ends of a zero-padded range need as many "
+                "digits, as in [01-16]"},
+    {"a[08-9]", "-H: column 3: both ends of a zero-padded range need as many "
                 "digits, as in [01-16]"},
     {"a[1-1234567890]", "-H: column 5: a range number has more than 9 digits"},
     {"b,a[1-70000]", "-H: column 3: more than 65536 hosts are named"},
@@ -478,6 +517,8 @@ int main(void)
     TCase *c = tcase_create("hostlist");
 
     tcase_add_loop_test(c, test_good_arguments, 0, COUNT(good_arguments));
+    tcase_add_test(c, test_wider_range);
+    tcase_add_test(c, test_value_names_its_source);
     tcase_add_loop_test(c, test_bad_arguments, 0, COUNT(bad_arguments));
     tcase_add_loop_test(c, test_good_files, 0, COUNT(good_files));
     tcase_add_loop_test(c, test_bad_files, 0, COUNT(bad_files));

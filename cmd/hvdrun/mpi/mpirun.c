@@ -5,6 +5,7 @@
 #include "cmd/hvdrun/host_plan.h"
 #include "cmd/hvdrun/mpi/mpi_command.h"
 #include "cmd/hvdrun/run_job.h"
+#include "lib/base/alloc.h"
 #include "lib/job/job.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ struct mpi {
     const struct options *options;
     struct mpi_launcher launcher;
     struct hostlist hosts;
+    char *hosts_from; /* see host_plan_read */
     struct plan plan;
     struct mpi_command command;
 };
@@ -30,7 +32,8 @@ static int count_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-static int prepare(struct mpi *m, struct hb_error *err)
+static int prepare(struct mpi *m, const struct hb_log *log,
+                   struct hb_error *err)
 {
     char hostname[HOST_NAME_MAX + 1] = "localhost";
     struct mpi_job job = {.options = m->options,
@@ -42,14 +45,17 @@ static int prepare(struct mpi *m, struct hb_error *err)
                           .cpus = count_cpus()};
     int rc = 0;
 
-    /* -np alone may mean the hosts of the batch system. */
-    if (!m->options->hosts && !m->options->hostfile &&
+    /* mpirun takes the hosts of the batch system itself, if it knows the number
+     * of ranks. */
+    if (!m->options->hosts && !m->options->hostfile && m->options->num_proc &&
         mpi_in_allocation(environ))
         job.plan = NULL;
     else
-        rc = host_plan_read(m->options, "localhost", &m->hosts, err);
+        rc = host_plan_read(m->options, "localhost", log, &m->hosts,
+                            &m->hosts_from, err);
     if (rc == 0 && job.plan)
-        rc = host_plan_make(m->options, &m->hosts, &m->plan, err);
+        rc =
+            host_plan_make(m->options, &m->hosts, m->hosts_from, &m->plan, err);
     if (rc == 0)
         rc = mpi_find(&m->launcher, err);
     gethostname(hostname, sizeof(hostname) - 1);
@@ -62,6 +68,7 @@ static void mpi_fini(struct mpi *m)
     mpi_launcher_fini(&m->launcher);
     plan_free(&m->plan);
     hostlist_free(&m->hosts);
+    hb_free(m->hosts_from);
 }
 
 static int become(struct mpi *m, const struct hb_log *log, struct hb_error *err)
@@ -107,7 +114,7 @@ static int run(const struct options *o, const struct hb_log *log,
     struct hb_error err = HB_ERROR_INIT;
     int code = 0;
 
-    if (prepare(&m, &err) < 0)
+    if (prepare(&m, log, &err) < 0)
         code = EXIT_USAGE;
     else if (use(&m, log, &err) < 0)
         code = JOB_EXIT_LAUNCHER;

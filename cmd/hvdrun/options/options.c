@@ -18,6 +18,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     START_TIMEOUT_MS = 30000,
@@ -488,6 +489,19 @@ static int check_command(struct options *o, struct hb_error *err)
     return 0;
 }
 
+/* Returns whether the job shall have the hosts of a batch system; of one that
+ * is named, whether or not it is there. */
+static int in_allocation(const struct options *o)
+{
+    struct hb_strv env = {environ, 0, 0};
+
+    while (environ && environ[env.count])
+        env.count++;
+    if (o->allocation != ALLOCATION_AUTO)
+        return o->allocation != ALLOCATION_NONE;
+    return allocation_is_present(&env);
+}
+
 static int check_whole(struct applier *a, struct hb_error *err)
 {
     struct options *o = a->options;
@@ -505,7 +519,8 @@ static int check_whole(struct applier *a, struct hb_error *err)
     if (check_mpi_only(o, err) < 0 || check_elastic(o, err) < 0 ||
         check_command(o, err) < 0)
         return err->status;
-    if (!o->num_proc && !o->hosts && !o->hostfile && !o->discovery_script)
+    if (!o->num_proc && !o->hosts && !o->hostfile && !o->discovery_script &&
+        !in_allocation(o))
         return hb_error_set(err, HVD_EINVAL,
                             "how many ranks? give -np N or -H HOST:SLOTS");
     if (o->num_proc && o->stdin_rank >= o->num_proc)

@@ -12,6 +12,7 @@
 #include "lib/base/error.h"
 #include "lib/base/log.h"
 #include "lib/base/strv.h"
+#include "lib/hosts/batch/allocation.h"
 #include "lib/hosts/slot_plan.h"
 #include "lib/protocol/control/control.h"
 #include "lib/remote/remote.h"
@@ -25,6 +26,7 @@ enum options_action {
     OPTIONS_VERSION,
     OPTIONS_CHECK_BUILD,
     OPTIONS_HELP_ALL,
+    OPTIONS_COMPLETION,
     /* `hvdrun ps ...`: the first word of the command line */
     OPTIONS_PS,
     OPTIONS_KILL,
@@ -32,6 +34,11 @@ enum options_action {
     OPTIONS_DRAIN,
     OPTIONS_DOCTOR,
 };
+
+/* In the order of OPTIONS_SHELLS. */
+enum options_shell { SHELL_BASH, SHELL_ZSH, SHELL_FISH };
+
+#define OPTIONS_SHELLS "bash zsh fish"
 
 enum options_bind_gpu { GPU_AUTO, GPU_BIND };
 
@@ -41,9 +48,10 @@ enum options_horovod { HOROVOD_OFF, HOROVOD_AUTO, HOROVOD_FORCE };
 
 struct options {
     enum options_action action;
-    int num_proc;           /* 0: not given */
-    char *hosts;            /* -H */
-    char *hostfile;         /* --hostfile */
+    int num_proc;                      /* 0: not given */
+    char *hosts;                       /* -H */
+    char *hostfile;                    /* --hostfile */
+    enum allocation_system allocation; /* where hosts come from without both */
     struct hb_strv set_env; /* -x and --env-file, NAME=VALUE, in order */
     int no_env;             /* workers do not inherit hvdrun's own */
     struct hb_strv knobs;   /* tunables, NAME=VALUE; both HVD_ and
@@ -95,10 +103,11 @@ struct options {
     char *compat_dir; /* its folder, once found (compat.h); or NULL */
     int horovodrun;   /* called by that name: its command line */
     char *config_file;
-    int json;               /* ps, doctor, --check-build */
-    int all;                /* kill */
-    int dry_run;            /* clean */
-    struct hb_strv command; /* the ranks' argv; kill: job ids */
+    enum options_shell shell; /* --completion */
+    int json;                 /* ps, doctor, --check-build */
+    int all;                  /* kill */
+    int dry_run;              /* clean */
+    struct hb_strv command;   /* the ranks' argv; kill: job ids */
     /* Lines that the caller logs once it knows log_level. */
     struct hb_strv warnings;
     struct hb_strv notes; /* at info */
@@ -113,8 +122,8 @@ void options_fini(struct options *o);
  * horovodrun, with or without a path, there are no such actions, abbreviations
  * mean horovodrun's options, and --horovod is implied.  0, or negative
  * with err set: the caller prints it and exits 2.  After 0 with OPTIONS_RUN or
- * OPTIONS_DRY_RUN there is a command and at least one of num_proc, hosts and
- * hostfile. */
+ * OPTIONS_DRY_RUN there is a command, and at least one of num_proc, hosts,
+ * hostfile and an allocation. */
 int options_parse(struct options *o, int argc, char *const argv[],
                   struct hb_error *err);
 
@@ -125,5 +134,9 @@ int options_grows(const struct options *o);
  * (hb_free). */
 char *options_help(void);
 char *options_help_all(void);
+
+/* Returns the script that completes command lines of hvdrun in a shell; a heap
+ * string (hb_free). */
+char *options_completion(enum options_shell shell);
 
 #endif

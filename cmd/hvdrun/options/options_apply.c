@@ -284,6 +284,30 @@ int apply_hosts(struct applier *a, const struct setting *s,
     return 0;
 }
 
+int apply_allocation(struct applier *a, const struct setting *s,
+                     struct hb_error *err)
+{
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc)
+        a->options->allocation = (enum allocation_system)i;
+    return rc;
+}
+
+int apply_completion(struct applier *a, const struct setting *s,
+                     struct hb_error *err)
+{
+    int i = 0;
+    int rc = check_choice(s, &i, err);
+
+    if (!rc) {
+        a->options->action = OPTIONS_COMPLETION;
+        a->options->shell = (enum options_shell)i;
+    }
+    return rc;
+}
+
 static const char *inherited(const char *name)
 {
     size_t len = strlen(name);

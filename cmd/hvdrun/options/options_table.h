@@ -139,6 +139,8 @@ int settings_apply(struct applier *a, const struct settings *s,
 /* Applies the setting to the options.  The table names these functions. */
 int apply_hosts(struct applier *a, const struct setting *s,
                 struct hb_error *err);
+int apply_allocation(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 int apply_env(struct applier *a, const struct setting *s, struct hb_error *err);
 int apply_env_file(struct applier *a, const struct setting *s,
                    struct hb_error *err);
@@ -165,6 +167,8 @@ int apply_interfaces(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err);
+int apply_completion(struct applier *a, const struct setting *s,
+                     struct hb_error *err);
 int apply_controller(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_cooldown(struct applier *a, const struct setting *s,

@@ -24,11 +24,12 @@ enum { PROGRESS_NAMES_MAX = 60 };
 
 static int find_hosts(struct tool *t, struct hb_error *err)
 {
-    char hostname[HOST_NAME_MAX + 1] = "localhost";
+    char hostname[HOST_NAME_MAX + 1] = "localhost", *from = NULL;
     int rc;
 
     gethostname(hostname, sizeof(hostname) - 1);
-    rc = host_plan_read(t->options, hostname, &t->hosts, err);
+    rc = host_plan_read(t->options, hostname, t->log, &t->hosts, &from, err);
+    hb_free(from);
     if (rc < 0)
         return rc;
     t->is_local = hb_xcalloc(t->hosts.count, 1);
