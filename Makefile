@@ -670,6 +670,7 @@ FUZZERS := \
 	http \
 	job \
 	lines \
+	mca_params \
 	openssh \
 	plane \
 	pmi1 \

@@ -112,34 +112,45 @@ static int read_line(char *line, const char *name, char **value)
     return 1;
 }
 
-/* Reads what a file says of a parameter, at its end: 0 with *value, which is
- * heap, or NULL if the file is missing or says nothing; or -1. */
-static int read_file(const char *path, const char *name, char **value)
+int mca_find(char *text, size_t len, const char *name, const char **value)
 {
-    char *text, *line, *state = NULL, *found;
-    int rc = 0;
-    size_t len;
+    char *line, *state = NULL, *found;
 
     *value = NULL;
-    text = regular_read(path, TEXT_MAX, &len);
+    if (strlen(text) != len || strstr(text, "/*"))
+        return -1;
+    for (line = strtok_r(text, "\n", &state); line;
+         line = strtok_r(NULL, "\n", &state)) {
+        int rc = read_line(line, name, &found);
+
+        if (rc < 0) {
+            *value = NULL;
+            return -1;
+        }
+        if (rc > 0)
+            *value = found;
+    }
+    return 0;
+}
+
+/* Reads what a file says of a parameter: 0 with *value, which is heap, or NULL
+ * if the file is missing or says nothing; or -1 if that cannot be told. */
+static int read_file(const char *path, const char *name, char **value)
+{
+    const char *found;
+    size_t len;
+    char *text = regular_read(path, TEXT_MAX, &len);
+    int rc;
+
+    *value = NULL;
     if (!text)
         return access(path, F_OK) == 0 ? -1 : 0;
-    if (len == TEXT_MAX || strlen(text) != len || strstr(text, "/*"))
-        rc = -1; /* not whole, or with comments of several lines */
-    for (line = strtok_r(text, "\n", &state); line && rc >= 0;
-         line = strtok_r(NULL, "\n", &state)) {
-        rc = read_line(line, name, &found);
-        if (rc > 0) {
-            hb_free(*value);
-            *value = hb_xstrdup(found);
-        }
-    }
+    /* A file of TEXT_MAX bytes may be longer. */
+    rc = len == TEXT_MAX ? -1 : mca_find(text, len, name, &found);
+    if (rc == 0 && found)
+        *value = hb_xstrdup(found);
     hb_free(text);
-    if (rc < 0) {
-        hb_free(*value);
-        *value = NULL;
-    }
-    return rc < 0 ? -1 : 0;
+    return rc;
 }
 
 /* Reads the two files, of which the first counts more; as read_file. */
@@ -178,27 +189,33 @@ static int contains(const char *list, const char *word)
     return 0;
 }
 
+char *mca_extend(const char *value, const char *const *more, size_t count)
+{
+    char *list;
+
+    if (!is_exclusion(value))
+        return NULL;
+    list = hb_xstrdup(value);
+    for (size_t i = 0; i < count; i++) {
+        char *old = list;
+
+        if (contains(old + 1, more[i]))
+            continue;
+        list = hb_xasprintf("%s%s%s", old, old[1] ? "," : "", more[i]);
+        hb_free(old);
+    }
+    return list;
+}
+
 char *mca_leave_out(const struct mca_search *s, const char *framework,
                     const char *const *more, size_t count)
 {
-    char *value = NULL;
+    char *value = NULL, *list;
 
     if (is_set_by_variables(s, framework) ||
         read_files(s, framework, &value) < 0)
         return NULL;
-    if (!value)
-        value = hb_xstrdup("^");
-    if (!is_exclusion(value)) {
-        hb_free(value);
-        return NULL;
-    }
-    for (size_t i = 0; i < count; i++) {
-        char *old = value;
-
-        if (contains(old + 1, more[i]))
-            continue;
-        value = hb_xasprintf("%s%s%s", old, old[1] ? "," : "", more[i]);
-        hb_free(old);
-    }
-    return value;
+    list = mca_extend(value ? value : "^", more, count);
+    hb_free(value);
+    return list;
 }

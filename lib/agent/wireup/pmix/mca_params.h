@@ -26,4 +26,16 @@ struct mca_search {
 char *mca_leave_out(const struct mca_search *s, const char *framework,
                     const char *const *more, size_t count);
 
+/* ---- Its parts, which do no I/O ---- */
+
+/* Finds the last line `NAME = VALUE` of a file's text, a string of len bytes
+ * unless it holds a 0; modifies the text.  0 with *value, which lies in text,
+ * or NULL if no line sets it; or -1 if that cannot be told: the text has a 0,
+ * a comment of several lines, or an option of mpirun. */
+int mca_find(char *text, size_t len, const char *name, const char **value);
+
+/* Returns the list "^a,b" with those of `more` that it lacks at its end (heap),
+ * or NULL if value is not such a list. */
+char *mca_extend(const char *value, const char *const *more, size_t count);
+
 #endif
