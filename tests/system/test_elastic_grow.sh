@@ -15,7 +15,7 @@ discover() {
 # ranks work.
 start_steps() {
     start job "$HVDRUN" --discovery-interval 0.1 --grace 1 --no-tag-output \
-        "${@:2}" "$PROG/elastic_steps" "$1" 1000 fp
+        "${@:2}" "$PROG/elastic_steps" "$1" 1000 "fp${flags:-}"
     wait_for 'grep -q "^working" job.out || ! alive '"$pid"
 }
 
@@ -167,6 +167,7 @@ test_spares() {
 
 # Ranks beyond a multiple wait until there are more.
 test_multiples() {
+    local flags=o
     discover localhost:4
     start_steps 4000 -np 4 --min-np 2 --max-np 4 --np-multiple 2 \
         --blacklist-cooldown-range 1 1 --host-discovery-script ./d

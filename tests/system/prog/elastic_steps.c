@@ -18,6 +18,7 @@
  *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
  *         hvd_shutdown, the other by its exit alone
  *     n   prints "notice RANK MS" when hvd_notice first tells of one
+ *     o   a rank may be left out of generations, and then misses steps
  *     p   sleeps 1 ms in each step
  *     r   prints, in each rank, "right GENERATION HOST:PID US SIZE STEP" after
  *         the first right sum of each generation, with the microseconds of the
@@ -47,7 +48,7 @@ static struct {
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
-static int commits = 1, notices, tells_right, uses_sets;
+static int commits = 1, notices, tells_right, uses_sets, is_left_out;
 static uint64_t failed_ns;
 
 static int fail(const char *what)
@@ -123,13 +124,14 @@ static void tell_notice(void)
 
 /* Checks, after hvd_sync, that no step was left out or is done twice: if ranks
  * have died, one of the others may have got a step further than this one, which
- * was at `step`.  Returns 0 or -1. */
-static int check_progress(int64_t step)
+ * was at `step` of a generation.  Returns 0 or -1. */
+static int check_progress(int64_t step, int generation)
 {
     struct hvd_change c;
 
     if (hvd_change(&c) < 0 || state.step == step ||
-        (c.lost > 0 && state.step == step + 1))
+        (c.lost > 0 && state.step == step + 1) ||
+        (is_left_out && c.generation > generation + 1 && state.step > step))
         return 0;
     fprintf(stderr,
             "elastic_steps: rank %d: a change with %d ranks lost led from step "
@@ -277,8 +279,10 @@ static int run(hvd_state *s, int64_t steps)
 {
     int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
     int64_t step;
+    int generation;
 
     while (rc == 0 && state.step < steps) {
+        generation = hvd_generation();
         leave();
         rc = step_once(s);
         if (rc == 1)
@@ -291,7 +295,7 @@ static int run(hvd_state *s, int64_t steps)
             return fail("restore");
         step = state.step;
         rc = hvd_sync(s);
-        if (rc == 0 && check_progress(step) < 0)
+        if (rc == 0 && check_progress(step, generation) < 0)
             return 1;
         if (rc == 0)
             rank = hvd_rank();
@@ -331,6 +335,7 @@ int main(int argc, char **argv)
     exits = strchr(flags, 'x') != NULL;
     commits = strchr(flags, 'c') == NULL;
     notices = strchr(flags, 'n') != NULL;
+    is_left_out = strchr(flags, 'o') != NULL;
     tells_right = strchr(flags, 'r') != NULL;
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
