@@ -48,7 +48,7 @@ struct run {
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
     struct hb_strv aliases; /* pairs: a name of a host, and its first one */
-    char *hosts_from; /* see host_plan_read */
+    char *hosts_from;       /* see host_plan_read */
     struct plan plan;
     unsigned char *host_is_local; /* [plan.host_count] */
     int *same_as;                 /* [plan.host_count]; see job_config */
