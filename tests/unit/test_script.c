@@ -196,12 +196,12 @@ END_TEST
 
 START_TEST(cannot_start)
 {
-    const struct rlimit none = {0, 0};
-    struct rlimit files;
+    struct rlimit files, none;
     struct hb_error err = HB_ERROR_INIT;
 
     open_script("true", 30000);
-    getrlimit(RLIMIT_NOFILE, &files);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = (struct rlimit){0, files.rlim_max};
     setrlimit(RLIMIT_NOFILE, &none);
     ck_assert_int_lt(script_run(script, &err), 0);
     setrlimit(RLIMIT_NOFILE, &files);
