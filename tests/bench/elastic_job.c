@@ -5,9 +5,9 @@
  *     elastic_job SECONDS BYTES how
  *
  * In each step all ranks add up BYTES of fp32 and, if how is "commit", call
- * hvd_commit.  Rank 0 prints {"us": N}, the lower quartile over blocks of steps
- * of the microseconds of a step: other programs only add.  Each rank keeps to
- * one core.
+ * hvd_commit.  Rank 0 prints {"us": N}, the microseconds of a step: the lower
+ * quartile over blocks of steps, as other programs only add.  Each rank keeps
+ * to one core.
  */
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
