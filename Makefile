@@ -1384,6 +1384,12 @@ $(BUILD)/bench/gloo_peer: tests/bench/gloo_peer.cc $(PEER_SRC) \
 	$(CXX) -std=c++17 -I. -O3 -g -Wall -Wextra -o $@ $< \
 		$(patsubst %.c,$(@D)/%.o,$(notdir $(PEER_SRC))) -lgloo -pthread
 
+$(BUILD)/bench/elastic_job: tests/bench/elastic_job.c $(LIB)/libhvd.so \
+		$(BUILD)/obj/libbase.a
+	@mkdir -p $(@D)
+	$(CC) $(PEER_CFLAGS) -iquote lib/base -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $< \
+		$(BUILD)/obj/libbase.a -L$(LIB) -lhvd -pthread
+
 # For a machine with a GPU; see tests/gpu/run.
 .PHONY: gpu-check gpu-pack
 gpu-check:
@@ -1407,6 +1413,9 @@ bench-speed: all $(BENCH_PEERS)
 .PHONY: bench-python
 bench-python: all python
 	BUILD='$(BUILD)' tests/bench/python $(BENCH)
+.PHONY: bench-elastic
+bench-elastic: all $(BUILD)/bench/elastic_job $(BUILD)/tests/prog/elastic_steps
+	BUILD='$(BUILD)' tests/bench/elastic $(BENCH)
 bench: bench-speed $(BUILD)/tests/prog/rdv
 	BUILD='$(BUILD)' tests/bench/run
 	BUILD='$(BUILD)' tests/bench/launch
