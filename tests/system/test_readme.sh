@@ -33,3 +33,48 @@ test_installed_examples_compile_and_run() {
         expect_exit 0 hvdrun -np 2 --no-tag-output examples/$name
     done
 }
+
+# ci_commands KEY: prints the commands of the YAML blocks of docs/ci.md that are
+# lists or strings with that key, as a shell script for each block.
+ci_commands() {
+    python3 - "$ROOT/docs/ci.md" "$1" <<'END'
+import re
+import sys
+import yaml
+
+
+def texts(value, key):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == key:
+                yield "\n".join(inner) if isinstance(inner, list) else inner
+            else:
+                yield from texts(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner, key)
+
+
+with open(sys.argv[1], encoding="utf-8") as page:
+    for block in re.findall(r"^```yaml\n(.*?)^```", page.read(), re.M | re.S):
+        for text in texts(yaml.safe_load(block), sys.argv[2]):
+            print(text)
+END
+}
+
+# The jobs of docs/ci.md are YAML and shell, and their smoke tests pass.
+test_ci_jobs() {
+    python3 -c 'import yaml' 2>/dev/null || skip 'no python3-yaml'
+    installed
+    ci_commands run >github
+    ci_commands before_script >before
+    ci_commands script >gitlab
+    for script in github before gitlab; do
+        [ -s $script ] && bash -n $script
+    done
+    sed -n '/^## Writing a program$/,$p' "$ROOT/README.md" |
+        sed -n '/^```c$/,/^```$/p' | sed '1d;/^```$/,$d' >train.c
+    bash -e gitlab
+    [ -s out/rank.0/stdout ]
+    grep '^cc\|^hvdrun' github | cmp - gitlab
+}
