@@ -58,10 +58,10 @@ START_TEST(a_host_goes_with_a_pending_rank)
     make_barrier();
     go(2,
        BEGIN "abort 3;out 0 1 lost;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
-             ";change 2;ready 0;ready 1;generation 3 0 0,1 " GOES
+             ";change 2;progress 2;ready 0;ready 1;generation 3 0 0,1 " GOES
              ";barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof",
        BEGIN_B "dies 3 ;notice 2 55000;ready 2;generation 2 0 0,1,2 " DIED_3
-               ";change 2;ready 2;removed 2 " GOES
+               ";change 2;progress 2;ready 2;removed 2 " GOES
                ";exit 2 0;kill 60000;barrier 2;done;eof");
     wait_for_output("lost");
     job_host_goes(job, 1, 60000, "a test");
@@ -209,7 +209,8 @@ START_TEST(a_host_goes_before_the_job_stops)
 {
     go(1,
        BEGIN "change 1;notice 0 60000;notice 1 60000;abort 2;abort 3;ready 0;"
-             "ready 1;generation 2 0 0,1 " DIED ";change 2;ready 0;ready 1;"
+             "ready 1;generation 2 0 0,1 " DIED ";change 2;progress 2;"
+             "ready 0;ready 1;"
              "removed 0 it stops;removed 1 it stops;exit 0 0;exit 1 0;done;eof",
        BEGIN_B "notice 2 80;notice 3 80;change 1;evict 2 " LATE ";evict 3 " LATE
                ";dies 2 ;dies 3 ;done;eof");
