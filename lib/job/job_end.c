@@ -219,13 +219,11 @@ void job_rank_exited(struct job *job, struct job_host *host,
         /* The rank that ended may be the awaited culprit. */
         if (!job->has_verdict)
             job_check_failure(job);
-        job_elastic_end_left(host);
         return;
     }
     keep_failed(job, m, when_ns);
     if (!job_elastic_failed(job, m, when_ns))
         job_check_failure(job);
-    job_elastic_end_left(host);
 }
 
 /* ---- Hosts ---- */

@@ -150,7 +150,7 @@ static int on_exited(void *arg, const struct frame *f, struct hb_error *err)
         return rc;
     }
     job_rank_exited(host->job, host, &m);
-    job_host_end_unused(host);
+    job_elastic_end_left(host);
     return 0;
 }
 

@@ -351,9 +351,6 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
  * if too few would stay, asks all ranks to stop.  `who` says it goes.  The host
  * is not used until a while after left_ms. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
-/* Ends the agent of a host that goes, when its last rank has ended, so that the
- * host can be reached anew later. */
-void job_host_end_unused(struct job_host *host);
 /* Handles GOING. */
 int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
 /* Asks all ranks to leave at one commit, after which the job ends with
@@ -364,9 +361,9 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
                        const char *why);
 /* Returns whether all ranks have stopped so. */
 int job_elastic_stopped(const struct job *job);
-/* Ends the host's agent if its ranks were asked to leave and none runs any
- * more; or all agents, if all ranks have stopped so: those that could start
- * ranks again wait to be told. */
+/* Ends the host's agent if the host goes and no rank runs there any more, or
+ * all agents if all ranks have stopped so: those that could start ranks again
+ * wait to be told.  Called when a rank of the host has ended. */
 void job_elastic_end_left(struct job_host *host);
 /* Kills a rank; why: "by hvdrun: ...".  It counts as one that has died. */
 void job_evict_rank(struct job *job, int rank, const char *why);

@@ -79,6 +79,9 @@ void elastic_forget_lost(struct elastic *e, int rank);
 /* Asks all ranks of a host to leave, and tells the user.  Returns 0, or -1 if
  * too few would stay. */
 int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
+/* Ends the agent of a host that goes, when no rank runs there any more, so that
+ * the host can be reached anew later. */
+void elastic_end_unused(struct job_host *host);
 
 /* Starts the timer for the next deadline, or stops it. */
 void elastic_set_leave_timer(struct job *job);

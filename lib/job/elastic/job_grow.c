@@ -416,7 +416,7 @@ void job_grow_started(struct job_host *host)
         start_ranks(host, room, room);
     else if (job->state == JOB_RUNNING)
         elastic_end_agent(host);
-    job_host_end_unused(host);
+    elastic_end_unused(host);
     job_grow(job);
 }
 
@@ -482,7 +482,7 @@ static void withdraw(struct job_host *host)
 
     host->is_withdrawn = 1;
     elastic_leave_host(host, -1, why);
-    job_host_end_unused(host);
+    elastic_end_unused(host);
     hb_free(why);
 }
 

@@ -302,7 +302,7 @@ void job_host_goes(struct job *job, int index, int64_t left_ms, const char *who)
     if (elastic_leave_host(host, left_ms, why) < 0)
         job_stop_at_commit(job, left_ms, JOB_EXIT_TIMEOUT, why);
     hb_free(why);
-    job_host_end_unused(host);
+    elastic_end_unused(host);
     job_grow_soon(job); /* others may replace its ranks */
 }
 
@@ -320,7 +320,7 @@ static int has_ranks(const struct job_host *host)
     return 0;
 }
 
-void job_host_end_unused(struct job_host *host)
+void elastic_end_unused(struct job_host *host)
 {
     struct job *job = host->job;
 
@@ -401,25 +401,10 @@ int elastic_stopped_there(const struct job_host *host)
 void job_elastic_end_left(struct job_host *host)
 {
     struct job *job = host->job;
-    int left = 0;
 
-    if (!job->elastic || !job->config->spec.restart)
-        return;
-    if (job_elastic_stopped(job))
+    if (job_elastic_stopped(job) && job->config->spec.restart)
         end_stopped(job);
-    if (!job_elastic_goes_on(job) || host->state != HOST_STARTED)
-        return;
-    for (int i = 0; i < host->plan->count; i++) {
-        int rank = host->plan->ranks[i];
-
-        if (is_running(job, rank) ||
-            job->elastic->generations.ranks[rank].life == GENERATIONS_PENDING)
-            return;
-        left |= has_notice(job, rank);
-    }
-    if (left)
-        job_host_send_u32(host, CONTROL_KILL,
-                          (uint32_t)job->config->spec.grace_ms);
+    elastic_end_unused(host);
 }
 
 void elastic_tell_removed(struct job *job)
