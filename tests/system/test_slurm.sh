@@ -176,6 +176,15 @@ test_slurm_gpus() {
     done
 }
 
+# Ranks get the GPU that Slurm gave to the job, also where it hides no other.
+test_slurm_gives_gpus() {
+    slurm_start
+    salloc -Q -N 2 --ntasks-per-node=1 --gres=gpu:1 "$HVDRUN" --launcher slurm \
+        --no-tag-output sh -c 'echo "GPU $CUDA_VISIBLE_DEVICES"' >gpus
+    [ "$(cat gpus)" = "GPU 0
+GPU 0" ] || fail "$(cat gpus)"
+}
+
 # scancel ends the ranks with SIGTERM, on both hosts.
 test_slurm_cancel() {
     local id

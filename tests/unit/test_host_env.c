@@ -5,8 +5,14 @@
 #include "lib/base/env.h"
 #include "tests/unit/unit.h"
 
-static char *const own[] = {"PATH=/own",       "HOME=/home/there", "USER=there",
-                            "TMPDIR=/scratch", "SHELLY=no",        NULL};
+static char *const own[] = {"PATH=/own",
+                            "HOME=/home/there",
+                            "USER=there",
+                            "TMPDIR=/scratch",
+                            "SHELLY=no",
+                            "CUDA_VISIBLE_DEVICES=2,3",
+                            "ROCR_VISIBLE_DEVICES=1",
+                            NULL};
 
 START_TEST(adds_what_is_missing)
 {
@@ -14,13 +20,16 @@ START_TEST(adds_what_is_missing)
 
     hb_strv_add(&env, "PATH=/given");
     hb_strv_add(&env, "USER=given");
+    hb_strv_add(&env, "ROCR_VISIBLE_DEVICES=0");
     ck_assert_int_eq(host_env_complete(&env, own), 0);
     ck_assert_str_eq(hb_env_get(&env, "PATH"), "/given");
     ck_assert_str_eq(hb_env_get(&env, "USER"), "given");
     ck_assert_str_eq(hb_env_get(&env, "HOME"), "/home/there");
     ck_assert_str_eq(hb_env_get(&env, "TMPDIR"), "/scratch");
     ck_assert_ptr_null(hb_env_get(&env, "SHELL"));
-    ck_assert_uint_eq(env.count, 4);
+    ck_assert_str_eq(hb_env_get(&env, "CUDA_VISIBLE_DEVICES"), "2,3");
+    ck_assert_str_eq(hb_env_get(&env, "ROCR_VISIBLE_DEVICES"), "0");
+    ck_assert_uint_eq(env.count, 6);
     hb_strv_free(&env);
 }
 END_TEST

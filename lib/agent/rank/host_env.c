@@ -19,8 +19,17 @@ static const char *find(char *const *env, const char *name)
 
 int host_env_complete(struct hb_strv *env, char *const *own)
 {
-    static const char *const names[] = {"HOME", "USER", "LOGNAME", "SHELL",
-                                        "TMPDIR"};
+    static const char *const names[] = {
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TMPDIR",
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "ZE_AFFINITY_MASK",
+    };
     int rc = 0;
 
     for (size_t i = 0; !rc && i < sizeof(names) / sizeof(names[0]); i++) {

@@ -5,8 +5,9 @@
 
 #include "lib/base/strv.h"
 
-/* Adds HOME, USER, LOGNAME, SHELL and TMPDIR from `own`, a NULL-terminated
- * environment, unless env has them.  0 or -HVD_ENOMEM. */
+/* Adds to env what `own`, a NULL-terminated environment, has and env has not of
+ * HOME, USER, LOGNAME, SHELL and TMPDIR, and of the variables by which a batch
+ * system says which GPUs of the host the job may use.  0 or -HVD_ENOMEM. */
 int host_env_complete(struct hb_strv *env, char *const *own);
 
 #endif
