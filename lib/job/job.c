@@ -160,6 +160,7 @@ static void act_run(struct job *job)
         job_start_limit(job, (uint64_t)job->config->timeout_ms);
     job_stall_start(job);
     job_open_input(job);
+    job_hosts_go(job);
     job_grow(job);
     job_preempt_open(job);
 }

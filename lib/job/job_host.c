@@ -193,6 +193,7 @@ void job_host_free(struct job_host *host)
     agent_link_free(&host->link);
     job_sweep_free(host);
     hb_free(host->identity);
+    hb_free(host->goes_who);
 }
 
 /* ---- What is said to agents ---- */

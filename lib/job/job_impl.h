@@ -82,6 +82,10 @@ struct job_host {
     int is_listed;    /* among the hosts that job_offer_hosts has named last */
     int is_withdrawn; /* it was left out, and its ranks are to leave */
     uint64_t goes_until_ns; /* it goes away, and is not used before; 0: no */
+    /* Who has said so while other hosts were still starting (heap), or NULL;
+     * and when it goes, 0: not known. */
+    char *goes_who;
+    uint64_t goes_ns;
 };
 
 enum job_exit {
@@ -349,7 +353,8 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
                      int64_t left_ms, const char *why);
 /* Asks all ranks of a host to leave, as job_remove_ranks, and tells the user;
  * if too few would stay, asks all ranks to stop.  `who` says it goes.  The host
- * is not used until a while after left_ms. */
+ * is not used until a while after left_ms.  While hosts are still starting, it
+ * is kept for job_hosts_go. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
 /* Handles GOING. */
 int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
@@ -361,6 +366,8 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
                        const char *why);
 /* Returns whether all ranks have stopped so. */
 int job_elastic_stopped(const struct job *job);
+/* Handles what job_host_goes has kept: all hosts have started. */
+void job_hosts_go(struct job *job);
 /* Ends the host's agent if the host goes and no rank runs there any more, or
  * all agents if all ranks have stopped so: those that could start ranks again
  * wait to be told.  Called when a rank of the host has ended. */

@@ -71,6 +71,27 @@ START_TEST(a_host_goes_with_a_pending_rank)
 }
 END_TEST
 
+#define GOES_LATER "host b goes in 3e+03 s (a test)"
+
+/* The agent of a host is told that it goes before the other host has started:
+ * its ranks, or all, are never let in. */
+START_TEST(a_host_goes_at_the_start)
+{
+    make_barrier();
+    go(_i ? 3 : 2,
+       _i ? "barrier 2;pause 50;started;ready 0;ready 1;out 0 1 up;"
+            "notice 0 2995000;notice 1 2995000;removed 0 " GOES_LATER
+            ";removed 1 " GOES_LATER ";exit 0 0;exit 1 0;done;eof"
+          : "barrier 2;pause 50;started;ready 0;ready 1;generation 1 2 0,1;"
+            "out 0 1 up;exit 0 0;exit 1 0;done;eof",
+       "started;going 3000000 a test;barrier 2;ready 2;ready 3;"
+       "notice 2 2995000;notice 3 2995000;removed 2 " GOES_LATER
+       ";removed 3 " GOES_LATER ";exit 2 0;exit 3 0;done;eof");
+    finish_saying(_i ? 75 : 0, "hvdrun: " GOES_LATER);
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 /* How a rank ends that has left does not matter. */
 START_TEST(a_leaver_fails)
 {
@@ -259,6 +280,7 @@ static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
     tcase_add_test(tc, a_host_goes_with_a_pending_rank);
+    tcase_add_loop_test(tc, a_host_goes_at_the_start, 0, 2);
     tcase_add_test(tc, a_leaver_fails);
     tcase_add_test(tc, a_deadline);
     tcase_add_test(tc, a_leaver_stays);

@@ -284,6 +284,32 @@ int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why)
     return rc;
 }
 
+/* Keeps what is said of a host until the job runs: no rank can leave before. */
+static void keep_for_later(struct job_host *host, int64_t left_ms,
+                           const char *who)
+{
+    hb_free(host->goes_who);
+    host->goes_who = hb_xstrdup(who);
+    host->goes_ns =
+        left_ms < 0 ? 0 : hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
+}
+
+void job_hosts_go(struct job *job)
+{
+    for (int i = 0; i < job->config->plan->host_count; i++) {
+        struct job_host *host = &job->hosts[i];
+        uint64_t now_ns = hb_now_ns(), due_ns = host->goes_ns;
+        char *who = host->goes_who;
+        int64_t left_ms =
+            due_ns > now_ns ? (int64_t)((due_ns - now_ns) / NS_PER_MS) : 0;
+
+        host->goes_who = NULL;
+        if (who)
+            job_host_goes(job, i, due_ns ? left_ms : -1, who);
+        hb_free(who);
+    }
+}
+
 void job_host_goes(struct job *job, int index, int64_t left_ms, const char *who)
 {
     struct job_host *host = &job->hosts[index];
@@ -292,6 +318,10 @@ void job_host_goes(struct job *job, int index, int64_t left_ms, const char *who)
 
     if (!job_elastic_goes_on(job))
         return;
+    if (job->state != JOB_RUNNING) {
+        keep_for_later(host, left_ms, who);
+        return;
+    }
     if (left_ms > 0)
         until_ns += (uint64_t)left_ms * NS_PER_MS;
     if (until_ns > host->goes_until_ns)
