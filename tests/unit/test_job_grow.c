@@ -123,11 +123,11 @@ static void wait_until_closed(int host)
 START_TEST(a_host_goes)
 {
     static const char *const b[] = {
-        "hello;launch;started 4;restart 2;going 100 a signal;notice 2 80;"
-        "removed 2 host b goes in 0.1 s (a signal);exit 2 0;kill 60000;done;"
-        "eof",
-        "hello;launch;started 4;restart 2;dies 2 ;going 100 a signal;"
-        "kill 60000;done;eof",
+        ("hello;launch;started 4;restart 2;going 100 a signal;notice 2 80;"
+         "removed 2 host b goes in 0.1 s (a signal);exit 2 0;kill 60000;done;"
+         "eof"),
+        ("hello;launch;started 4;restart 2;dies 2 ;going 100 a signal;"
+         "kill 60000;done;eof"),
         "hello;launch;eof",
         "pause 60000",
     };
