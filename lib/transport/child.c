@@ -9,6 +9,7 @@
 #include "lib/transport/child.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/strv.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -248,28 +249,30 @@ static int set_attributes(posix_spawnattr_t *attr)
     return rc;
 }
 
-/* Says what the child's descriptors are; life_fd: -1 if it is not tied. */
-static int set_files(posix_spawn_file_actions_t *files, int fd, int err_fd,
-                     int life_fd)
-{
-    int rc;
+/* The child's ends of what ties it to this process; -1 each if it is not. */
+struct ties {
+    int life; /* see tie() */
+    int go;   /* where a line says that it is tied */
+};
 
-    if (life_fd < 0)
-        rc = posix_spawn_file_actions_adddup2(files, fd, 0);
-    else
-        rc = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY,
-                                              0);
+/* Says what the child's descriptors are. */
+static int set_files(posix_spawn_file_actions_t *files, int fd, int err_fd,
+                     struct ties ties)
+{
+    int rc =
+        posix_spawn_file_actions_adddup2(files, ties.go < 0 ? fd : ties.go, 0);
+
     if (!rc)
         rc = posix_spawn_file_actions_adddup2(files, fd, 1);
     if (!rc)
         rc = posix_spawn_file_actions_adddup2(files, err_fd, 2);
-    if (!rc && life_fd >= 0)
-        rc = posix_spawn_file_actions_adddup2(files, life_fd, CHILD_LIFE_FD);
+    if (!rc && ties.life >= 0)
+        rc = posix_spawn_file_actions_adddup2(files, ties.life, CHILD_LIFE_FD);
     return rc;
 }
 
 static int child_spawn(const struct child_config *config, int fd, int err_fd,
-                       int life_fd, pid_t *pid)
+                       struct ties ties, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -282,7 +285,7 @@ static int child_spawn(const struct child_config *config, int fd, int err_fd,
         goto out;
     rc = set_attributes(&attr);
     if (!rc)
-        rc = set_files(&files, fd, err_fd, life_fd);
+        rc = set_files(&files, fd, err_fd, ties);
     if (!rc)
         rc = spawn_limited(pid, config, &files, &attr);
     posix_spawnattr_destroy(&attr);
@@ -322,20 +325,53 @@ static void tie(const struct child *c, int theirs)
     fcntl(theirs, F_SETFL, O_ASYNC);
 }
 
-/* Starts the child, with its lifeline if it is tied.  0 or an errno. */
-static int child_start(struct child *c, int fd, int err_fd)
+/* Starts a child that waits until it is tied before it becomes argv[0]: no line
+ * comes if this process dies before.  0 or an errno. */
+static int start_waiting(struct child *c, int fd, int err_fd, struct ties ties)
 {
-    int life[2] = {-1, -1}, rc;
+    char shell[] = "/bin/sh", option[] = "-c";
+    char script[] = "read -r go && exec \"$0\" \"$@\" </dev/null";
+    char *const before[] = {shell, option, script, NULL};
+    struct child_config waiting = c->config;
+    struct hb_strv argv = HB_STRV_INIT;
+    int rc;
 
-    if (c->config.tied &&
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) < 0)
-        return errno;
-    rc = child_spawn(&c->config, fd, err_fd, life[1], &c->pid);
-    if (!rc && c->config.tied)
+    hb_must(hb_strv_add_all(&argv, before));
+    hb_must(hb_strv_add_all(&argv, c->config.argv));
+    waiting.path = shell;
+    waiting.argv = argv.items;
+    rc = child_spawn(&waiting, fd, err_fd, ties, &c->pid);
+    hb_strv_free(&argv);
+    return rc;
+}
+
+static int start_tied(struct child *c, int fd, int err_fd)
+{
+    int life[2] = {-1, -1}, go[2] = {-1, -1}, rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) < 0 ||
+        pipe2(go, O_CLOEXEC) < 0)
+        rc = errno;
+    else
+        rc = start_waiting(c, fd, err_fd, (struct ties){life[1], go[0]});
+    if (!rc) {
         tie(c, life[1]);
+        (void)!write(go[1], "\n", 1); /* a pipe holds that much */
+    }
     close_fd(&life[1]);
+    close_fd(&go[0]);
+    close_fd(&go[1]);
     c->life_fd = life[0];
     return rc;
+}
+
+/* 0 or an errno. */
+static int child_start(struct child *c, int fd, int err_fd)
+{
+    const struct ties none = {-1, -1};
+
+    return c->config.tied ? start_tied(c, fd, err_fd)
+                          : child_spawn(&c->config, fd, err_fd, none, &c->pid);
 }
 
 int child_open(const struct child_config *config, int fd, struct child **out)

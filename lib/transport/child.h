@@ -35,9 +35,10 @@ struct child_config {
     /* 1: signals go to the whole group, SIGTERM first.  0: to the process
      * alone, and SIGKILL only. */
     int group;
-    /* 1, with group: its stdin is /dev/null, and fd its stdout only.  What is
-     * left of its group is killed when it exits, and all of it when this
-     * process dies, if only by SIGKILL. */
+    /* 1, with group and without path: its stdin is /dev/null, and fd its stdout
+     * only.  What is left of its group is killed when it exits, and all of it
+     * when this process dies, if only by SIGKILL.  A shell executes it once
+     * that is certain, and ends with 127 if it cannot. */
     int tied;
     void (*on_stderr)(void *arg, const char *bytes, size_t len);
     void (*on_exit)(void *arg, int wstatus);

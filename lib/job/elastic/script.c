@@ -213,7 +213,6 @@ static int start(struct script *s, int fd, struct hb_strv *env)
         .log = s->config.log,
         .host = "localhost",
         .what = s->config.what,
-        .path = shell,
         .argv = argv,
         .env = env->items,
         .group = 1,
