@@ -138,7 +138,7 @@ static int find_failed_peer(struct hb_error *err)
         rc = mp_can_agree(all, all->carried_out + 1, &why);
     if (rc >= 0 || rc == -HVD_ESHUTDOWN)
         return 0;
-    if (err)
+    if (err && !err->status)
         *err = why;
     return rc;
 }
