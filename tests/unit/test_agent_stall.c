@@ -447,6 +447,26 @@ START_TEST(tool_that_hangs)
 }
 END_TEST
 
+/* Waits until the ranks have become sleep: an exec under ptrace raises SIGTRAP,
+ * which ends a process whose debugger is killed before it sees that. */
+static void await_sleep(void)
+{
+    struct pollfd quiet = {-1, 0, 0};
+    char path[64], name[32];
+
+    for (int i = 0; i < RANKS; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/comm", (int)peer.pids[i]);
+        do {
+            FILE *comm = fopen(path, "r");
+
+            ck_assert_ptr_nonnull(comm);
+            ck_assert_ptr_nonnull(fgets(name, sizeof(name), comm));
+            fclose(comm);
+            poll(&quiet, 0, 10);
+        } while (strcmp(name, "sleep\n") != 0);
+    }
+}
+
 /* A debugger that is killed while it attaches leaves the process stopped, as
  * soon as it is dead itself; a new question kills one, too. */
 START_TEST(tool_that_attaches)
@@ -463,6 +483,7 @@ START_TEST(tool_that_attaches)
              "#!/bin/sh\nfor pid; do :; done\nexec %s attach $pid\n", self);
     make_tool("gdb", script);
     launch("exec /bin/sleep 1000");
+    await_sleep();
     ask(1, 0); /* takes as long as the agent allows */
     ck_assert_ptr_nonnull(strstr(peer.stack.text, "too long"));
     control_encode_stall_ask(&out, &m);
@@ -477,6 +498,7 @@ START_TEST(tool_that_attaches)
         do {
             poll(&quiet, 0, 10);
             ask(4, -1);
+            ck_assert_int_ne(peer.stall_ranks.ranks[i].state, 0);
         } while (strchr("tT", peer.stall_ranks.ranks[i].state));
     }
     end_job();
