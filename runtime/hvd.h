@@ -805,7 +805,8 @@ enum {
  * hvd_commit also copies the shard of each rank to the memory of another one,
  * its keeper, on another host if there is one.  When ranks were lost, have left
  * or have joined, hvd_sync deals the array of the last commit out anew, in
- * order, by the sizes that the memory of the ranks has then:
+ * order, by the sizes that the memory of the ranks has then.  In all they are
+ * the same; else it is HVD_EMISMATCH:
  *
  *     static int on_resize(void *arg, const struct hvd_change *c)
  *     {
@@ -827,11 +828,14 @@ enum {
  * same for all.
  *
  * A shard is lost if its rank and its keeper both end between two commits, or
- * before hvd_sync has returned; then hvd_sync is HVD_ENOENT on all ranks.  If
+ * before hvd_sync has returned; then hvd_sync is HVD_ENOENT on all ranks.  So it
+ * is if a rank ends before the first hvd_sync has returned, and the function of
+ * hvd_on_resize then replaces memory that held start values.  If
  * all hosts have as many ranks as the others, they keep each other's shards in
  * pairs, the last three in a circle if their number is odd; on one host the
  * ranks do.  A rank that leaves (HVD_EREMOVED) has handed its shard to one that
- * stays.
+ * stays.  If the job stops at a commit, each rank gets HVD_EREMOVED, and writes
+ * its own shard to a checkpoint.
  *
  * Memory: besides its own, a rank holds two copies of its shard and two of each
  * that it keeps: one, unless one host has more ranks than all others together,
@@ -924,7 +928,8 @@ HVD_API int hvd_state_shards(const hvd_state *s, const char *name,
  * or the ranks' memory for shards is larger or smaller in all than the shards:
  * then the world can still be used, and see hvd_state_shards),
  * -HVD_ENOENT (the only rank with the newest state died while it gave it out;
- * or the only two with a shard have ended, and the message names them),
+ * or the only two with a shard have ended, and the message names them; or the
+ * start values of shards are lost),
  * -HVD_ENOMEM (on this rank alone, which cannot go on), or as hvd_init.
  * After a failure the contents of the state's memory are undefined.
  * Order: an operation of the world without a name.
@@ -937,7 +942,9 @@ HVD_API int hvd_sync(hvd_state *s);
  *
  *   s  the state, not NULL
  *
- * Returns 0, or the negative of HVD_EINVAL, HVD_ENOTINIT, or
+ * Returns 0, or the negative of HVD_EINVAL (s is NULL; or hvd_sync has not
+ * returned 0 for it in this generation, which with several states is for each),
+ * HVD_ENOTINIT, or
  *   HVD_ERESIZED  the generation has ended; or it is to end here, because
  *                 ranks wait to join, or some are to leave: then the step
  *                 counts

@@ -2,6 +2,7 @@
 /* Sharded memory (HVD_STATE_SHARDED): its sizes, and ranks that leave and
  * join. */
 #include "lib/base/alloc.h"
+#include "runtime/core/api/shard_deal.h"
 #include "tests/unit/shards_training.h"
 #include "tests/unit/unit.h"
 
@@ -123,10 +124,52 @@ START_TEST(test_arguments)
     ck_assert_int_eq(hvd_state_shards(s, "m", NULL, 1), -HVD_EINVAL);
     ck_assert_int_eq(hvd_state_shards(s, "m", &bytes, -1), -HVD_EINVAL);
     ck_assert_int_eq(hvd_state_shards(s, "m", NULL, 0), -HVD_ENOENT);
+    s->shards.known = hvd__shard_layout_new(2, 1);
+    ck_assert_int_eq(hvd_state_shards(s, "m", NULL, 0), 2);
+    ck_assert_int_eq(hvd_state_add(s, "b", NULL, 0, HVD_STATE_SHARDED), 0);
+    ck_assert_int_eq(hvd_state_shards(s, "b", NULL, 0), -HVD_ENOENT);
     s->whole = HVD__STATE_SYNCED;
-    ck_assert_int_eq(hvd_state_add(s, "b", NULL, 0, HVD_STATE_SHARDED),
+    ck_assert_int_eq(hvd_state_add(s, "c", NULL, 0, HVD_STATE_SHARDED),
                      -HVD_EINVAL);
     hvd_state_free(s);
+}
+END_TEST
+
+/* Finds what three ranks' cards tell of shards 5; this rank is the first. */
+static int find(const struct hvd__shard_card *cards,
+                struct hvd__shard_slot *slot)
+{
+    struct hvd__shard_deal deal = {
+        .cards = cards, .n = 3, .seq = 5, .slot = slot};
+    int rc = hvd__shard_deal_find(&deal, 1);
+
+    hvd__shard_deal_fini(&deal);
+    return rc;
+}
+
+/* Cards that contradict each other or this rank's own slot. */
+START_TEST(test_hostile_cards)
+{
+    struct hvd__shard_card c[3] = {{.confirmed = 5}};
+    struct hvd__shard_slot slot = {.seq = 5,
+                                   .layout = hvd__shard_layout_new(3, 1)};
+
+    ck_assert_int_eq(find(c, NULL), -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(), "no rank has shards 5"));
+    for (uint32_t i = 0; i < 3; i++)
+        c[i] = (struct hvd__shard_card){.seq = {5}, .rank = {i}, .size = {3}};
+    ck_assert_int_eq(find(c, &slot), 0);
+    c[2].size[0] = 4;
+    ck_assert_int_eq(find(c, &slot), -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(),
+                                 "rank 0 tells of 3 shards, and rank 2 of 4"));
+    c[0].size[0] = c[1].size[0] = 4;
+    ck_assert_int_eq(find(c, &slot), -HVD_EPROTO);
+    ck_assert_ptr_nonnull(strstr(hvd_error_message(), "there are 3"));
+    for (int i = 0; i < 3; i++)
+        c[i].size[0] = HVD__SHARD_RANKS_MAX + 1;
+    ck_assert_int_eq(find(c, &slot), -HVD_EPROTO);
+    hvd__shard_layout_unref(slot.layout);
 }
 END_TEST
 
@@ -338,6 +381,7 @@ int main(void)
     tcase_add_loop_test(tc, test_static, 1, 5);
     tcase_add_test(tc, test_sizes);
     tcase_add_test(tc, test_arguments);
+    tcase_add_test(tc, test_hostile_cards);
     tcase_add_test(tc, test_memory);
     tcase_add_test(tc, test_no_memory);
     tcase_add_loop_test(tc, test_late, 0, 3);

@@ -71,6 +71,7 @@ START_TEST(test_some_die)
         {"aaab", 4, 0x7, 3, 0, 1000, 0, 0, 0},     /* the larger host */
         {NULL, 4, 0x5, 3, 0, 1000, 0, 0, 0},       /* one of each pair */
         {NULL, 4, 0xc, 3, 0, 1000, 0, 1, 0},       /* a pair */
+        {NULL, 4, 0x3, 3, 0, 3, 0, 0, 0},          /* one with nothing */
         {NULL, 6, 0x2a, 3, 0, 1000, 0, 0, 0},      /* one of each pair */
         {"aabbccdd", 8, 0xcc, 2, 0, 900, 0, 0, 0}, /* one host of each pair */
         {"aabbccdd", 8, 0xf, 2, 0, 900, 0, 1, 0},  /* both of a pair */
@@ -166,11 +167,13 @@ START_TEST(test_again)
 }
 END_TEST
 
-/* Of four ranks the last dies just after a commit that rank 1 does not know to
- * be complete; then rank 0 dies at an instant of the restore.  The other two
- * return to that commit. */
+/* Of four ranks the last dies just after a commit that rank 1, or 1 and 2, do
+ * not know to be complete; then rank 0 dies at an instant of the restore.  The
+ * other two return to that commit, or to the one before, if neither has learned
+ * of it. */
 
 static uint64_t committed; /* its number */
+static int behind;         /* the last rank that does not know of it */
 
 /* Does what hvd_sync does in the second generation, until the instant. */
 static void restore_and_die(hvd_state *s)
@@ -182,13 +185,14 @@ static void restore_and_die(hvd_state *s)
 
     if (shards_scene->when == AT_WORK)
         shards_die();
-    /* Rank 1 is behind, and this rank gives out its state. */
+    /* Others are behind, and this rank gives out its state. */
     if (hvd__words_allgather(&mine, sizeof(mine), ages, sizeof(ages), &err) <
             0 ||
         hvd_broadcast(&shards_step, &shards_step, 8, HVD_UINT8, 0, NULL) < 0 ||
         hvd_broadcast(&shards_check, &shards_check, 8, HVD_UINT8, 0, NULL) <
             0 ||
-        hvd__shards_sync_begin(s, &layout, &target) < 0 || !layout)
+        hvd__shards_sync_begin(s, mine.version, &layout, &target) < 0 ||
+        !layout)
         exit(9);
     if (shards_scene->when == BEFORE_COPY)
         shards_die();
@@ -236,6 +240,7 @@ static int commit_in_part(hvd_state *s)
 
 static int restore_body(int rank, void *arg)
 {
+    int64_t known = behind == 2 && shards_scene->when == AT_WORK ? 2 : 3;
     hvd_state *s;
     int rc;
 
@@ -247,14 +252,16 @@ static int restore_body(int rank, void *arg)
     for (int i = 0; i < 2; i++)
         want(shards_do_step(s, NEVER) == 0);
     shards_grow();
-    want((rank == 1 ? commit_in_part(s) : hvd_commit(s)) == 0);
+    want((rank == 1 || rank == behind ? commit_in_part(s) : hvd_commit(s)) ==
+         0);
     committed = s->shards.last;
     rc = hvd_barrier(NULL);
     if (rank == 3)
         shards_die();
     while (rc == 0)
         rc = hvd_barrier(NULL);
-    want(rc == -HVD_ERESIZED && shards_sync(s) == 0 && shards_step == 3);
+    want(rc == -HVD_ERESIZED && shards_sync(s) == 0);
+    want(shards_step == known);
     want(shards_train_until(s, 2) == 0);
     for (int i = 0; i < 3; i++)
         want(shards_do_step(s, NEVER) == 0);
@@ -267,10 +274,11 @@ START_TEST(test_restore)
 {
     static const char *const places[] = {NULL, "abba"};
     struct shards_scene deaths = {.size = 4,
-                                  .place = places[_i / INSTANTS],
+                                  .place = places[_i / INSTANTS % 2],
                                   .when = (enum instant)(_i % INSTANTS),
                                   .elems = 5000};
 
+    behind = 1 + _i / INSTANTS / 2;
     ck_assert_int_eq(shards_play(&deaths, restore_body), 2);
 }
 END_TEST
@@ -317,6 +325,84 @@ START_TEST(test_forgets)
 }
 END_TEST
 
+/* A rank dies before or in the first hvd_sync, which takes the start values of
+ * the shards.  They are the shards for as long as the memory is the same. */
+static int replaces;
+
+static int first_body(int rank, void *arg)
+{
+    hvd_state *s;
+    int rc;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    s = shards_make();
+    want(s);
+    if (!replaces)
+        hvd_on_resize(NULL, NULL);
+    if (rank == 2)
+        shards_die();
+    rc = hvd_sync(s);
+    if (!replaces) {
+        want(rc == 0 && hvd_commit(s) == 0);
+        want(hvd_state_shards(s, "shard", NULL, 0) == 2);
+        want(hvd_shutdown() == 0);
+    } else {
+        want(rc == -HVD_ENOENT);
+        want(strstr(hvd_error_message(), "replaced the start values"));
+    }
+    shards_free(s);
+    return 0;
+}
+
+START_TEST(test_first)
+{
+    struct shards_scene scene = {.size = 3, .elems = 1000};
+
+    replaces = _i;
+    ck_assert_int_eq(shards_play(&scene, first_body), 1);
+}
+END_TEST
+
+/* Of two states, one is not synchronised after a death. */
+static int two_body(int rank, void *arg)
+{
+    hvd_state *s, *other;
+    int64_t more = 0;
+    int rc = 0;
+
+    (void)arg;
+    want(hvd_init() == 0);
+    s = shards_make();
+    want(s && hvd_state_new(&other) == 0);
+    want(hvd_state_add(other, "more", &more, sizeof(more), 0) == 0);
+    want(hvd_commit(other) == -HVD_EINVAL);
+    want(shards_sync(s) == 0 && hvd_sync(other) == 0);
+    while (rc == 0) {
+        more++;
+        rc = hvd_commit(other);
+        if (rank == 1 && more == 3)
+            shards_die();
+    }
+    want(rc == -HVD_ERESIZED && shards_sync(s) == 0);
+    want(hvd_commit(other) == -HVD_EINVAL);
+    want(strstr(hvd_error_message(), "for this state in this generation"));
+    want(hvd_commit(s) == 0);
+    want(hvd_sync(other) == 0 && hvd_commit(other) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(other);
+    shards_free(s);
+    return 0;
+}
+
+START_TEST(test_two)
+{
+    struct shards_scene scene = {.size = 3, .elems = 1000};
+
+    ck_assert_int_eq(shards_play(&scene, two_body), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("shards_deaths");
@@ -324,11 +410,13 @@ int main(void)
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_one_dies, 0, 8 * INSTANTS);
-    tcase_add_loop_test(tc, test_some_die, 0, 10 * INSTANTS);
+    tcase_add_loop_test(tc, test_some_die, 0, 11 * INSTANTS);
     tcase_add_loop_test(tc, test_many_deaths, 0, 3);
     tcase_add_loop_test(tc, test_again, 0, 2 * 4 * INSTANTS);
-    tcase_add_loop_test(tc, test_restore, 0, 2 * INSTANTS);
+    tcase_add_loop_test(tc, test_restore, 0, 2 * 2 * INSTANTS);
     tcase_add_loop_test(tc, test_forgets, 0, 2);
+    tcase_add_loop_test(tc, test_first, 0, 2);
+    tcase_add_test(tc, test_two);
     suite_add_tcase(s, tc);
     return unit_run(s);
 }

@@ -199,7 +199,7 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
         elastic.change.source = source;
     }
     if (rc == 0 && s && s->shards.blocks)
-        rc = hvd__shards_sync(s);
+        rc = hvd__shards_sync(s, ages[source].version);
     if (rc == 0 && s)
         hvd__state_settle(s, ages[source].version, hvd__world_epoch(),
                           world_done());
@@ -227,6 +227,8 @@ int hvd_sync(hvd_state *s)
         return not_initialised("hvd_sync");
     note_change();
     elastic.change.source = -1;
+    if (s)
+        s->shards.is_taken = 1;
     mine = hvd__state_age(s, hvd__world_epoch(), world_done());
     if (!atomic_load(&hvd__context.resized))
         rc = share(s, &mine);
@@ -235,10 +237,12 @@ int hvd_sync(hvd_state *s)
             return hvd__tell(&err);
         rc = call_on_resize();
         /* A rank that was given a part of the state only is behind now. */
-        if (s && s->whole == HVD__STATE_IN_PART)
+        if (s && s->whole == HVD__STATE_IN_PART) {
             mine = (struct hvd__state_age){.layout = mine.layout};
-        else if (s)
+        } else if (s) {
             mine.whole = s->whole;
+            mine.version = s->version;
+        }
         if (rc == 0)
             rc = share(s, &mine);
     }
@@ -270,6 +274,9 @@ int hvd_commit(hvd_state *s)
         return hvd__fail(HVD_EINVAL, "hvd_commit: the state is NULL");
     if (!hvd__alive())
         return not_initialised("hvd_commit");
+    if (s->whole != HVD__STATE_SYNCED || s->epoch != hvd__world_epoch())
+        return hvd__fail(HVD_EINVAL, "hvd_commit: hvd_sync has not returned 0 "
+                                     "for this state in this generation");
     head = hvd__world_head();
     /* Acquire: who is to leave was told before (is_leaving). */
     changes =

@@ -60,22 +60,69 @@ static int spread_layout(struct hvd__shard_deal *d, int source, int old_n,
     return rc;
 }
 
+/* Returns of how many shards a rank's slot is; 0: it has none. */
+static uint32_t size_of(const struct hvd__shard_deal *d, int rank)
+{
+    int slot = hvd__shard_slot_of(&d->cards[rank], d->seq);
+
+    return slot < 0 ? 0 : d->cards[rank].size[slot];
+}
+
+/* Checks that the slots of all ranks are of old_n shards.  Returns whether all
+ * ranks have one, or -HVD_EPROTO. */
+static int check_sizes(const struct hvd__shard_deal *d, int source,
+                       uint32_t old_n)
+{
+    int all_have = 1;
+
+    for (int i = 0; i < d->n; i++) {
+        if (hvd__shard_slot_of(&d->cards[i], d->seq) < 0)
+            all_have = 0;
+        else if (size_of(d, i) != old_n)
+            return hvd__fail(HVD_EPROTO,
+                             "hvd_sync: rank %d tells of %" PRIu32
+                             " shards, and rank %d of %" PRIu32,
+                             source, old_n, i, size_of(d, i));
+    }
+    if (d->slot && (uint32_t)d->slot->layout->n != old_n)
+        return hvd__fail(HVD_EPROTO,
+                         "hvd_sync: rank %d tells of %" PRIu32
+                         " shards, and there are %d",
+                         source, old_n, d->slot->layout->n);
+    return all_have;
+}
+
 static int get_layout(struct hvd__shard_deal *d, size_t blocks)
 {
-    int source = hvd__shard_source(d->cards, d->n, d->seq), all_have = 1;
-    int slot = hvd__shard_slot_of(&d->cards[source], d->seq);
-    uint32_t old_n = d->cards[source].size[slot];
+    int source = hvd__shard_source(d->cards, d->n, d->seq), all_have;
+    uint32_t old_n;
 
+    if (source < 0)
+        return hvd__fail(HVD_EPROTO,
+                         "hvd_sync: no rank has shards %" PRIu64
+                         ", but one tells of them",
+                         d->seq);
+    old_n = size_of(d, source);
     if (old_n == 0 || old_n > HVD__SHARD_RANKS_MAX)
         return hvd__fail(HVD_EPROTO,
                          "hvd_sync: rank %d tells of %" PRIu32 " shards",
                          source, old_n);
-    for (int i = 0; i < d->n; i++)
-        all_have &= hvd__shard_slot_of(&d->cards[i], d->seq) >= 0;
+    all_have = check_sizes(d, source, old_n);
+    if (all_have < 0)
+        return all_have;
     if (!all_have)
         return spread_layout(d, source, (int)old_n, blocks);
     d->old = hvd__shard_layout_ref(d->slot->layout);
     return 0;
+}
+
+/* Returns the first shard with contents that nobody has, or -1. */
+static int find_lost(const struct hvd__shard_deal *d)
+{
+    for (int r = 0; r < d->old->n; r++)
+        if (d->holder[r] < 0 && hvd__shard_bytes(d->old, r) > 0)
+            return r;
+    return -1;
 }
 
 int hvd__shard_deal_find(struct hvd__shard_deal *d, size_t blocks)
@@ -89,8 +136,9 @@ int hvd__shard_deal_find(struct hvd__shard_deal *d, size_t blocks)
         rc = no_memory();
     if (rc < 0)
         return rc;
-    lost = hvd__shard_holders(d->cards, d->n, d->seq, d->old->keeper, d->old->n,
-                              d->holder, d->at);
+    hvd__shard_holders(d->cards, d->n, d->seq, d->old->keeper, d->old->n,
+                       d->holder, d->at);
+    lost = find_lost(d);
     if (lost < 0)
         return 0;
     if (d->old->keeper[lost] == lost)

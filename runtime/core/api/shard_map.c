@@ -135,11 +135,10 @@ int hvd__shard_source(const struct hvd__shard_card *cards, int n, uint64_t seq)
     return -1;
 }
 
-int hvd__shard_holders(const struct hvd__shard_card *cards, int n, uint64_t seq,
-                       const int *keeper, int old_n, int *holder, int *at)
+void hvd__shard_holders(const struct hvd__shard_card *cards, int n,
+                        uint64_t seq, const int *keeper, int old_n, int *holder,
+                        int *at)
 {
-    int lost = -1;
-
     for (int r = 0; r < old_n; r++)
         at[r] = -1;
     for (int i = 0; i < n; i++) {
@@ -148,12 +147,8 @@ int hvd__shard_holders(const struct hvd__shard_card *cards, int n, uint64_t seq,
         if (slot >= 0 && cards[i].rank[slot] < (uint32_t)old_n)
             at[cards[i].rank[slot]] = i;
     }
-    for (int r = 0; r < old_n; r++) {
+    for (int r = 0; r < old_n; r++)
         holder[r] = at[r] >= 0 ? at[r] : at[keeper[r]];
-        if (holder[r] < 0 && lost < 0)
-            lost = r;
-    }
-    return lost;
 }
 
 /* ---- Dealing out --------------------------------------------------------- */

@@ -49,8 +49,8 @@ struct hvd__shard_card {
     uint64_t last;                  /* the last number that it has used */
     /* Its number, and that of all ranks, in the world of the slot. */
     uint32_t rank[HVD__SHARD_SLOTS], size[HVD__SHARD_SLOTS];
-    uint32_t is_current; /* the confirmed slot is of the world as it is */
-    uint32_t reserved;
+    uint32_t is_current;  /* the confirmed slot is of the world as it is */
+    uint32_t is_replaced; /* see struct hvd__shards */
 };
 
 /* Returns the number that all ranks return to: the highest that is confirmed;
@@ -65,13 +65,12 @@ int hvd__shard_source(const struct hvd__shard_card *cards, int n, uint64_t seq);
  *
  *   keeper  [old_n], of that number
  *   holder  out [old_n]: the rank, of n, that has the shard: its owner, else
- *           its keeper
+ *           its keeper; -1: nobody
  *   at      out [old_n]: the rank, of n, that was each old one; -1: lost
- *
- * Returns -1, or the first shard that nobody has.
  */
-int hvd__shard_holders(const struct hvd__shard_card *cards, int n, uint64_t seq,
-                       const int *keeper, int old_n, int *holder, int *at);
+void hvd__shard_holders(const struct hvd__shard_card *cards, int n,
+                        uint64_t seq, const int *keeper, int old_n, int *holder,
+                        int *at);
 
 /* Bytes of an old shard that are to become bytes of a new one. */
 struct hvd__shard_piece {

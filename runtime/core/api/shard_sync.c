@@ -95,8 +95,10 @@ static int agree_layout(const struct hvd_state *s,
     for (size_t r = 0; r < n && rc == 0; r++)
         for (size_t b = 0; b < blocks; b++)
             l->bytes[r * blocks + b] = all[r * row + WORDS_BEFORE_SIZES + b];
-    if (rc == 0 && (!choose_keepers(l, all) || !hvd__shard_layout_is_sane(l)))
+    if (rc == 0 && !choose_keepers(l, all))
         rc = no_memory("the keepers");
+    if (rc == 0 && !hvd__shard_layout_is_sane(l))
+        rc = hvd__fail(HVD_EINVAL, "the ranks' shards are too large in all");
     hb_free(all);
     hb_free(own);
     if (rc < 0) {
@@ -158,7 +160,7 @@ int hvd__shards_confirm(struct hvd_state *s, int target)
     if (hvd__words_allreduce(&word, &word, 1, HVD_INT32, HVD_SUM, &err) < 0)
         return hvd__tell(&err);
     shards->confirmed = target;
-    shards->is_resized = 0;
+    shards->is_resized = shards->is_replaced = 0;
     hvd__shard_layout_unref(shards->known);
     shards->known = hvd__shard_layout_ref(shards->slot[target].layout);
     return 0;
@@ -222,7 +224,8 @@ static int exchange_cards(const struct hvd_state *s,
     const struct hvd__shards *shards = &s->shards;
     size_t n = (size_t)hvd__context.topology.size;
     struct hvd__shard_card own = {.last = shards->last,
-                                  .is_current = is_current(shards) != 0};
+                                  .is_current = is_current(shards) != 0,
+                                  .is_replaced = shards->is_replaced != 0};
     struct hb_error err = HB_ERROR_INIT;
 
     if (shards->confirmed >= 0)
@@ -265,8 +268,40 @@ static int restore(struct hvd_state *s, const struct hvd__shard_card *cards,
     return rc;
 }
 
+/* Takes the memory's contents for the job's first shards, and sets their
+ * layout. */
+static int begin(const struct hvd_state *s, const struct hvd__shard_card *cards,
+                 struct hvd__shard_layout **layout)
+{
+    for (int i = 0; i < hvd__context.topology.size; i++)
+        if (cards[i].is_replaced)
+            return hvd__fail(
+                HVD_ENOENT,
+                "hvd_sync: a rank ended in the first hvd_sync, and rank %d has "
+                "replaced the start values of its shards since; start the job "
+                "again",
+                i);
+    return agree_layout(s, layout);
+}
+
+/* Notes that the state's memory that is not sharded is of the commit whose
+ * shards are in a slot of this rank, so that both stay together whatever comes;
+ * kept -1: this rank has no such slot, and cannot return to any commit. */
+static void hold(struct hvd_state *s, uint64_t version, int kept)
+{
+    /* One rank has confirmed it, so it holds for all. */
+    s->shards.confirmed = kept;
+    s->whole = HVD__STATE_IN_PART;
+    if (kept < 0)
+        return;
+    s->whole = HVD__STATE_SYNCED;
+    s->version = version;
+    hvd__state_keep(s);
+}
+
 /* Fills the memory from what the cards tell of; as hvd__shards_sync_begin. */
-static int go_back(struct hvd_state *s, const struct hvd__shard_card *cards,
+static int go_back(struct hvd_state *s, uint64_t version,
+                   const struct hvd__shard_card *cards,
                    struct hvd__shard_layout **layout, int *target)
 {
     int n = hvd__context.topology.size, all_current = 1;
@@ -278,18 +313,17 @@ static int go_back(struct hvd_state *s, const struct hvd__shard_card *cards,
         if (cards[i].last > s->shards.last)
             s->shards.last = cards[i].last;
     }
-    /* One rank has confirmed it, so it holds for all. */
-    s->shards.confirmed = kept;
     *target = other_slot(kept);
     if (newest == 0)
-        return agree_layout(s, layout);
+        return begin(s, cards, layout);
+    hold(s, version, kept);
     if (!all_current)
         return restore(s, cards, newest, kept, layout);
     hvd__shards_unpack(s);
     return 0;
 }
 
-int hvd__shards_sync_begin(struct hvd_state *s,
+int hvd__shards_sync_begin(struct hvd_state *s, uint64_t version,
                            struct hvd__shard_layout **layout, int *target)
 {
     size_t n = (size_t)hvd__context.topology.size;
@@ -298,15 +332,15 @@ int hvd__shards_sync_begin(struct hvd_state *s,
 
     *layout = NULL;
     if (rc == 0)
-        rc = go_back(s, cards, layout, target);
+        rc = go_back(s, version, cards, layout, target);
     hb_free(cards);
     return rc;
 }
 
-int hvd__shards_sync(struct hvd_state *s)
+int hvd__shards_sync(struct hvd_state *s, uint64_t version)
 {
     struct hvd__shard_layout *layout = NULL;
-    int target, rc = hvd__shards_sync_begin(s, &layout, &target);
+    int target, rc = hvd__shards_sync_begin(s, version, &layout, &target);
 
     if (rc == 0 && layout)
         rc = hvd__shards_copy(s, layout, target);

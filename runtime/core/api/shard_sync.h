@@ -33,15 +33,18 @@ int hvd__shards_confirm(struct hvd_state *s, int target);
  * hvd__shards_commit.  If no rank has any, the memory's contents become the
  * shards.
  *
+ *   version  that of the commit; the memory that is not sharded is of it
+ *
+ * If it fails, the state can still be brought back to one commit as a whole.
  * Returns 0, -HVD_ENOENT (a shard is lost), -HVD_EMISMATCH (the memory has
  * another size than the shards), or as above.
  */
-int hvd__shards_sync(struct hvd_state *s);
+int hvd__shards_sync(struct hvd_state *s, uint64_t version);
 
 /* Fills the memory as hvd__shards_sync, and leaves the copies to
  * hvd__shards_copy and hvd__shards_confirm of `layout` and `target`.  layout
  * NULL: there are copies of all.  Returns as hvd__shards_sync. */
-int hvd__shards_sync_begin(struct hvd_state *s,
+int hvd__shards_sync_begin(struct hvd_state *s, uint64_t version,
                            struct hvd__shard_layout **layout, int *target);
 
 #endif

@@ -170,6 +170,8 @@ int hvd_state_resize(hvd_state *s, const char *name, void *p, size_t bytes)
     if (!p && bytes)
         return hvd__fail(HVD_EINVAL, "hvd_state_resize: p is NULL");
     s->shards.is_resized |= b->bytes != bytes;
+    s->shards.is_replaced |=
+        s->shards.is_taken && (b->p != p || b->bytes != bytes);
     b->p = p;
     b->bytes = bytes;
     return 0;
@@ -187,11 +189,12 @@ int hvd_state_shards(const hvd_state *s, const char *name, size_t *bytes,
     if (count < 0 || (count > 0 && !bytes))
         return hvd__fail(HVD_EINVAL, "hvd_state_shards: bytes is NULL, or "
                                      "count is negative");
-    if (!l)
-        return hvd__fail(HVD_ENOENT, "hvd_state_shards: no hvd_sync has "
-                                     "found or made shards yet");
     for (const struct hvd__state_block *i = s->blocks; i < b; i++)
         at += (i->flags & HVD_STATE_SHARDED) != 0;
+    /* Memory may be added after an hvd_sync that has failed. */
+    if (!l || at >= l->blocks)
+        return hvd__fail(HVD_ENOENT, "hvd_state_shards: no hvd_sync has "
+                                     "found or made shards yet");
     for (int r = 0; r < l->n && r < count; r++)
         bytes[r] = (size_t)l->bytes[(size_t)r * l->blocks + at];
     return l->n;
