@@ -828,14 +828,14 @@ enum {
  * same for all.
  *
  * A shard is lost if its rank and its keeper both end between two commits, or
- * before hvd_sync has returned; then hvd_sync is HVD_ENOENT on all ranks.  So it
- * is if a rank ends before the first hvd_sync has returned, and the function of
- * hvd_on_resize then replaces memory that held start values.  If
- * all hosts have as many ranks as the others, they keep each other's shards in
- * pairs, the last three in a circle if their number is odd; on one host the
- * ranks do.  A rank that leaves (HVD_EREMOVED) has handed its shard to one that
- * stays.  If the job stops at a commit, each rank gets HVD_EREMOVED, and writes
- * its own shard to a checkpoint.
+ * before hvd_sync has returned; then hvd_sync is HVD_ENOENT on all ranks.  So
+ * it is if a rank ends before the first hvd_sync has returned, and the function
+ * of hvd_on_resize then replaces memory that held start values.  If all hosts
+ * have as many ranks as the others, they keep each other's shards in pairs, the
+ * last three in a circle if their number is odd; on one host the ranks do.  A
+ * rank that leaves (HVD_EREMOVED) has handed its shard to one that stays.  If
+ * the job stops at a commit, each rank gets HVD_EREMOVED, and writes its own
+ * shard to a checkpoint.
  *
  * Memory: besides its own, a rank holds two copies of its shard and two of each
  * that it keeps: one, unless one host has more ranks than all others together,
