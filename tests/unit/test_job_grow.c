@@ -240,6 +240,30 @@ START_TEST(a_lost_host_comes_back)
 }
 END_TEST
 
+/* A job that stops at a commit starts no ranks any more, and gives up a host
+ * that is being added. */
+START_TEST(it_stops)
+{
+    prepare(MOST);
+    make_barrier();
+    script_of("b", _i ? "pause 60000" : "say reached");
+    go(BEGIN "out 0 1 up;barrier 2;notice 0 60000;notice 1 60000;change 1;"
+             "progress 1;ready 0;ready 1;removed 0 it stops;removed 1 it stops;"
+             "exit 0 0;exit 1 0;kill 60000;done;eof");
+    if (_i)
+        offer("a:2,b:1");
+    ck_assert_int_eq(job_stop_at_commit(job, 60000, 1, "it stops"), 0);
+    offer("a:2,b:1,c:1");
+    for (int i = 1; i < grown.host_count; i++)
+        ck_assert(job_host_finished(&job->hosts[i]));
+    pass_barrier();
+    finish(75, "[0]<stdout>:up\n",
+           "hvdrun: it stops: all ranks stop at the next commit, or are ended "
+           "in 60 s\n"
+           "hvdrun: 2 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, listcome_together);
@@ -248,6 +272,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, many_hosts);
     tcase_add_test(tc, a_late_answer);
     tcase_add_test(tc, a_lost_host_comes_back);
+    tcase_add_loop_test(tc, it_stops, 0, 2);
 }
 
 int main(int argc, char *argv[])

@@ -17,7 +17,10 @@
  *                             one has exited with 0
  *     ranks are to leave      CHANGE, too: the next generation is made without
  *                             them, and they are removed
- *     all are to leave        the same; the job ends when they are ready
+ *     all are to leave        the same; the job ends when they are ready.  It
+ *                             gets no new ranks, and goes on until then with
+ *                             fewer than min_np, if others may not come any
+ * more
  *
  * Nobody waits for a rank that was started later until it is ready, unless the
  * generation would have fewer than min_np ranks without it.

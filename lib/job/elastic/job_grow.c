@@ -145,11 +145,12 @@ int elastic_is_offered(const struct job *job, int rank)
 
 /* ---- Ranks ---- */
 
-/* Returns whether the job gets new ranks: none once one has exited with 0. */
+/* Returns whether the job gets new ranks: none once one has exited with 0, or
+ * all are to stop. */
 static int grows(const struct job *job)
 {
     return job->elastic && job->elastic->grow && job->state == JOB_RUNNING &&
-           job_elastic_goes_on(job) &&
+           job_elastic_goes_on(job) && !job->elastic->generations.stopping &&
            job->elastic->generations.lives[GENERATIONS_FINISHED] == 0;
 }
 

@@ -385,6 +385,7 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
     for (int i = 0; i < job->config->plan->size; i++)
         if (is_running(job, i))
             note(job, i, left_ms, why);
+    job_grow_end(job);
     elastic_act(job, generations_stop(&e->generations));
     return 0;
 }
