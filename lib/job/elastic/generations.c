@@ -388,6 +388,11 @@ static int somebody_joins(const struct generations *g)
     return outsiders > 0 && fit(g, members + outsiders) > members;
 }
 
+int generations_have_spares(const struct generations *g)
+{
+    return g->number > 0 && count_outsiders(g) > 0 && !somebody_joins(g);
+}
+
 /* Returns whether ranks join or are removed if the members stop. */
 static int would_change(const struct generations *g)
 {

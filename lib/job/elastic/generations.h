@@ -176,6 +176,9 @@ int generations_take_removed(struct generations *g, int *ranks);
 int generations_settles(const struct generations *g);
 /* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);
+/* Returns whether ranks are ready and no members, and would not be if the
+ * members met them now. */
+int generations_have_spares(const struct generations *g);
 /* Returns how many ranks are left: those that live, that have exited with 0 and
  * that will be started again. */
 int generations_left_count(const struct generations *g);

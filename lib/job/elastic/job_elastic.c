@@ -473,6 +473,7 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
     elastic_act(job, ready
                          ? generations_ready(&job->elastic->generations, rank)
                          : generations_left(&job->elastic->generations, rank));
+    elastic_grow_ready(job);
     return 0;
 }
 

@@ -55,6 +55,8 @@ void elastic_grow_open(struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
+/* Notes that a rank is ready: it may take over from a host that goes. */
+void elastic_grow_ready(struct job *job);
 /* Returns whether the host goes away, or ranks there were asked to leave: none
  * is started there. */
 int elastic_host_goes(const struct job_host *host);

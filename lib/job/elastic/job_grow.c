@@ -30,7 +30,8 @@ enum { ROOM = 16 };
 
 struct grow {
     struct hostlist offered;
-    int *at; /* [offered.count]: which host of the plan it is; -1: none yet */
+    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
+    int keeps; /* a host that is not listed, until others have the state */
     struct strikes strikes;
     /* The entries of hosts that were added, which the plan borrows. */
     struct hostlist **entries;
@@ -176,15 +177,23 @@ static int is_leaving(const struct job *job, int rank)
            job->elastic->leaving[rank].why;
 }
 
-/* Counts the ranks that run and are not to leave, will be started again, or are
- * to be started on hosts that are being added. */
+/* Returns whether the ranks of a host are to be replaced: others are listed. */
+static int is_outdated(const struct job_host *host)
+{
+    return !host->is_listed && host->job->elastic->grow->offered.count > 0;
+}
+
+/* Counts the ranks that run or will be started again, and are not to leave, now
+ * or when others have replaced them; and those that are to be started on hosts
+ * that are being added. */
 static int count_all(const struct job *job)
 {
-    const struct generations *g = &job->elastic->generations;
-    int count = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+    const struct plan *plan = job->config->plan;
+    int count = 0;
 
-    for (int i = 0; i < job->config->plan->size; i++)
-        count -= is_leaving(job, i);
+    for (int i = 0; i < plan->size; i++)
+        count += has_process(job, i) && !is_leaving(job, i) &&
+                 !is_outdated(&job->hosts[plan->ranks[i].host]);
 
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (!job_host_finished(&job->hosts[i]))
@@ -476,6 +485,22 @@ static int count_working(const struct job_host *host)
     return count;
 }
 
+/* Returns whether ranks of hosts that stay wait for a place. */
+static int have_spares(const struct job *job)
+{
+    const struct generations *g = &job->elastic->generations;
+    const struct plan *plan = job->config->plan;
+
+    if (!generations_have_spares(g))
+        return 0;
+    for (int i = 0; i < plan->size; i++)
+        if (g->ranks[i].life == GENERATIONS_LIVES && !g->ranks[i].member &&
+            g->ranks[i].place == GENERATIONS_READY &&
+            job->hosts[plan->ranks[i].host].is_listed)
+            return 1;
+    return 0;
+}
+
 /* Leaves a host that is not listed any more. */
 static void withdraw(struct job_host *host)
 {
@@ -488,12 +513,13 @@ static void withdraw(struct job_host *host)
 }
 
 /* Leaves the hosts that are not listed any more, unless no rank would be left
- * that works: then one stays until ranks of others do.  An empty list changes
- * nothing. */
+ * that works: then one stays until ranks of others do, or wait to take over the
+ * places of its ranks.  An empty list changes nothing. */
 static void withdraw_hosts(struct job *job)
 {
-    int working = 0;
+    int working = 0, spares = have_spares(job);
 
+    job->elastic->grow->keeps = 0;
     if (job->elastic->grow->offered.count == 0)
         return;
     for (int rank = 0; rank < job->config->plan->size; rank++)
@@ -502,9 +528,12 @@ static void withdraw_hosts(struct job *job)
         struct job_host *host = &job->hosts[i];
         int here = count_working(host);
 
-        if (host->is_listed || host->is_withdrawn || job_host_finished(host) ||
-            (here > 0 && here == working))
+        if (host->is_listed || host->is_withdrawn || job_host_finished(host))
             continue;
+        if (here > 0 && here == working && !spares) {
+            job->elastic->grow->keeps = 1;
+            continue;
+        }
         working -= here;
         withdraw(host);
     }
@@ -519,6 +548,12 @@ void job_grow_soon(struct job *job)
 {
     if (grows(job))
         uv_timer_start(&job->grow_timer, on_time, 0, 0);
+}
+
+void elastic_grow_ready(struct job *job)
+{
+    if (job->elastic->grow && job->elastic->grow->keeps)
+        job_grow_soon(job);
 }
 
 void job_grow(struct job *job)
