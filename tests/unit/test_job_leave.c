@@ -276,6 +276,57 @@ START_TEST(what_is_refused)
 }
 END_TEST
 
+/* Lets a rank that fails take its host out, in a job that may get ranks. */
+static void use_whole_hosts(void)
+{
+    config.whole_hosts = 1;
+    config.spec.restart = 1;
+    config.most = 4;
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+}
+
+/* A rank does not leave with another of its host if it is needed. */
+START_TEST(a_whole_host_is_needed)
+{
+    use_whole_hosts();
+    go(3,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";exit 2 0;kill 60000;done;eof");
+    finish_saying(0, "4 -> 3 ranks (generation 2)");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "elastic-unit"));
+}
+END_TEST
+
+#define DIED_1 "rank 1 on host a (pid 101): killed by signal 9 (SIGKILL)"
+
+/* One that is to leave is needed after all: its host gets ranks again. */
+START_TEST(a_whole_host_comes_to_be_needed)
+{
+    struct hostlist l = HOSTLIST_INIT;
+
+    use_whole_hosts();
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    go(2,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";change 2;dies 1 ;ready 0;generation 3 0 0,2 " DIED_1
+             ";out 0 1 few;restart 1;barrier 2;exit 0 0;kill 60000;ours 1 143;"
+             "done;eof",
+       BEGIN_B "dies 3 ;notice 2 -1;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";change 2;abort 1;ready 2;generation 3 0 0,2 " DIED_1
+               ";restart 3;barrier 2;exit 2 0;kill 60000;ours 3 143;done;eof");
+    wait_for_output("few");
+    ck_assert_int_eq(hostlist_parse("b:2,a:2", &l, NULL), 0);
+    job_offer_hosts(job, &l);
+    hostlist_free(&l);
+    finish_saying(0, "host b: starts 1 rank, to join at the next commit");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
@@ -290,6 +341,8 @@ static void add_tests(TCase *tc)
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
     tcase_add_test(tc, a_host_goes_before_the_job_stops);
     tcase_add_test(tc, what_is_refused);
+    tcase_add_test(tc, a_whole_host_is_needed);
+    tcase_add_test(tc, a_whole_host_comes_to_be_needed);
 }
 
 int main(int argc, char *argv[])

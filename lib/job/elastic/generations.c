@@ -202,13 +202,28 @@ int generations_can_lose(const struct generations *g, int count)
                g->config.min_np;
 }
 
-int generations_can_remove(const struct generations *g, const int *ranks,
-                           int count)
+/* Counts the ranks that are to leave, with these. */
+static int count_leaving(const struct generations *g, const int *ranks,
+                         int count)
 {
     int leaving = sum(g->leaving);
 
     for (int i = 0; i < count; i++)
         leaving += is_usable(g, ranks[i]) && !g->ranks[ranks[i]].leaves;
+    return leaving;
+}
+
+int generations_can_spare(const struct generations *g, const int *ranks,
+                          int count)
+{
+    return enough_stay(g, count_leaving(g, ranks, count));
+}
+
+int generations_can_remove(const struct generations *g, const int *ranks,
+                           int count)
+{
+    int leaving = count_leaving(g, ranks, count);
+
     return enough_stay(g, leaving) ||
            (g->config.grows && g->lives[GENERATIONS_FINISHED] == 0 &&
             g->lives[GENERATIONS_LIVES] > leaving);

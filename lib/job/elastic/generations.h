@@ -163,6 +163,10 @@ int generations_can_lose(const struct generations *g, int count);
  * leave already; or others may come. */
 int generations_can_remove(const struct generations *g, const int *ranks,
                            int count);
+/* Returns whether enough ranks would stay without these, and those that are to
+ * leave already, if no others come. */
+int generations_can_spare(const struct generations *g, const int *ranks,
+                          int count);
 /* Asks for the removal of ranks; of those that have ended, only restarts are
  * given up. */
 enum generations_action generations_remove(struct generations *g,

@@ -14,6 +14,7 @@ struct grow;
 struct elastic_leaving {
     char *why;       /* one line; NULL: it is not */
     uint64_t due_ns; /* it is killed then; 0: never */
+    int with_host;   /* only because another rank of its host has failed */
 };
 
 struct elastic {

@@ -217,11 +217,18 @@ static void say_starts(const struct job_host *host, int started)
 
 int elastic_host_goes(const struct job_host *host)
 {
+    const struct elastic *e = host->job->elastic;
+    /* Ranks that are to leave with a failed one are kept if they are needed. */
+    int are_kept = !generations_can_spare(&e->generations, NULL, 0);
+
     if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
         return 1;
-    for (int i = 0; i < host->plan->count; i++)
-        if (host->job->elastic->leaving[host->plan->ranks[i]].why)
+    for (int i = 0; i < host->plan->count; i++) {
+        const struct elastic_leaving *l = &e->leaving[host->plan->ranks[i]];
+
+        if (l->why && !(l->with_host && are_kept))
             return 1;
+    }
     return 0;
 }
 

@@ -199,12 +199,17 @@ void elastic_leave_with(struct job *job, int rank, const char *line)
     for (int i = 0; i < h->count; i++)
         if (is_running(job, h->ranks[i]) && !has_notice(job, h->ranks[i]))
             ranks[count++] = h->ranks[i];
-    if (count > 0 && job_remove_ranks(job, ranks, count, -1, why) == 0)
+    if (count > 0 &&
+        generations_can_spare(&job->elastic->generations, ranks, count) &&
+        job_remove_ranks(job, ranks, count, -1, why) == 0) {
+        for (int i = 0; i < count; i++)
+            job->elastic->leaving[ranks[i]].with_host = 1;
         job_say(job,
                 "host %s: its other %d rank%s at the next commit "
                 "(--elastic-unit host)",
                 job->hosts[home].name, count,
                 count > 1 ? "s leave" : " leaves");
+    }
     hb_free(why);
     hb_free(ranks);
 }
