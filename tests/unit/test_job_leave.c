@@ -327,6 +327,28 @@ START_TEST(a_whole_host_comes_to_be_needed)
 }
 END_TEST
 
+#define DIED_2 "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
+
+/* A rank that waits to be started again leaves with its host, too. */
+START_TEST(a_pending_rank_leaves_with_its_host)
+{
+    static const int rank[] = {2};
+
+    config.whole_hosts = config.spec.restart = config.restart_failed = 1;
+    go(1,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";out 0 1 few;change 2;abort 2;ready 0;ready 1;generation 3 0 "
+             "0,1 " DIED_2 ";exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";notice 2 -1;change 2;dies 2 ;kill 60000;done;eof");
+    wait_for_output("few");
+    ck_assert_int_eq(job_remove_ranks(job, rank, 1, -1, "it has to"), 0);
+    finish_saying(0, "hvdrun: host b: its other 1 rank is not started again "
+                     "(--elastic-unit host)\n");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
@@ -343,6 +365,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, what_is_refused);
     tcase_add_test(tc, a_whole_host_is_needed);
     tcase_add_test(tc, a_whole_host_comes_to_be_needed);
+    tcase_add_test(tc, a_pending_rank_leaves_with_its_host);
 }
 
 int main(int argc, char *argv[])

@@ -161,6 +161,7 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
     int is_new = l->why == NULL;
     uint64_t due_ns = 0;
 
+    l->with_host = 0;
     if (left_ms >= 0)
         due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     if (due_ns && (!l->due_ns || due_ns < l->due_ns)) {
@@ -189,26 +190,67 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
     return 0;
 }
 
+/* Lists the ranks of a host that run, and those that would be started again,
+ * of which there are *pending.  Returns how many there are (heap: *ranks). */
+static int list_ranks(const struct job_host *host, int **ranks, int *pending)
+{
+    const struct job *job = host->job;
+    int count = 0;
+
+    *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(**ranks));
+    *pending = 0;
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+        int is_pending =
+            job->elastic->generations.ranks[rank].life == GENERATIONS_PENDING;
+
+        if (is_pending || is_running(job, rank))
+            (*ranks)[count++] = rank;
+        *pending += is_pending;
+    }
+    return count;
+}
+
+/* Counts those of the ranks that were asked to leave. */
+static int count_notices(const struct job *job, const int *ranks, int count)
+{
+    int known = 0;
+
+    for (int i = 0; i < count; i++)
+        known += has_notice(job, ranks[i]);
+    return known;
+}
+
+/* Says what becomes of the ranks of a host of which one has failed. */
+static void say_leave_with(struct job_host *host, int running, int pending)
+{
+    if (running > 0)
+        job_say(host->job,
+                "host %s: its other %d rank%s at the next commit "
+                "(--elastic-unit host)",
+                host->name, running, running > 1 ? "s leave" : " leaves");
+    if (pending > 0)
+        job_say(host->job,
+                "host %s: its other %d rank%s not started again "
+                "(--elastic-unit host)",
+                host->name, pending, pending > 1 ? "s are" : " is");
+}
+
 void elastic_leave_with(struct job *job, int rank, const char *line)
 {
-    int home = job->config->plan->ranks[rank].host, count = 0;
-    const struct plan_host *h = &job->config->plan->hosts[home];
-    int *ranks = hb_xcalloc((size_t)h->count + 1, sizeof(*ranks));
+    struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
     char *why = hb_xasprintf("%s; its host leaves, too (--elastic-unit)", line);
+    int pending, *ranks, all = list_ranks(host, &ranks, &pending), count = 0;
 
-    for (int i = 0; i < h->count; i++)
-        if (is_running(job, h->ranks[i]) && !has_notice(job, h->ranks[i]))
-            ranks[count++] = h->ranks[i];
+    for (int i = 0; i < all; i++)
+        if (!has_notice(job, ranks[i]))
+            ranks[count++] = ranks[i];
     if (count > 0 &&
         generations_can_spare(&job->elastic->generations, ranks, count) &&
         job_remove_ranks(job, ranks, count, -1, why) == 0) {
         for (int i = 0; i < count; i++)
             job->elastic->leaving[ranks[i]].with_host = 1;
-        job_say(job,
-                "host %s: its other %d rank%s at the next commit "
-                "(--elastic-unit host)",
-                job->hosts[home].name, count,
-                count > 1 ? "s leave" : " leaves");
+        say_leave_with(host, count - pending, pending);
     }
     hb_free(why);
     hb_free(ranks);
@@ -264,27 +306,13 @@ static void say_leave(struct job *job, const char *why, int running,
 int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why)
 {
     struct job *job = host->job;
-    const struct elastic *e = job->elastic;
-    int *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
-    int running = 0, pending = 0, known = 0, rc = 0;
+    int pending, *ranks, count = list_ranks(host, &ranks, &pending), rc = 0;
 
-    for (int i = 0; i < host->plan->count; i++) {
-        int rank = host->plan->ranks[i];
-
-        if (e->generations.ranks[rank].life == GENERATIONS_PENDING)
-            pending++;
-        else if (is_running(job, rank))
-            running++;
-        else
-            continue;
-        known += has_notice(job, rank);
-        ranks[running + pending - 1] = rank;
-    }
-    if (running + pending > known &&
-        generations_can_remove(&e->generations, ranks, running + pending))
-        say_leave(job, why, running, pending);
-    if (running + pending > 0)
-        rc = job_remove_ranks(job, ranks, running + pending, left_ms, why);
+    if (count > count_notices(job, ranks, count) &&
+        generations_can_remove(&job->elastic->generations, ranks, count))
+        say_leave(job, why, count - pending, pending);
+    if (count > 0)
+        rc = job_remove_ranks(job, ranks, count, left_ms, why);
     hb_free(ranks);
     return rc;
 }
