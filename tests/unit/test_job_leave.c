@@ -349,6 +349,22 @@ START_TEST(a_pending_rank_leaves_with_its_host)
 }
 END_TEST
 
+#define FAILED_1 "rank 1 on host a (pid 101): exit code 9"
+
+/* A rank that ends because of another has not failed itself. */
+START_TEST(a_rank_blames_another)
+{
+    config.whole_hosts = 1;
+    go(1,
+       BEGIN "blames 3;exit 1 9;ready 0;generation 2 0 0,2,3 " FAILED_1
+             ";exit 0 0;done;eof",
+       BEGIN_B "abort 1;ready 2;ready 3;generation 2 0 0,2,3 " FAILED_1
+               ";exit 2 0;exit 3 0;done;eof");
+    finish_saying(0, "4 -> 3 ranks (generation 2)");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "elastic-unit"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
@@ -366,6 +382,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, a_whole_host_is_needed);
     tcase_add_test(tc, a_whole_host_comes_to_be_needed);
     tcase_add_test(tc, a_pending_rank_leaves_with_its_host);
+    tcase_add_test(tc, a_rank_blames_another);
 }
 
 int main(int argc, char *argv[])
