@@ -222,6 +222,28 @@ START_TEST(agents_that_wait_are_ended)
 }
 END_TEST
 
+/* An agent whose ranks have stopped quits: the others may take their time. */
+START_TEST(an_agent_quits_after_the_stop)
+{
+    config.stop_at_commit = 1;
+    config.spec.restart = 1;
+    make_barrier();
+    go(4,
+       BEGIN "notice 0 60000;notice 1 60000;change 1;progress 1;ready 0;ready "
+             "1;removed 0 SIGTERM;removed 1 SIGTERM;barrier 2;exit 0 0;"
+             "exit 1 0;kill 60000;done;eof",
+       BEGIN_B "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;"
+               "ready 3;removed 2 SIGTERM;removed 3 SIGTERM;"
+               "exit 2 0;exit 3 0;quit it got SIGTERM");
+    job_signal(job, SIGTERM, NULL);
+    while (!job->hosts[1].quitting)
+        uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_int_eq(job->state, JOB_RUNNING);
+    pass_barrier();
+    ends(75, STOPS "hvdrun: 4 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
 #define LATE "by hvdrun: has not left at a commit in time"
 #define DIED "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
 
@@ -376,6 +398,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
     tcase_add_loop_test(tc, agents_that_wait_are_ended, 0, 2);
+    tcase_add_test(tc, an_agent_quits_after_the_stop);
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
     tcase_add_test(tc, a_host_goes_before_the_job_stops);
     tcase_add_test(tc, what_is_refused);
