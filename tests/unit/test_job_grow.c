@@ -286,6 +286,28 @@ START_TEST(the_only_host_is_replaced)
 }
 END_TEST
 
+/* No host may be left yet, because all other ranks are to leave: it is tried
+ * again when others have come. */
+START_TEST(a_host_cannot_be_left)
+{
+    prepare(MOST);
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;"
+                   "kill 60000;ours 2 143;done;eof");
+    script_of("c", "pause 60000");
+    go(BEGIN "out 0 1 up;hosts 2;notice 0 -1;notice 1 -1;out 0 1 asked;"
+             "barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof");
+    offer("a:2,b:1");
+    wait_for_message(B_STARTS);
+    job_host_goes(job, 0, -1, "a test");
+    wait_for_output("asked");
+    offer("c:1");
+    ck_assert(!job->hosts[1].is_withdrawn);
+    pass_barrier();
+    finish_saying(0, "host a goes (a test): its 2 ranks leave");
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, listcome_together);
@@ -296,6 +318,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, a_lost_host_comes_back);
     tcase_add_loop_test(tc, it_stops, 0, 2);
     tcase_add_test(tc, the_only_host_is_replaced);
+    tcase_add_test(tc, a_host_cannot_be_left);
 }
 
 int main(int argc, char *argv[])

@@ -513,8 +513,8 @@ static void withdraw(struct job_host *host)
 {
     char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
 
-    host->is_withdrawn = 1;
-    elastic_leave_host(host, -1, why);
+    if (elastic_leave_host(host, -1, why) == 0)
+        host->is_withdrawn = 1;
     elastic_end_unused(host);
     hb_free(why);
 }
