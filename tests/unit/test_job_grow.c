@@ -308,6 +308,25 @@ START_TEST(a_host_cannot_be_left)
 }
 END_TEST
 
+/* A new rank with the number of one that has used its restarts has its own. */
+START_TEST(a_new_rank_is_restarted)
+{
+    const char *said;
+
+    prepare(MOST);
+    config.restart_failed = 1;
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;dies 2 ;restart 2;dies 2 "
+                   ";restart 2;dies 2 ;restart 2;barrier 2;kill 60000;"
+                   "ours 2 143;done;eof");
+    go(BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:1");
+    finish_saying(0, "(1 of 1)");
+    said = strstr(hb_buf_data(&err), "(1 of 1)");
+    ck_assert_ptr_nonnull(strstr(said + 1, "(1 of 1)"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, listcome_together);
@@ -319,6 +338,7 @@ static void add_tests(TCase *tc)
     tcase_add_loop_test(tc, it_stops, 0, 2);
     tcase_add_test(tc, the_only_host_is_replaced);
     tcase_add_test(tc, a_host_cannot_be_left);
+    tcase_add_test(tc, a_new_rank_is_restarted);
 }
 
 int main(int argc, char *argv[])

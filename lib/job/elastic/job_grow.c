@@ -250,6 +250,7 @@ static int start_ranks(struct job_host *host, int slots, int room)
             continue;
         if (elastic_start(job, rank) < 0)
             return started;
+        restarts_renew(&job->elastic->restarts, rank);
         started++;
     }
     if (started > 0)
