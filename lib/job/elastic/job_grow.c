@@ -162,12 +162,20 @@ static int has_process(const struct job *job, int rank)
     return life == GENERATIONS_LIVES || life == GENERATIONS_PENDING;
 }
 
+/* Returns whether a rank's number and slot are taken: also by a rank that was
+ * removed and has not exited yet. */
+static int is_taken(const struct job *job, int rank)
+{
+    return has_process(job, rank) ||
+           (!job->exited[rank] && !job->elastic->gone[rank]);
+}
+
 static int count_on(const struct job_host *host)
 {
     int count = 0;
 
     for (int i = 0; i < host->plan->count; i++)
-        count += has_process(host->job, host->plan->ranks[i]);
+        count += is_taken(host->job, host->plan->ranks[i]);
     return count;
 }
 
@@ -215,23 +223,6 @@ static void say_starts(const struct job_host *host, int started)
                 host->name, started, plural);
 }
 
-int elastic_host_goes(const struct job_host *host)
-{
-    const struct elastic *e = host->job->elastic;
-    /* Ranks that are to leave with a failed one are kept if they are needed. */
-    int are_kept = !generations_can_spare(&e->generations, NULL, 0);
-
-    if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
-        return 1;
-    for (int i = 0; i < host->plan->count; i++) {
-        const struct elastic_leaving *l = &e->leaving[host->plan->ranks[i]];
-
-        if (l->why && !(l->with_host && are_kept))
-            return 1;
-    }
-    return 0;
-}
-
 /* Starts up to `room` ranks, so that the host has `slots`; none if it goes.
  * Returns how many. */
 static int start_ranks(struct job_host *host, int slots, int room)
@@ -246,11 +237,12 @@ static int start_ranks(struct job_host *host, int slots, int room)
     for (int i = 0; i < host->plan->count && started < left; i++) {
         int rank = host->plan->ranks[i];
 
-        if (has_process(job, rank))
+        if (is_taken(job, rank))
             continue;
         if (elastic_start(job, rank) < 0)
             return started;
         restarts_renew(&job->elastic->restarts, rank);
+        elastic_forget_leaving(job, rank);
         started++;
     }
     if (started > 0)
@@ -293,8 +285,7 @@ static int bind_numbers(struct job_host *host, int slots)
 
         plan->ranks[rank].is_idle = 1;
         job_trace_renew(job, rank);
-        hb_free(job->elastic->leaving[rank].why);
-        job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
+        elastic_forget_leaving(job, rank);
         hb_strv_free(&job->config->rank_env[rank]);
         hb_must(worker_env_rank(plan, rank, job->config->job_id,
                                 &job->config->env, &job->config->rank_env[rank],

@@ -239,7 +239,8 @@ static void say_leave_with(struct job_host *host, int running, int pending)
 void elastic_leave_with(struct job *job, int rank, const char *line)
 {
     struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
-    char *why = hb_xasprintf("%s; its host leaves, too (--elastic-unit)", line);
+    char *why =
+        hb_xasprintf("%s, and its host leaves, too (--elastic-unit)", line);
     int pending, *ranks, all = list_ranks(host, &ranks, &pending), count = 0;
 
     for (int i = 0; i < all; i++)
@@ -315,6 +316,46 @@ int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why)
         rc = job_remove_ranks(job, ranks, count, left_ms, why);
     hb_free(ranks);
     return rc;
+}
+
+void elastic_forget_leaving(struct job *job, int rank)
+{
+    hb_free(job->elastic->leaving[rank].why);
+    job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
+}
+
+/* Returns whether the host gets ranks though others there leave with one that
+ * has failed: these are needed, or it has got some meanwhile. */
+static int is_kept(const struct job_host *host)
+{
+    const struct elastic *e = host->job->elastic;
+
+    if (!generations_can_spare(&e->generations, NULL, 0))
+        return 1;
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+
+        if (e->generations.ranks[rank].life == GENERATIONS_LIVES &&
+            !e->leaving[rank].why)
+            return 1;
+    }
+    return 0;
+}
+
+int elastic_host_goes(const struct job_host *host)
+{
+    const struct elastic *e = host->job->elastic;
+    int kept = is_kept(host);
+
+    if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
+        return 1;
+    for (int i = 0; i < host->plan->count; i++) {
+        const struct elastic_leaving *l = &e->leaving[host->plan->ranks[i]];
+
+        if (l->why && !(l->with_host && kept))
+            return 1;
+    }
+    return 0;
 }
 
 /* Keeps what is said of a host until the job runs: no rank can leave before. */
@@ -469,6 +510,7 @@ void job_elastic_end_left(struct job_host *host)
     if (job_elastic_stopped(job) && job->config->spec.restart)
         end_stopped(job);
     elastic_end_unused(host);
+    job_grow_soon(job);
 }
 
 void elastic_tell_removed(struct job *job)
