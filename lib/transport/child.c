@@ -366,7 +366,7 @@ static int start_tied(struct child *c, int fd, int err_fd)
     return rc;
 }
 
-/* 0 or an errno. */
+/* Starts the child, tied or not.  Returns 0 or an errno. */
 static int child_start(struct child *c, int fd, int err_fd)
 {
     const struct ties none = {-1, -1};
