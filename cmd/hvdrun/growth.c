@@ -129,10 +129,11 @@ int growth_rename(struct hostlist *l,
 
     for (size_t i = 0; rc == 0 && i < l->count; i++) {
         const char *name = known_name(arg, l->entries[i].name);
-        size_t same = find_entry(l, name);
+        size_t same;
 
         if (strcasecmp(name, l->entries[i].name) == 0)
             continue;
+        same = find_entry(l, name);
         if (same < i) {
             rc = hostlist_merge(l, same, i--, err);
             continue;

@@ -47,6 +47,7 @@ struct run {
     const struct options *options;
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
+    struct hostlist found;  /* as they were read, to compare with others */
     struct hb_strv aliases; /* pairs: a name of a host, and its first one */
     char *hosts_from;       /* see host_plan_read */
     struct plan plan;
@@ -134,6 +135,8 @@ static int read_hosts(struct run *run, struct hb_error *err)
                  : host_plan_read(o, run->hostname, &run->log, &run->hosts,
                                   &run->hosts_from, err);
 
+    if (rc == 0 && options_grows(o))
+        discovery_copy(&run->found, &run->hosts);
     return rc ? rc : merge_local(run, &run->hosts, err);
 }
 
@@ -370,6 +373,7 @@ static void run_fini(struct run *run)
     main_loop_fini(&run->main);
     hb_free(run->agent_path);
     hostlist_free(&run->hosts);
+    hostlist_free(&run->found);
     hb_strv_free(&run->aliases);
     hb_free(run->hosts_from);
 }
@@ -487,6 +491,7 @@ static void offer_hosts(struct run *run)
     growth_discoverer(o, &config);
     config.loop = &run->main.loop;
     config.log = &run->log;
+    config.before = &run->found;
     config.on_hosts = on_hosts;
     config.on_trouble = on_trouble;
     config.arg = run;
@@ -558,6 +563,7 @@ static int plan_again(struct run *run, struct hb_error *err)
         .options = run->options,
         .log = run->log,
         .hosts = run->hosts,
+        .found = run->found,
         .aliases = run->aliases,
         .hosts_from = run->hosts_from,
         .agent_path = run->agent_path,

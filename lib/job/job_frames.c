@@ -194,7 +194,8 @@ static int on_quitting(void *arg, const struct frame *f, struct hb_error *err)
     }
     job_host_trouble(host, JOB_EXIT_LAUNCHER, hb_now_ns(), 1, "%s", why);
     hb_free(why);
-    if (!job_elastic_goes_on(host->job))
+    if (!job_elastic_goes_on(host->job) &&
+        (host->job->has_verdict || !job_elastic_stopped(host->job)))
         job_event(host->job, JOB_EV_FAILED);
     return 0;
 }

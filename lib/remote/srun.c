@@ -4,14 +4,13 @@
 
 #include "lib/base/env.h"
 #include "lib/hosts/batch/allocation.h"
+#include "lib/hosts/batch/slurm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-enum { COMPONENTS_MAX = 128, GPUS_MAX = 1 << 20 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -43,7 +42,7 @@ static int find_component(const char *host)
 {
     char name[64];
 
-    for (int i = 0; i < COMPONENTS_MAX; i++) {
+    for (int i = 0; i < SLURM_COMPONENTS_MAX; i++) {
         const char *list;
 
         snprintf(name, sizeof(name), "SLURM_JOB_NODELIST_HET_GROUP_%d", i);
@@ -56,16 +55,12 @@ static int find_component(const char *host)
     return -2;
 }
 
-/* Returns the number in a variable such as 2 or a100:2; 0: not given. */
-static int64_t number_of(const char *name)
+/* Returns the number of GPUs in a variable; 0: not given. */
+static int number_of(const char *name)
 {
     const char *text = hb_variable(name);
-    const char *colon = text ? strrchr(text, ':') : NULL;
-    int64_t n = 0;
 
-    if (text)
-        hb_parse_i64(colon ? colon + 1 : text, 1, GPUS_MAX, &n, NULL);
-    return n;
+    return text ? slurm_count_gpus(text) : 0;
 }
 
 /* Returns the number of the host's GPUs in a job that asked for GPUs by task or

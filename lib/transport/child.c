@@ -27,7 +27,8 @@ enum {
     CHILD_TERM_MS = 500, /* from SIGTERM to SIGKILL */
     CHILD_REAP_MS = 5,   /* between looks at a group that is being killed */
     CHILD_REAPS_MAX = 200,
-    /* Where a tied child has its lifeline: no shell uses this number. */
+    /* Where a tied child has its end of the socket: see tie().  Shells use
+     * other numbers while it is open: bash takes 62 instead for <(command). */
     CHILD_LIFE_FD = 63,
 };
 
@@ -365,7 +366,7 @@ static int start_tied(struct child *c, int fd, int err_fd)
     return rc;
 }
 
-/* Starts the child, tied or not.  0 or an errno. */
+/* Starts the child, tied or not.  Returns 0 or an errno. */
 static int child_start(struct child *c, int fd, int err_fd)
 {
     const struct ties none = {-1, -1};

@@ -74,12 +74,13 @@ completes() { # SHELL
     offers 'slot node' '--bind-to train.one' hvdrun --map-by ''
     offers 'none core numa' '' hvdrun -np 4 --bind-to ''
     offers 'train.one' '' hvdrun --hostfile train
-    offers 'ps kill clean doctor' '' hvdrun ''
+    offers 'ps kill drain clean doctor' '' hvdrun ''
     # behind the command, its words
     offers 'train.one' '--map-by' hvdrun -np 4 cat train
     # tools have options of their own
     offers '--hosts --json' '--map-by --num-proc' hvdrun ps --
     offers '--all' '' hvdrun kill --a
+    offers '--within' '--map-by' hvdrun drain --
 }
 
 test_completion_bash() {

@@ -242,6 +242,21 @@ test_replaced_hosts() {
     absent lost job.err
 }
 
+# Another host replaces the only one, though no more ranks may work.
+test_the_only_host_is_replaced() {
+    discover a:2
+    start_played 1000000 -np 2
+    discover b:2
+    wait_for 'grep -q "host a goes (no longer listed): its 2 ranks leave" job.err'
+    wait_for '[ "$(ranks | wc -l)" -eq 2 ]'
+    # Rank 0 of another job would begin with step 0.
+    [ "$(grep -c '^working' job.out)" -eq 1 ] || fail "$(cat job.err)"
+    absent spare job.err
+    kill -INT "$pid"
+    finish job 130
+    gone job
+}
+
 test_withdrawn_from_a_hostfile() {
     printf 'a slots=1\nb slots=1\n' >hosts
     start_steps 3000 -np 2 --min-np 1 --hostfile hosts --watch \

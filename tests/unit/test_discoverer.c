@@ -42,11 +42,14 @@ static void on_trouble(void *arg, const char *why)
     note(why);
 }
 
+static const struct hostlist *before;
+
 /* Runs until `count` callbacks have come; they must have said `want`. */
 static void expect(const char *script, const char *file, int count,
                    const char *want)
 {
     const struct discoverer_config config = {.loop = &loop,
+                                             .before = before,
                                              .log = &no_log,
                                              .script = script,
                                              .hostfile = file,
@@ -116,6 +119,20 @@ START_TEST(changes)
 }
 END_TEST
 
+/* A host of the answer before the first is left out only if the second does
+ * not name it either. */
+START_TEST(an_answer_before)
+{
+    struct hostlist l = HOSTLIST_INIT;
+
+    ck_assert_int_eq(hostlist_parse("a,b:2", &l, NULL), 0);
+    before = &l;
+    expect("echo b:2", NULL, 2, "b a = 3; b = 2");
+    before = NULL;
+    hostlist_free(&l);
+}
+END_TEST
+
 START_TEST(files)
 {
     char path[] = "/tmp/discoverer.XXXXXX";
@@ -164,6 +181,7 @@ int main(void)
     tcase_add_test(t, failures);
     tcase_add_test(t, hangs);
     tcase_add_test(t, changes);
+    tcase_add_test(t, an_answer_before);
     tcase_add_test(t, files);
     tcase_add_test(t, closed_early);
     suite_add_tcase(suite, t);

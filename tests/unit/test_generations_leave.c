@@ -172,6 +172,42 @@ START_TEST(all_stop)
 }
 END_TEST
 
+/* A job that might get new ranks does not wait for them any more, and one that
+ * was started all the same is removed with the others. */
+START_TEST(a_growing_job_stops)
+{
+    const struct generations_config config = {.size = 4,
+                                              .np = 3,
+                                              .min_np = 3,
+                                              .most = 4,
+                                              .multiple = _i ? 3 : 0,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    generations_init(&g, &config);
+    for (int i = 0; i < 3; i++)
+        generations_ready(&g, i);
+    ck_assert_int_eq(generations_stop(&g), GENERATIONS_CHANGE);
+    if (_i) {
+        ck_assert_int_eq(fails(&g, 2), GENERATIONS_TOO_FEW);
+        generations_fini(&g);
+        return;
+    }
+    generations_ready(&g, 0);
+    generations_ready(&g, 1);
+    ck_assert_int_eq(fails(&g, 2), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "01") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    generations_started(&g, 3);
+    generations_committed(&g, 2);
+    generations_ready(&g, 0);
+    ck_assert_int_eq(generations_ready(&g, 1), GENERATIONS_STOPPED);
+    ck_assert(take_removed(&g, "013"));
+    generations_fini(&g);
+}
+END_TEST
+
 /* ---- Nobody is left who has the state ---- */
 
 /* Begins a job of `np` ranks with newcomers above them. */
@@ -391,6 +427,7 @@ int main(void)
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_test(tc, outsiders_are_removed);
     tcase_add_test(tc, all_stop);
+    tcase_add_loop_test(tc, a_growing_job_stops, 0, 2);
     tcase_add_test(tc, all_hand_over);
     tcase_add_test(tc, no_handover_without_a_commit);
     tcase_add_test(tc, some_hand_over);

@@ -76,7 +76,7 @@ static int waits_for_others(const struct world *w)
         left += w->place[i] == LEFT && w->known[i].member;
     }
     count = fit(w, count) + count_lives(w, GENERATIONS_FINISHED);
-    return left > 0 || (grows && count < min_np);
+    return left > 0 || (grows && !w->stopping && count < min_np);
 }
 
 /* Checks that nobody waits in a state in which nothing is left to happen. */
@@ -330,6 +330,8 @@ START_TEST(stops)
     explore("a stop, a return and an exit", 3, three_hosts, 1, w);
     w = (struct world){.stops = 1, .deaths = 1, .restarts = 1, .removals = 1};
     explore("a stop, a restart and a removal", 3, two_hosts, 1, w);
+    w = (struct world){.stops = 1, .deaths = 1, .joins = 1};
+    explore_growth("a stop below min_np", 3, three_hosts, 2, 2, 3, w);
 }
 END_TEST
 

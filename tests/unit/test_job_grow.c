@@ -240,6 +240,93 @@ START_TEST(a_lost_host_comes_back)
 }
 END_TEST
 
+/* A job that stops at a commit starts no ranks any more, and gives up a host
+ * that is being added. */
+START_TEST(it_stops)
+{
+    prepare(MOST);
+    make_barrier();
+    script_of("b", _i ? "pause 60000" : "say reached");
+    go(BEGIN "out 0 1 up;barrier 2;notice 0 60000;notice 1 60000;change 1;"
+             "progress 1;ready 0;ready 1;removed 0 it stops;removed 1 it stops;"
+             "exit 0 0;exit 1 0;kill 60000;done;eof");
+    if (_i)
+        offer("a:2,b:1");
+    ck_assert_int_eq(job_stop_at_commit(job, 60000, 1, "it stops"), 0);
+    offer("a:2,b:1,c:1");
+    for (int i = 1; i < grown.host_count; i++)
+        ck_assert(job_host_finished(&job->hosts[i]));
+    pass_barrier();
+    finish(75, "[0]<stdout>:up\n",
+           "hvdrun: it stops: all ranks stop at the next commit, or are ended "
+           "in 60 s\n"
+           "hvdrun: 2 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
+#define A_GOES "host a goes (no longer listed)"
+
+/* Another host replaces the only one, though there is no room for more ranks:
+ * its rank takes over from those that leave. */
+START_TEST(the_only_host_is_replaced)
+{
+    prepare(2);
+    script_of("b", "hello;launch;started 2;restart 2;ready 2;"
+                   "generation 2 1 0,2 " A_GOES ";change 2;progress 2;ready 2;"
+                   "generation 3 0 2 " A_GOES ";exit 2 0;kill 60000;done;eof");
+    go(BEGIN "out 0 1 up;hosts 2;notice 0 -1;notice 1 -1;change 1;progress 1;"
+             "ready 0;ready 1;generation 2 1 0,2 " A_GOES ";removed 1 " A_GOES
+             ";exit 1 0;change 2;progress 2;ready 0;removed 0 " A_GOES
+             ";exit 0 0;kill 60000;done;eof");
+    offer("b:1");
+    finish(0, "[0]<stdout>:up\n",
+           B_STARTS "hvdrun: " A_GOES ": its 2 ranks leave at the next commit\n"
+                    "hvdrun: 2 -> 2 ranks (generation 2)\n"
+                    "hvdrun: 2 -> 1 ranks (generation 3)\n");
+}
+END_TEST
+
+/* No host may be left yet, because all other ranks are to leave: it is tried
+ * again when others have come. */
+START_TEST(a_host_cannot_be_left)
+{
+    prepare(MOST);
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;"
+                   "kill 60000;ours 2 143;done;eof");
+    script_of("c", "pause 60000");
+    go(BEGIN "out 0 1 up;hosts 2;notice 0 -1;notice 1 -1;out 0 1 asked;"
+             "barrier 2;exit 0 0;exit 1 0;kill 60000;done;eof");
+    offer("a:2,b:1");
+    wait_for_message(B_STARTS);
+    job_host_goes(job, 0, -1, "a test");
+    wait_for_output("asked");
+    offer("c:1");
+    ck_assert(!job->hosts[1].is_withdrawn);
+    pass_barrier();
+    finish_saying(0, "host a goes (a test): its 2 ranks leave");
+}
+END_TEST
+
+/* A new rank with the number of one that has used its restarts has its own. */
+START_TEST(a_new_rank_is_restarted)
+{
+    const char *said;
+
+    prepare(MOST);
+    config.restart_failed = 1;
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;dies 2 ;restart 2;dies 2 "
+                   ";restart 2;dies 2 ;restart 2;barrier 2;kill 60000;"
+                   "ours 2 143;done;eof");
+    go(BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;exit 1 0;done;eof");
+    offer("a:2,b:1");
+    finish_saying(0, "(1 of 1)");
+    said = strstr(hb_buf_data(&err), "(1 of 1)");
+    ck_assert_ptr_nonnull(strstr(said + 1, "(1 of 1)"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, listcome_together);
@@ -248,6 +335,10 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, many_hosts);
     tcase_add_test(tc, a_late_answer);
     tcase_add_test(tc, a_lost_host_comes_back);
+    tcase_add_loop_test(tc, it_stops, 0, 2);
+    tcase_add_test(tc, the_only_host_is_replaced);
+    tcase_add_test(tc, a_host_cannot_be_left);
+    tcase_add_test(tc, a_new_rank_is_restarted);
 }
 
 int main(int argc, char *argv[])

@@ -222,6 +222,28 @@ START_TEST(agents_that_wait_are_ended)
 }
 END_TEST
 
+/* An agent whose ranks have stopped quits: the others may take their time. */
+START_TEST(an_agent_quits_after_the_stop)
+{
+    config.stop_at_commit = 1;
+    config.spec.restart = 1;
+    make_barrier();
+    go(4,
+       BEGIN "notice 0 60000;notice 1 60000;change 1;progress 1;ready 0;ready "
+             "1;removed 0 SIGTERM;removed 1 SIGTERM;barrier 2;exit 0 0;"
+             "exit 1 0;kill 60000;done;eof",
+       BEGIN_B "notice 2 60000;notice 3 60000;change 1;progress 1;ready 2;"
+               "ready 3;removed 2 SIGTERM;removed 3 SIGTERM;"
+               "exit 2 0;exit 3 0;quit it got SIGTERM");
+    job_signal(job, SIGTERM, NULL);
+    while (!job->hosts[1].quitting)
+        uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_int_eq(job->state, JOB_RUNNING);
+    pass_barrier();
+    ends(75, STOPS "hvdrun: 4 ranks have stopped at a commit: exit code 75\n");
+}
+END_TEST
+
 #define LATE "by hvdrun: has not left at a commit in time"
 #define DIED "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
 
@@ -276,6 +298,103 @@ START_TEST(what_is_refused)
 }
 END_TEST
 
+/* Lets a rank that fails take its host out, in a job that may get ranks. */
+static void use_whole_hosts(void)
+{
+    config.whole_hosts = 1;
+    config.spec.restart = 1;
+    config.most = 4;
+    config.cooldown_least_ms = config.cooldown_most_ms = 60000;
+}
+
+/* A rank does not leave with another of its host if it is needed. */
+START_TEST(a_whole_host_is_needed)
+{
+    use_whole_hosts();
+    go(3,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";exit 2 0;kill 60000;done;eof");
+    finish_saying(0, "4 -> 3 ranks (generation 2)");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "elastic-unit"));
+}
+END_TEST
+
+#define DIED_1 "rank 1 on host a (pid 101): killed by signal 9 (SIGKILL)"
+
+#define LEAVES_WITH_3 DIED_3 ", and its host leaves, too (--elastic-unit)"
+
+/* One that is to leave is needed after all: its host gets ranks again.  When
+ * these have made it superfluous, it is replaced, too. */
+START_TEST(a_whole_host_comes_to_be_needed)
+{
+    struct hostlist l = HOSTLIST_INIT;
+
+    use_whole_hosts();
+    config.cooldown_least_ms = config.cooldown_most_ms = 1;
+    make_barrier();
+    go(2,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";change 2;dies 1 ;ready 0;generation 3 0 0,2 " DIED_1
+             ";out 0 1 few;change 3;progress 3;ready 0;"
+             "generation 4 1 0,3 " LEAVES_WITH_3
+             ";barrier 2;exit 0 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;notice 2 -1;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";change 2;abort 1;ready 2;generation 3 0 0,2 " DIED_1
+               ";restart 3;ready 3;change 3;progress 3;ready 2;"
+               "generation 4 1 0,3 " LEAVES_WITH_3 ";removed 2 " LEAVES_WITH_3
+               ";exit 2 0;restart 2;barrier 2;exit 3 0;kill 60000;"
+               "ours 2 143;done;eof");
+    wait_for_output("few");
+    ck_assert_int_eq(hostlist_parse("b:2,a:1", &l, NULL), 0);
+    job_offer_hosts(job, &l);
+    hostlist_free(&l);
+    finish_saying(0, "host b: starts 1 rank, to join at the next commit");
+    ck_assert_msg(!strstr(hb_buf_data(&err), "expected"), "%s",
+                  hb_buf_data(&err));
+}
+END_TEST
+
+#define DIED_2 "rank 2 on host b (pid 102): killed by signal 9 (SIGKILL)"
+
+/* A rank that waits to be started again leaves with its host, too. */
+START_TEST(a_pending_rank_leaves_with_its_host)
+{
+    static const int rank[] = {2};
+
+    config.whole_hosts = config.spec.restart = config.restart_failed = 1;
+    go(1,
+       BEGIN "abort 3;ready 0;ready 1;generation 2 0 0,1,2 " DIED_3
+             ";out 0 1 few;change 2;abort 2;ready 0;ready 1;generation 3 0 "
+             "0,1 " DIED_2 ";exit 0 0;exit 1 0;kill 60000;done;eof",
+       BEGIN_B "dies 3 ;ready 2;generation 2 0 0,1,2 " DIED_3
+               ";notice 2 -1;change 2;dies 2 ;kill 60000;done;eof");
+    wait_for_output("few");
+    ck_assert_int_eq(job_remove_ranks(job, rank, 1, -1, "it has to"), 0);
+    finish_saying(0, "hvdrun: host b: its other 1 rank is not started again "
+                     "(--elastic-unit host)\n");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
+#define FAILED_1 "rank 1 on host a (pid 101): exit code 9"
+
+/* A rank that ends because of another has not failed itself. */
+START_TEST(a_rank_blames_another)
+{
+    config.whole_hosts = 1;
+    go(1,
+       BEGIN "blames 3;exit 1 9;ready 0;generation 2 0 0,2,3 " FAILED_1
+             ";exit 0 0;done;eof",
+       BEGIN_B "abort 1;ready 2;ready 3;generation 2 0 0,2,3 " FAILED_1
+               ";exit 2 0;exit 3 0;done;eof");
+    finish_saying(0, "4 -> 3 ranks (generation 2)");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "elastic-unit"));
+}
+END_TEST
+
 static void add_tests(TCase *tc)
 {
     tcase_add_test(tc, a_host_goes);
@@ -287,9 +406,14 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, too_few_would_stay);
     tcase_add_loop_test(tc, a_signal_stops_it, 0, 2);
     tcase_add_loop_test(tc, agents_that_wait_are_ended, 0, 2);
+    tcase_add_test(tc, an_agent_quits_after_the_stop);
     tcase_add_loop_test(tc, they_do_not_stop, 0, 2);
     tcase_add_test(tc, a_host_goes_before_the_job_stops);
     tcase_add_test(tc, what_is_refused);
+    tcase_add_test(tc, a_whole_host_is_needed);
+    tcase_add_test(tc, a_whole_host_comes_to_be_needed);
+    tcase_add_test(tc, a_pending_rank_leaves_with_its_host);
+    tcase_add_test(tc, a_rank_blames_another);
 }
 
 int main(int argc, char *argv[])

@@ -46,6 +46,10 @@ START_TEST(test_order)
     ck_assert_uint_eq(restarts_next(&r), due + 10);
     ck_assert_int_eq(restarts_cancel(&r), 3);
     ck_assert_int_eq(restarts_cancel(&r), -1);
+    ck_assert_int_eq(restarts_plan(&r, 1, NOW, 0, &due), 0);
+    restarts_renew(&r, 1);
+    ck_assert_int_eq(restarts_plan(&r, 1, NOW, 0, &due), 1);
+    ck_assert_uint_eq(due, NOW + SECOND / 2);
     restarts_fini(&r);
 }
 END_TEST

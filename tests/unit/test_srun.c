@@ -65,6 +65,9 @@ START_TEST(gpus_by_task)
     ck_assert_str_eq(command("N1"),
                      COMMON "--nodelist=N1 --gpus-per-node=2 /bin/sh");
     ck_assert_str_eq(command("other"), COMMON "--nodelist=other /bin/sh");
+    setenv("SLURM_GPUS_PER_TASK", "gpu:a100:2,gpu:v100:1", 1);
+    ck_assert_str_eq(command("n2"),
+                     COMMON "--nodelist=n2 --gpus-per-node=9 /bin/sh");
     setenv("SLURM_GPUS_PER_TASK", "many", 1);
     ck_assert_str_eq(command("n2"), COMMON "--nodelist=n2 /bin/sh");
     unsetenv("SLURM_GPUS_PER_TASK");

@@ -4,8 +4,7 @@
  *
  * Each script knows which options take values, so that it finds where the
  * command begins: from there on, words are completed as those of that command.
- * If the first word is ps, kill, clean or doctor, only options for these are
- * offered.
+ * If the first word is a tool (TOOLS), only options for these are offered.
  */
 #include "cmd/hvdrun/options/options_table.h"
 #include "lib/base/alloc.h"
@@ -13,7 +12,10 @@
 
 #include <string.h>
 
-#define TOOLS "ps kill clean doctor"
+/* The tools (options.c), with something between them. */
+#define TOOLS_BY(between) \
+    "ps" between "kill" between "drain" between "clean" between "doctor"
+#define TOOLS TOOLS_BY(" ")
 
 enum value {
     VALUE_NONE,
@@ -117,18 +119,18 @@ static const char bash_start[] =
     "            continue\n"
     "        fi\n"
     "        case $word in\n"
-    "        ps | kill | clean | doctor)\n"
-    "            ((i == 1)) || break\n"
-    "            tool=1\n"
-    "            ;;\n"
-    "        =)\n"
-    "            want=''\n"
-    "            left=1\n"
-    "            ;;\n"
-    "        --)\n"
-    "            i=$((i + 1))\n"
-    "            break\n"
-    "            ;;\n";
+    "        " TOOLS_BY(" | ") ")\n"
+                               "            ((i == 1)) || break\n"
+                               "            tool=1\n"
+                               "            ;;\n"
+                               "        =)\n"
+                               "            want=''\n"
+                               "            left=1\n"
+                               "            ;;\n"
+                               "        --)\n"
+                               "            i=$((i + 1))\n"
+                               "            break\n"
+                               "            ;;\n";
 
 static const char bash_command[] =
     "        -*) ;;\n"
@@ -225,11 +227,12 @@ static const char zsh_start[] =
     "    fi\n"
     "}\n"
     "_hvdrun() {\n"
-    "    if ((CURRENT > 2)) && [[ $words[2] == (ps|kill|clean|doctor) ]]; "
-    "then\n"
-    "        shift words\n"
-    "        ((CURRENT--))\n"
-    "        _arguments \\\n";
+    "    if ((CURRENT > 2)) && [[ $words[2] == (" TOOLS_BY(
+        "|") ") ]]; "
+             "then\n"
+             "        shift words\n"
+             "        ((CURRENT--))\n"
+             "        _arguments \\\n";
 
 static const char zsh_end[] = "}\n"
                               "if [[ $funcstack[1] == _hvdrun ]]; then\n"
@@ -324,7 +327,7 @@ static const char fish_start[] =
 
 static const char fish_end[] =
     "            case '-*'\n"
-    "            case ps kill clean doctor\n"
+    "            case " TOOLS "\n"
     "                if test $i -eq 1\n"
     "                    set state tool\n"
     "                else\n"

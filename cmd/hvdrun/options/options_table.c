@@ -244,7 +244,7 @@ const struct option options_table[] = {
       .max = CONTROL_LEFT_MAX_MS,
       .flags = OPTION_HIDDEN | OPTION_NO_FILE | OPTION_TOOL |
                OPTION_TOOL_ONLY | OPTION_OWN,
-      .help = "drain: when the hosts will go" },
+      .help = "drain: in how many seconds the hosts go" },
     { .names = { "--env", "-x" },
       .group = GROUP_ENV, .arg = ARG_STRING, .target = TO_CALL,
       .metavar = "NAME[=VALUE]", .call = apply_env,

@@ -10,6 +10,7 @@
  */
 #include "lib/base/env.h"
 #include "lib/hosts/batch/batch.h"
+#include "lib/hosts/batch/slurm.h"
 #include "lib/hosts/hostparse.h"
 
 #include <stdio.h>
@@ -17,8 +18,7 @@
 
 enum {
     NAME_MAX_BYTES = 64,
-    COMPONENTS_MAX = 128, /* of a heterogeneous job, in Slurm itself */
-    GPUS_MAX = 1024,
+    GPUS_MAX = 1 << 20,
     SHOWN_BYTES = 100,
 };
 
@@ -211,7 +211,7 @@ static int read_components(struct batch *b, struct hostlist *l)
 
     if (!size)
         return hb_error_set(b->err, HVD_EINVAL, "SLURM_HET_SIZE is not set");
-    if (hb_parse_i64(size, 1, COMPONENTS_MAX, &count, b->err) < 0)
+    if (hb_parse_i64(size, 1, SLURM_COMPONENTS_MAX, &count, b->err) < 0)
         return hb_error_context(b->err, "SLURM_HET_SIZE");
     host_begin(&ps, "SLURM_JOB_NODELIST_HET_GROUP", "", 0, b->err);
     ps.line = -1;
@@ -220,9 +220,7 @@ static int read_components(struct batch *b, struct hostlist *l)
     return host_finish(&ps, rc, l);
 }
 
-/* Sums the numbers of a list such as 4, a100:2 or a100:2,v100:1; 0 if it is
- * none. */
-static int count_gpus(const char *text)
+int slurm_count_gpus(const char *text)
 {
     int total = 0;
 
@@ -253,7 +251,7 @@ static void read_remarks(struct batch *b)
     b->out->copies = batch_copies(b, "SLURM_STEP_NUM_TASKS");
     b->out->gpus_everywhere = gpus != NULL;
     if (gpus || here)
-        b->out->gpus = count_gpus(gpus ? gpus : here);
+        b->out->gpus = slurm_count_gpus(gpus ? gpus : here);
     if (end)
         hb_parse_i64(end, 1, END_MAX_S, &b->out->end_s, NULL);
 }

@@ -164,6 +164,8 @@ struct discoverer *discoverer_open(const struct discoverer_config *config)
 
     d->config = *config;
     discovery_init(&d->discovery, config->slots);
+    if (config->before)
+        discovery_begin(&d->discovery, config->before);
     if (config->script)
         d->script = script_new(&script);
     uv_timer_init(config->loop, &d->timer);

@@ -130,6 +130,15 @@ int discovery_take(struct discovery *d, const char *source, const char *text,
     return rc;
 }
 
+void discovery_begin(struct discovery *d, const struct hostlist *hosts)
+{
+    discovery_copy(&d->hosts, hosts);
+    for (size_t i = 0; i < d->hosts.count; i++)
+        if (d->hosts.entries[i].slots == 0)
+            d->hosts.entries[i].slots = d->slots;
+    d->missing = hb_xcalloc(hosts->count + 1, 1);
+}
+
 int discovery_slots(const struct discovery *d)
 {
     int slots = 0;

@@ -25,6 +25,9 @@ struct discovery {
 void discovery_init(struct discovery *d, int slots);
 void discovery_fini(struct discovery *d);
 
+/* Takes the hosts of an answer that somebody else got. */
+void discovery_begin(struct discovery *d, const struct hostlist *hosts);
+
 /* Takes an answer; `source` names it in errors.  Returns 1 if d->hosts has
  * changed, 0 if not, or negative with err set if the answer is refused. */
 int discovery_take(struct discovery *d, const char *source, const char *text,

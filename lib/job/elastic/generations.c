@@ -139,11 +139,13 @@ static int fit(const struct generations *g, int count)
     return whole(g, most > 0 && count > most ? most : count);
 }
 
-/* Returns whether a generation may have `count` ranks. */
+/* Returns whether a generation may have `count` ranks: any number, if all that
+ * it has to do is to come to a commit and stop. */
 static int is_enough(const struct generations *g, int count)
 {
     return count > 0 &&
-           count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np;
+           (g->stopping ||
+            count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np);
 }
 
 /* Returns whether enough ranks stay if `leaving` of those that are usable do
@@ -192,20 +194,36 @@ int generations_can_lose(const struct generations *g, int count)
 {
     int alive = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
     int may_wait = g->config.grows && g->lives[GENERATIONS_LIVES] > count &&
-                   g->lives[GENERATIONS_FINISHED] == 0;
+                   g->lives[GENERATIONS_FINISHED] == 0 &&
+                   (!g->stopping || whole(g, alive - count) > 0);
 
     return may_wait ||
            whole(g, alive - count) + g->lives[GENERATIONS_FINISHED] >=
                g->config.min_np;
 }
 
-int generations_can_remove(const struct generations *g, const int *ranks,
-                           int count)
+/* Counts the ranks that are to leave, with these. */
+static int count_leaving(const struct generations *g, const int *ranks,
+                         int count)
 {
     int leaving = sum(g->leaving);
 
     for (int i = 0; i < count; i++)
         leaving += is_usable(g, ranks[i]) && !g->ranks[ranks[i]].leaves;
+    return leaving;
+}
+
+int generations_can_spare(const struct generations *g, const int *ranks,
+                          int count)
+{
+    return enough_stay(g, count_leaving(g, ranks, count));
+}
+
+int generations_can_remove(const struct generations *g, const int *ranks,
+                           int count)
+{
+    int leaving = count_leaving(g, ranks, count);
+
     return enough_stay(g, leaving) ||
            (g->config.grows && g->lives[GENERATIONS_FINISHED] == 0 &&
             g->lives[GENERATIONS_LIVES] > leaving);
@@ -349,13 +367,21 @@ static int choose(struct generations *g)
     return removed;
 }
 
+/* Removes all ranks that live: none is needed any more. */
+static void take_out_all(struct generations *g)
+{
+    for (int i = 0; i < g->config.size; i++)
+        if (lives(g, i))
+            take_out(g, i);
+}
+
 /* Makes a generation of the ranks that are ready. */
 static enum generations_action make(struct generations *g)
 {
     int limit = g->config.reset_limit;
 
     if (g->stopping && may_leave(g)) {
-        take_out_leaving(g, 0);
+        take_out_all(g);
         return end(g, GENERATIONS_STOPPED);
     }
     if (g->number == INT32_MAX ||
@@ -375,6 +401,11 @@ static int somebody_joins(const struct generations *g)
     int members = sum(g->members), outsiders = count_outsiders(g);
 
     return outsiders > 0 && fit(g, members + outsiders) > members;
+}
+
+int generations_have_spares(const struct generations *g)
+{
+    return g->number > 0 && count_outsiders(g) > 0 && !somebody_joins(g);
 }
 
 /* Returns whether ranks join or are removed if the members stop. */

@@ -17,7 +17,10 @@
  *                             one has exited with 0
  *     ranks are to leave      CHANGE, too: the next generation is made without
  *                             them, and they are removed
- *     all are to leave        the same; the job ends when they are ready
+ *     all are to leave        the same; the job ends when they are ready.  It
+ *                             gets no new ranks, and goes on until then with
+ *                             fewer than min_np, if others may not come any
+ * more
  *
  * Nobody waits for a rank that was started later until it is ready, unless the
  * generation would have fewer than min_np ranks without it.
@@ -160,6 +163,10 @@ int generations_can_lose(const struct generations *g, int count);
  * leave already; or others may come. */
 int generations_can_remove(const struct generations *g, const int *ranks,
                            int count);
+/* Returns whether enough ranks would stay without these, and those that are to
+ * leave already, if no others come. */
+int generations_can_spare(const struct generations *g, const int *ranks,
+                          int count);
 /* Asks for the removal of ranks; of those that have ended, only restarts are
  * given up. */
 enum generations_action generations_remove(struct generations *g,
@@ -173,6 +180,9 @@ int generations_take_removed(struct generations *g, int *ranks);
 int generations_settles(const struct generations *g);
 /* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);
+/* Returns whether ranks are ready and no members, and would not be if the
+ * members met them now. */
+int generations_have_spares(const struct generations *g);
 /* Returns how many ranks are left: those that live, that have exited with 0 and
  * that will be started again. */
 int generations_left_count(const struct generations *g);

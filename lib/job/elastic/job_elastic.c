@@ -473,6 +473,7 @@ int job_elastic_frame(void *arg, const struct frame *f, struct hb_error *err)
     elastic_act(job, ready
                          ? generations_ready(&job->elastic->generations, rank)
                          : generations_left(&job->elastic->generations, rank));
+    elastic_grow_ready(job);
     return 0;
 }
 
@@ -552,7 +553,7 @@ int job_elastic_failed(struct job *job, const struct control_exited *m,
                 (double)(due_ns - hb_now_ns()) / 1e9,
                 e->restarts.ranks[m->rank].used, e->restarts.most);
     elastic_act(job, action);
-    if (job->config->whole_hosts && !due_ns && job_elastic_goes_on(job))
+    if (job->config->whole_hosts && !due_ns && !m->blames)
         elastic_leave_with(job, m->rank, line);
     hb_free(line);
     return action != GENERATIONS_TOO_FEW;

@@ -14,6 +14,7 @@ struct grow;
 struct elastic_leaving {
     char *why;       /* one line; NULL: it is not */
     uint64_t due_ns; /* it is killed then; 0: never */
+    int with_host;   /* only because another rank of its host has failed */
 };
 
 struct elastic {
@@ -55,9 +56,8 @@ void elastic_grow_open(struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
-/* Returns whether the host goes away, or ranks there were asked to leave: none
- * is started there. */
-int elastic_host_goes(const struct job_host *host);
+/* Notes that a rank is ready: it may take over from a host that goes. */
+void elastic_grow_ready(struct job *job);
 
 /* ---- job_grow_routes.c ---- */
 
@@ -79,6 +79,11 @@ void elastic_forget_lost(struct elastic *e, int rank);
 /* Asks all ranks of a host to leave, and tells the user.  Returns 0, or -1 if
  * too few would stay. */
 int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
+/* Returns whether the host goes away, or ranks there were asked to leave: none
+ * is started there, unless it would be too few without. */
+int elastic_host_goes(const struct job_host *host);
+/* Notes that the number of a rank which was to leave goes to a new one. */
+void elastic_forget_leaving(struct job *job, int rank);
 /* Ends the agent of a host that goes, when no rank runs there any more, so that
  * the host can be reached anew later. */
 void elastic_end_unused(struct job_host *host);

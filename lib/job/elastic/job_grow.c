@@ -30,7 +30,8 @@ enum { ROOM = 16 };
 
 struct grow {
     struct hostlist offered;
-    int *at; /* [offered.count]: which host of the plan it is; -1: none yet */
+    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
+    int keeps; /* a host that is not listed, until others have the state */
     struct strikes strikes;
     /* The entries of hosts that were added, which the plan borrows. */
     struct hostlist **entries;
@@ -145,11 +146,12 @@ int elastic_is_offered(const struct job *job, int rank)
 
 /* ---- Ranks ---- */
 
-/* Returns whether the job gets new ranks: none once one has exited with 0. */
+/* Returns whether the job gets new ranks: none once one has exited with 0, or
+ * all are to stop. */
 static int grows(const struct job *job)
 {
     return job->elastic && job->elastic->grow && job->state == JOB_RUNNING &&
-           job_elastic_goes_on(job) &&
+           job_elastic_goes_on(job) && !job->elastic->generations.stopping &&
            job->elastic->generations.lives[GENERATIONS_FINISHED] == 0;
 }
 
@@ -160,12 +162,20 @@ static int has_process(const struct job *job, int rank)
     return life == GENERATIONS_LIVES || life == GENERATIONS_PENDING;
 }
 
+/* Returns whether a rank's number and slot are taken: also by a rank that was
+ * removed and has not exited yet. */
+static int is_taken(const struct job *job, int rank)
+{
+    return has_process(job, rank) ||
+           (!job->exited[rank] && !job->elastic->gone[rank]);
+}
+
 static int count_on(const struct job_host *host)
 {
     int count = 0;
 
     for (int i = 0; i < host->plan->count; i++)
-        count += has_process(host->job, host->plan->ranks[i]);
+        count += is_taken(host->job, host->plan->ranks[i]);
     return count;
 }
 
@@ -175,15 +185,23 @@ static int is_leaving(const struct job *job, int rank)
            job->elastic->leaving[rank].why;
 }
 
-/* Counts the ranks that run and are not to leave, will be started again, or are
- * to be started on hosts that are being added. */
+/* Returns whether the ranks of a host are to be replaced: others are listed. */
+static int is_outdated(const struct job_host *host)
+{
+    return !host->is_listed && host->job->elastic->grow->offered.count > 0;
+}
+
+/* Counts the ranks that run or will be started again, and are not to leave, now
+ * or when others have replaced them; and those that are to be started on hosts
+ * that are being added. */
 static int count_all(const struct job *job)
 {
-    const struct generations *g = &job->elastic->generations;
-    int count = g->lives[GENERATIONS_LIVES] + g->lives[GENERATIONS_PENDING];
+    const struct plan *plan = job->config->plan;
+    int count = 0;
 
-    for (int i = 0; i < job->config->plan->size; i++)
-        count -= is_leaving(job, i);
+    for (int i = 0; i < plan->size; i++)
+        count += has_process(job, i) && !is_leaving(job, i) &&
+                 !is_outdated(&job->hosts[plan->ranks[i].host]);
 
     for (int i = 0; i < job->config->plan->host_count; i++)
         if (!job_host_finished(&job->hosts[i]))
@@ -205,16 +223,6 @@ static void say_starts(const struct job_host *host, int started)
                 host->name, started, plural);
 }
 
-int elastic_host_goes(const struct job_host *host)
-{
-    if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
-        return 1;
-    for (int i = 0; i < host->plan->count; i++)
-        if (host->job->elastic->leaving[host->plan->ranks[i]].why)
-            return 1;
-    return 0;
-}
-
 /* Starts up to `room` ranks, so that the host has `slots`; none if it goes.
  * Returns how many. */
 static int start_ranks(struct job_host *host, int slots, int room)
@@ -229,10 +237,12 @@ static int start_ranks(struct job_host *host, int slots, int room)
     for (int i = 0; i < host->plan->count && started < left; i++) {
         int rank = host->plan->ranks[i];
 
-        if (has_process(job, rank))
+        if (is_taken(job, rank))
             continue;
         if (elastic_start(job, rank) < 0)
             return started;
+        restarts_renew(&job->elastic->restarts, rank);
+        elastic_forget_leaving(job, rank);
         started++;
     }
     if (started > 0)
@@ -275,8 +285,7 @@ static int bind_numbers(struct job_host *host, int slots)
 
         plan->ranks[rank].is_idle = 1;
         job_trace_renew(job, rank);
-        hb_free(job->elastic->leaving[rank].why);
-        job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
+        elastic_forget_leaving(job, rank);
         hb_strv_free(&job->config->rank_env[rank]);
         hb_must(worker_env_rank(plan, rank, job->config->job_id,
                                 &job->config->env, &job->config->rank_env[rank],
@@ -475,24 +484,41 @@ static int count_working(const struct job_host *host)
     return count;
 }
 
+/* Returns whether ranks of hosts that stay wait for a place. */
+static int have_spares(const struct job *job)
+{
+    const struct generations *g = &job->elastic->generations;
+    const struct plan *plan = job->config->plan;
+
+    if (!generations_have_spares(g))
+        return 0;
+    for (int i = 0; i < plan->size; i++)
+        if (g->ranks[i].life == GENERATIONS_LIVES && !g->ranks[i].member &&
+            g->ranks[i].place == GENERATIONS_READY &&
+            job->hosts[plan->ranks[i].host].is_listed)
+            return 1;
+    return 0;
+}
+
 /* Leaves a host that is not listed any more. */
 static void withdraw(struct job_host *host)
 {
     char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
 
-    host->is_withdrawn = 1;
-    elastic_leave_host(host, -1, why);
+    if (elastic_leave_host(host, -1, why) == 0)
+        host->is_withdrawn = 1;
     elastic_end_unused(host);
     hb_free(why);
 }
 
 /* Leaves the hosts that are not listed any more, unless no rank would be left
- * that works: then one stays until ranks of others do.  An empty list changes
- * nothing. */
+ * that works: then one stays until ranks of others do, or wait to take over the
+ * places of its ranks.  An empty list changes nothing. */
 static void withdraw_hosts(struct job *job)
 {
-    int working = 0;
+    int working = 0, spares = have_spares(job);
 
+    job->elastic->grow->keeps = 0;
     if (job->elastic->grow->offered.count == 0)
         return;
     for (int rank = 0; rank < job->config->plan->size; rank++)
@@ -501,9 +527,12 @@ static void withdraw_hosts(struct job *job)
         struct job_host *host = &job->hosts[i];
         int here = count_working(host);
 
-        if (host->is_listed || host->is_withdrawn || job_host_finished(host) ||
-            (here > 0 && here == working))
+        if (host->is_listed || host->is_withdrawn || job_host_finished(host))
             continue;
+        if (here > 0 && here == working && !spares) {
+            job->elastic->grow->keeps = 1;
+            continue;
+        }
         working -= here;
         withdraw(host);
     }
@@ -518,6 +547,12 @@ void job_grow_soon(struct job *job)
 {
     if (grows(job))
         uv_timer_start(&job->grow_timer, on_time, 0, 0);
+}
+
+void elastic_grow_ready(struct job *job)
+{
+    if (job->elastic->grow && job->elastic->grow->keeps)
+        job_grow_soon(job);
 }
 
 void job_grow(struct job *job)

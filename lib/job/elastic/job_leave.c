@@ -161,6 +161,7 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
     int is_new = l->why == NULL;
     uint64_t due_ns = 0;
 
+    l->with_host = 0;
     if (left_ms >= 0)
         due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     if (due_ns && (!l->due_ns || due_ns < l->due_ns)) {
@@ -189,22 +190,69 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
     return 0;
 }
 
-void elastic_leave_with(struct job *job, int rank, const char *line)
+/* Lists the ranks of a host that run, and those that would be started again,
+ * of which there are *pending.  Returns how many there are (heap: *ranks). */
+static int list_ranks(const struct job_host *host, int **ranks, int *pending)
 {
-    int home = job->config->plan->ranks[rank].host, count = 0;
-    const struct plan_host *h = &job->config->plan->hosts[home];
-    int *ranks = hb_xcalloc((size_t)h->count + 1, sizeof(*ranks));
-    char *why = hb_xasprintf("%s; its host leaves, too (--elastic-unit)", line);
+    const struct job *job = host->job;
+    int count = 0;
 
-    for (int i = 0; i < h->count; i++)
-        if (is_running(job, h->ranks[i]) && !has_notice(job, h->ranks[i]))
-            ranks[count++] = h->ranks[i];
-    if (count > 0 && job_remove_ranks(job, ranks, count, -1, why) == 0)
-        job_say(job,
+    *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(**ranks));
+    *pending = 0;
+    for (int i = 0; i < host->plan->count; i++) {
+        int rank = host->plan->ranks[i];
+        int is_pending =
+            job->elastic->generations.ranks[rank].life == GENERATIONS_PENDING;
+
+        if (is_pending || is_running(job, rank))
+            (*ranks)[count++] = rank;
+        *pending += is_pending;
+    }
+    return count;
+}
+
+/* Counts those of the ranks that were asked to leave. */
+static int count_notices(const struct job *job, const int *ranks, int count)
+{
+    int known = 0;
+
+    for (int i = 0; i < count; i++)
+        known += has_notice(job, ranks[i]);
+    return known;
+}
+
+/* Says what becomes of the ranks of a host of which one has failed. */
+static void say_leave_with(struct job_host *host, int running, int pending)
+{
+    if (running > 0)
+        job_say(host->job,
                 "host %s: its other %d rank%s at the next commit "
                 "(--elastic-unit host)",
-                job->hosts[home].name, count,
-                count > 1 ? "s leave" : " leaves");
+                host->name, running, running > 1 ? "s leave" : " leaves");
+    if (pending > 0)
+        job_say(host->job,
+                "host %s: its other %d rank%s not started again "
+                "(--elastic-unit host)",
+                host->name, pending, pending > 1 ? "s are" : " is");
+}
+
+void elastic_leave_with(struct job *job, int rank, const char *line)
+{
+    struct job_host *host = &job->hosts[job->config->plan->ranks[rank].host];
+    char *why =
+        hb_xasprintf("%s, and its host leaves, too (--elastic-unit)", line);
+    int pending, *ranks, all = list_ranks(host, &ranks, &pending), count = 0;
+
+    for (int i = 0; i < all; i++)
+        if (!has_notice(job, ranks[i]))
+            ranks[count++] = ranks[i];
+    if (count > 0 &&
+        generations_can_spare(&job->elastic->generations, ranks, count) &&
+        job_remove_ranks(job, ranks, count, -1, why) == 0) {
+        for (int i = 0; i < count; i++)
+            job->elastic->leaving[ranks[i]].with_host = 1;
+        say_leave_with(host, count - pending, pending);
+    }
     hb_free(why);
     hb_free(ranks);
 }
@@ -259,29 +307,55 @@ static void say_leave(struct job *job, const char *why, int running,
 int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why)
 {
     struct job *job = host->job;
-    const struct elastic *e = job->elastic;
-    int *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
-    int running = 0, pending = 0, known = 0, rc = 0;
+    int pending, *ranks, count = list_ranks(host, &ranks, &pending), rc = 0;
 
+    if (count > count_notices(job, ranks, count) &&
+        generations_can_remove(&job->elastic->generations, ranks, count))
+        say_leave(job, why, count - pending, pending);
+    if (count > 0)
+        rc = job_remove_ranks(job, ranks, count, left_ms, why);
+    hb_free(ranks);
+    return rc;
+}
+
+void elastic_forget_leaving(struct job *job, int rank)
+{
+    hb_free(job->elastic->leaving[rank].why);
+    job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
+}
+
+/* Returns whether the host gets ranks though others there leave with one that
+ * has failed: these are needed, or it has got some meanwhile. */
+static int is_kept(const struct job_host *host)
+{
+    const struct elastic *e = host->job->elastic;
+
+    if (!generations_can_spare(&e->generations, NULL, 0))
+        return 1;
     for (int i = 0; i < host->plan->count; i++) {
         int rank = host->plan->ranks[i];
 
-        if (e->generations.ranks[rank].life == GENERATIONS_PENDING)
-            pending++;
-        else if (is_running(job, rank))
-            running++;
-        else
-            continue;
-        known += has_notice(job, rank);
-        ranks[running + pending - 1] = rank;
+        if (e->generations.ranks[rank].life == GENERATIONS_LIVES &&
+            !e->leaving[rank].why)
+            return 1;
     }
-    if (running + pending > known &&
-        generations_can_remove(&e->generations, ranks, running + pending))
-        say_leave(job, why, running, pending);
-    if (running + pending > 0)
-        rc = job_remove_ranks(job, ranks, running + pending, left_ms, why);
-    hb_free(ranks);
-    return rc;
+    return 0;
+}
+
+int elastic_host_goes(const struct job_host *host)
+{
+    const struct elastic *e = host->job->elastic;
+    int kept = is_kept(host);
+
+    if (host->is_withdrawn || host->goes_until_ns > hb_now_ns())
+        return 1;
+    for (int i = 0; i < host->plan->count; i++) {
+        const struct elastic_leaving *l = &e->leaving[host->plan->ranks[i]];
+
+        if (l->why && !(l->with_host && kept))
+            return 1;
+    }
+    return 0;
 }
 
 /* Keeps what is said of a host until the job runs: no rank can leave before. */
@@ -385,6 +459,7 @@ int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
     for (int i = 0; i < job->config->plan->size; i++)
         if (is_running(job, i))
             note(job, i, left_ms, why);
+    job_grow_end(job);
     elastic_act(job, generations_stop(&e->generations));
     return 0;
 }
@@ -435,6 +510,7 @@ void job_elastic_end_left(struct job_host *host)
     if (job_elastic_stopped(job) && job->config->spec.restart)
         end_stopped(job);
     elastic_end_unused(host);
+    job_grow_soon(job);
 }
 
 void elastic_tell_removed(struct job *job)

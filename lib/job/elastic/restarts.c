@@ -113,6 +113,11 @@ int restarts_plan(struct restarts *r, int rank, uint64_t now_ns,
     return 1;
 }
 
+void restarts_renew(struct restarts *r, int rank)
+{
+    r->ranks[rank].used = 0;
+}
+
 int restarts_take(struct restarts *r, uint64_t now_ns)
 {
     int first;
