@@ -175,17 +175,28 @@ static int may_leave(const struct generations *g)
 
 /* Returns how many ranks the next generation has if the members, which are all
  * to leave, hand the state over to ranks that wait to join; 0 if they do not.
- * With room for one rank only, it has two. */
+ * It has all the members besides as many others as may stay. */
 static int handover_size(const struct generations *g)
 {
     int members = g->members[GENERATIONS_AWAY] + g->members[GENERATIONS_READY];
-    int outsiders = count_outsiders(g), count;
+    int outsiders = fit(g, count_outsiders(g));
+    int count = whole(g, members + outsiders);
 
-    if (g->broken || g->stopping || members == 0 || outsiders == 0 ||
+    if (g->broken || g->stopping || members == 0 || count <= members ||
         count_staying(g) > 0)
         return 0;
-    count = g->config.most == 1 ? 2 : fit(g, members + outsiders);
-    return count > 1 && is_enough(g, count) ? count : 0;
+    return is_enough(g, count) ? count : 0;
+}
+
+/* Returns how many of the ranks that are ready become members if no state is
+ * handed over.  Members that hand it over may be too many, with those who get
+ * it; then all of them stay. */
+static int size_now(const struct generations *g)
+{
+    int count = fit(g, count_ready(g));
+    int members = whole(g, g->members[GENERATIONS_READY]);
+
+    return count > members ? count : members;
 }
 
 int generations_can_lose(const struct generations *g, int count)
@@ -304,19 +315,14 @@ static void take_out(struct generations *g, int rank)
     set(g, rank, next);
 }
 
-/* Removes the ranks that are to leave, wherever they are, but for the first
- * `keep` that are ready.  Returns how many. */
-static int take_out_leaving(struct generations *g, int keep)
+/* Removes the ranks that are to leave, wherever they are; returns how many. */
+static int take_out_leaving(struct generations *g)
 {
     int taken = 0;
 
     for (int i = 0; sum(g->leaving) > 0 && i < g->config.size; i++) {
         if (!lives(g, i) || !g->ranks[i].leaves)
             continue;
-        if (keep > 0 && g->ranks[i].place == GENERATIONS_READY) {
-            keep--;
-            continue;
-        }
         take_out(g, i);
         taken++;
     }
@@ -335,14 +341,12 @@ static void take_out_dropped(struct generations *g)
  * many were removed. */
 static int choose(struct generations *g)
 {
-    int room = handover_size(g), outsiders = count_outsiders(g), removed = 0;
+    int room = handover_size(g), removed = 0;
 
-    if (room > 0)
-        removed = take_out_leaving(g, outsiders < room ? room - outsiders : 1);
-    else if (may_leave(g))
-        removed = take_out_leaving(g, 0);
+    if (room == 0 && may_leave(g))
+        removed = take_out_leaving(g);
     if (room == 0)
-        room = fit(g, count_ready(g));
+        room = size_now(g);
     room = take(g, 1, room);
     take(g, 0, room);
     take_out_dropped(g);
@@ -355,7 +359,7 @@ static enum generations_action make(struct generations *g)
     int limit = g->config.reset_limit;
 
     if (g->stopping && may_leave(g)) {
-        take_out_leaving(g, 0);
+        take_out_leaving(g);
         return end(g, GENERATIONS_STOPPED);
     }
     if (g->number == INT32_MAX ||

@@ -37,10 +37,12 @@
  *
  * The state of the job is what its members have, so a generation always has a
  * member of the one before, if one lives.  If all members are to leave, they
- * meet ranks that wait to join, as many of them as there is room for, but at
- * least one; they are removed at the next commit, when the others have the
- * state.  If all members have left by themselves, those that wait to join wait
- * until one comes back, or all have ended.
+ * first meet ranks that wait to join, at most `most`.  None is removed for
+ * that, as each may be the only one that has some part of the state: the
+ * generation may have more than `most` ranks.  They are removed at the next
+ * commit, when the others have the state.  If all members have left by
+ * themselves, those that wait to join wait until one comes back, or all have
+ * ended.
  *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
@@ -96,8 +98,8 @@ struct generations_config {
     int size; /* numbers of ranks */
     int np;   /* ranks that live at first: those below np */
     int min_np;
-    int most;        /* members of a generation; 0: any number; 1: two if the
-                      * one hands its state over */
+    int most;        /* members of a generation, besides those that hand the
+                      * state over; 0: any number */
     int multiple;    /* a generation has a multiple of it; 0: any number */
     int reset_limit; /* generations allowed after the first; -1: any number */
     int grows;       /* ranks that are ABSENT or FAILED may be started */
