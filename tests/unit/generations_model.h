@@ -45,6 +45,7 @@ struct world {
     unsigned char deaths, exits, leaves, losses; /* which may still happen */
     unsigned char joins, removals, stops, glitches;
     unsigned char asked[RANKS];     /* hvdrun wants it to leave */
+    unsigned char knew[RANKS];      /* others knew that when CHANGE was sent */
     unsigned char removed[RANKS];   /* the agent knows that it is removed */
     unsigned char has_state[RANKS]; /* of the job, as of a commit */
     unsigned char lost[RANKS];      /* hosts */
@@ -63,8 +64,8 @@ static void recount(struct generations *g)
     memset(g->places, 0, sizeof(g->places));
     memset(g->were_members, 0, sizeof(g->were_members));
     memset(g->members, 0, sizeof(g->members));
-    memset(g->staying, 0, sizeof(g->staying));
     memset(g->leaving, 0, sizeof(g->leaving));
+    memset(g->due, 0, sizeof(g->due));
     g->untold = 0;
     for (int i = 0; i < size; i++) {
         const struct generations_rank *r = &g->ranks[i];
@@ -75,8 +76,10 @@ static void recount(struct generations *g)
         g->places[r->place] += lives;
         g->were_members[r->place] += lives && r->was_member;
         g->members[r->place] += lives && r->member;
-        g->staying[r->place] += lives && r->member && !r->leaves;
+        ck_assert(!r->due || r->leaves);
+        ck_assert(!r->leaves || r->member || !lives);
         g->leaving[r->place] += lives && r->leaves;
+        g->due[r->place] += lives && r->due;
     }
 }
 
@@ -120,8 +123,8 @@ static void store(struct world *w, struct generations *g)
     ck_assert_mem_eq(again.were_members, g->were_members,
                      sizeof(g->were_members));
     ck_assert_mem_eq(again.members, g->members, sizeof(g->members));
-    ck_assert_mem_eq(again.staying, g->staying, sizeof(g->staying));
     ck_assert_mem_eq(again.leaving, g->leaving, sizeof(g->leaving));
+    ck_assert_mem_eq(again.due, g->due, sizeof(g->due));
     generations_fini(&again);
     generations_fini(g);
 }
@@ -220,6 +223,21 @@ static void check_state_kept(const struct world *w, const struct world *before)
     ck_assert(kept_state > 0 || others_state == 0);
 }
 
+/* Checks that a member that is removed has left its part of the state with
+ * another: the members knew at the commit that it would go, and one that they
+ * expected to stay is a member still. */
+static void check_left_behind(const struct world *w, const struct world *before,
+                              int rank)
+{
+    int heirs = 0;
+
+    for (int i = 0; i < size; i++)
+        heirs +=
+            before->known[i].member && w->known[i].member && !before->knew[i];
+    ck_assert(w->stopping || before->knew[rank]);
+    ck_assert(w->stopping || heirs > 0);
+}
+
 static void check_made(struct world *w, const struct world *before, int settled)
 {
     ck_assert_int_eq(w->number, before->number + 1);
@@ -245,6 +263,7 @@ static void check_made(struct world *w, const struct world *before, int settled)
     ck_assert_int_ne(w->members[w->number], 0);
     check_room(w, before);
     check_state_kept(w, before);
+    memset(w->knew, 0, sizeof(w->knew));
     send_down(w, DOWN_GENERATION);
     check_enough(w);
 }
@@ -312,6 +331,8 @@ static void remove_rank(struct world *w, const struct world *before, int rank)
     ck_assert_int_eq(w->known[rank].life, GENERATIONS_REMOVED);
     ck_assert_int_eq(w->asked[rank], 1);
     ck_assert(!works || w->has_commit[before->number]);
+    if (works)
+        check_left_behind(w, before, rank);
     for (int i = 0; i < size && works; i++)
         if (w->members[before->number] >> i & 1)
             ck_assert(w->known[i].life == GENERATIONS_REMOVED ||
@@ -383,6 +404,8 @@ static void took(struct world *w, struct generations *g,
         check_made(w, &before, settled);
     } else if (action == GENERATIONS_CHANGE) {
         ck_assert_int_eq(before.changing, 0);
+        for (int i = 0; i < size; i++)
+            w->knew[i] = w->known[i].leaves;
         send_down(w, DOWN_CHANGE);
     } else if (action == GENERATIONS_TOO_FEW || is_done || stops) {
         check_end(w);

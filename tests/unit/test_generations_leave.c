@@ -314,6 +314,29 @@ START_TEST(pairs_hand_over)
 }
 END_TEST
 
+/* The members have made their commit without knowing of it: what the rank has
+ * may be on no other yet. */
+START_TEST(a_late_notice_waits)
+{
+    static const int first = 1, second = 2;
+    struct generations g;
+
+    begin(&g, 4, 1, -1);
+    ck_assert_int_eq(generations_remove(&g, &first, 1), GENERATIONS_CHANGE);
+    generations_committed(&g, 1);
+    generations_ready(&g, 0);
+    generations_ready(&g, 1);
+    ck_assert_int_eq(generations_remove(&g, &second, 1), GENERATIONS_NOTHING);
+    generations_ready(&g, 2);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "023") && take_removed(&g, "1"));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "023");
+    ck_assert(is_made_of(&g, "03") && take_removed(&g, "2"));
+    generations_fini(&g);
+}
+END_TEST
+
 START_TEST(the_only_rank_hands_over)
 {
     static const int gone[] = {0};
@@ -430,6 +453,7 @@ int main(void)
     tcase_add_test(tc, no_handover_without_a_commit);
     tcase_add_test(tc, some_hand_over);
     tcase_add_test(tc, pairs_hand_over);
+    tcase_add_test(tc, a_late_notice_waits);
     tcase_add_test(tc, the_only_rank_hands_over);
     tcase_add_test(tc, no_handover_after_an_exit);
     tcase_add_test(tc, all_leave_by_themselves);
