@@ -191,6 +191,59 @@ START_TEST(test_late)
 }
 END_TEST
 
+/* ---- Spares -------------------------------------------------------------- */
+
+/* Takes part in commits until the next generation has begun. */
+static int commit_to_next(hvd_state *s)
+{
+    int rc = 0;
+
+    while (rc == 0)
+        rc = hvd_commit(s);
+    return rc == -HVD_ERESIZED ? hvd_sync(s) : rc;
+}
+
+/* There is no room for rank 4 in generation 2; meanwhile set 1 is removed, and
+ * others get its number. */
+static int spare_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 1}, rest[] = {2, 3};
+    int set = -1, other = -1, x = rank, old = -1;
+    hvd_state *s;
+
+    (void)arg;
+    want(hvd_state_new(&s) == 0 && hvd_init() == 0);
+    want(hvd_state_add(s, "x", &x, sizeof(x), 0) == 0);
+    want(hvd_process_set_add(high, 2, &set) == 0 && set == 1);
+    want(hvd_process_set_add(ends, 2, &old) == 0 && old == 2);
+    want(hvd_sync(s) == 0 && x == 0);
+    if (rank == 0) {
+        atomic_store(&world_board->spare, 5);
+        atomic_store(&world_board->change, 1);
+    }
+    x = rank == 4 ? 99 : 1;
+    want(commit_to_next(s) == 0);
+    if (rank != 4) {
+        want(hvd_generation() == 2 && hvd_size() == 4);
+        want(hvd_process_set_remove(set) == 0);
+        want(hvd_process_set_remove(old) == 0);
+        want(hvd_process_set_add(pair, 2, &set) == 0 && set == 1);
+        want(hvd_process_set_add(rest, 2, &other) == 0 && other == 2);
+        want(commit_to_next(s) == 0);
+    }
+    want(hvd_generation() == 3 && hvd_size() == 5 && x == 1);
+    want(is_set(1, pair, 2) == 0 && is_set(2, rest, 2) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(s);
+    return 0;
+}
+
+START_TEST(test_spare)
+{
+    ck_assert_int_eq(play(&scenes[_i], spare_body, NULL, 0), 0);
+}
+END_TEST
+
 /* ---- Deaths at random instants --------------------------------------------
  */
 
@@ -293,6 +346,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_deaths, 0, SCENES);
     tcase_add_loop_test(tc, test_late, 0, SCENES);
+    tcase_add_loop_test(tc, test_spare, 0, SCENES);
     tcase_add_loop_test(tc, test_random, 0, SCENES);
     tcase_add_loop_test(tc, test_shutdown, 0, SCENES);
     suite_add_tcase(s, tc);

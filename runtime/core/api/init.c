@@ -121,6 +121,7 @@ static int bring_up_once(struct hb_error *err)
     hvd__sets_init();
     if (rc == 0)
         rc = hvd__world_join(leave, err);
+    hvd__sets_enter(atomic_load(&hvd__context.generation));
     launched = rc == 0 ? hvd__providers_world() : NULL;
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,

@@ -47,7 +47,9 @@ struct told {
 };
 
 static struct {
-    uint64_t process;    /* this one's number, for ever; 0: none yet */
+    uint64_t process;    /* this one's number until it forgets; 0: none yet */
+    uint32_t last;       /* the last generation that it was in; 0: none */
+    uint32_t returned;   /* the last that it entered after one without it */
     int is_new;          /* it has not been in a generation before this one */
     uint64_t *processes; /* [size]: those of the world's ranks */
     struct notes notes;
@@ -137,7 +139,25 @@ void hvd__sets_forget(void)
     notes_fini(&kept.notes);
     hb_free(kept.processes);
     kept.processes = NULL;
+    kept.process = 0;
     kept.is_new = 1;
+}
+
+void hvd__sets_enter(uint32_t generation)
+{
+    if (!generation)
+        return;
+    /* The sets may have changed while this rank was a spare. */
+    if (kept.last && generation != kept.last + 1) {
+        hvd__sets_forget();
+        kept.returned = generation;
+    }
+    kept.last = generation;
+}
+
+uint32_t hvd__sets_returned(void)
+{
+    return kept.returned;
 }
 
 /* ---- Sets that all ranks have made --------------------------------------- */
