@@ -1150,9 +1150,11 @@ HVD_API int hvd_process_sets(int *sets, size_t cap);
  *   counts  in; n entries; n is the same on all ranks
  *
  * Returns as both; on failure the library is not initialised.  -HVD_EINVAL
- * when it was before.  A rank that enters an elastic job finds the sets that
- * the others have made. Order, threads: as hvd_init. Source: Horovod's
- * init(process_sets=[...]).
+ * when it was before.  In an elastic job no set is added if a rank of the world
+ * has been in an earlier generation: a rank that enters it finds the sets that
+ * the others have, whatever it names.  If a rank dies or leaves meanwhile, the
+ * others begin again with the next generation.
+ * Order, threads: as hvd_init. Source: Horovod's init(process_sets=[...]).
  */
 HVD_API int hvd_init_sets(const int *const *ranks, const size_t *counts,
                           size_t n);

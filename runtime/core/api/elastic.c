@@ -241,7 +241,7 @@ int hvd_sync(hvd_state *s)
     if (!atomic_load(&hvd__context.resized))
         rc = share(s, &mine);
     while (rc == -HVD_ERESIZED) {
-        if (hvd__renew(&err) < 0)
+        if (hvd__renew(0, &err) < 0)
             return hvd__tell(&err);
         rc = call_on_resize();
         forget_old(s);

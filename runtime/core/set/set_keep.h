@@ -39,6 +39,14 @@ uint32_t hvd__sets_returned(void);
  * set; the table may then have some of the sets. */
 int hvd__sets_remake(struct hb_error *err);
 
+/* Notes that this rank has not made its first sets yet, so that the next
+ * generation counts as its first. */
+void hvd__sets_begin_again(void);
+
+/* Returns whether all ranks of the world are in their first generation, or have
+ * begun again; 1 if the job is not elastic. */
+int hvd__sets_all_first(void);
+
 /* Forgets the sets: the rank leaves the job.  If it comes back, it is another
  * process to the others. */
 void hvd__sets_forget(void);
