@@ -1048,11 +1048,11 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 256 }; /* the world included */
  *   ranks  in; count distinct world ranks, any order
  *   count  1 .. hvd_size()
  *   set    out; its number, the same on all ranks; numbers of removed sets
- *          are used again
+ *          are used again; with HVD_EEXIST that of the set that exists
  *
  * Returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (ranks or set, here
  * or on another rank; too many sets; a rank has joined), HVD_EEXIST (there is
- * a set with the same members; the message has its number), HVD_EMISMATCH
+ * a set with the same members; *set is its number), HVD_EMISMATCH
  * (ranks disagree on the members; the message names two), HVD_EPEER,
  * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM, HVD_ENOMEM.  On
  * failure there is no new set, on any rank; but other ranks may have got one if
