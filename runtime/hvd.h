@@ -1055,11 +1055,11 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 256 }; /* the world included */
  *   ranks  in; count distinct world ranks, any order
  *   count  1 .. hvd_size()
  *   set    out; its number, the same on all ranks; numbers of removed sets
- *          are used again
+ *          are used again; with HVD_EEXIST that of the set that exists
  *
  * Returns 0, or the negative of HVD_ENOTINIT, HVD_EINVAL (ranks or set, here
  * or on another rank; too many sets; a rank has joined), HVD_EEXIST (there is
- * a set with the same members; the message has its number), HVD_EMISMATCH
+ * a set with the same members; *set is its number), HVD_EMISMATCH
  * (ranks disagree on the members; the message names two), HVD_EPEER,
  * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM, HVD_ENOMEM.  On
  * failure there is no new set, on any rank; but other ranks may have got one if
@@ -1157,9 +1157,11 @@ HVD_API int hvd_process_sets(int *sets, size_t cap);
  *   counts  in; n entries; n is the same on all ranks
  *
  * Returns as both; on failure the library is not initialised.  -HVD_EINVAL
- * when it was before.  A rank that enters an elastic job finds the sets that
- * the others have made. Order, threads: as hvd_init. Source: Horovod's
- * init(process_sets=[...]).
+ * when it was before.  In an elastic job no set is added if a rank of the world
+ * has been in an earlier generation: a rank that enters it finds the sets that
+ * the others have, whatever it names.  If a rank dies or leaves meanwhile, the
+ * others begin again with the next generation.
+ * Order, threads: as hvd_init. Source: Horovod's init(process_sets=[...]).
  */
 HVD_API int hvd_init_sets(const int *const *ranks, const size_t *counts,
                           size_t n);

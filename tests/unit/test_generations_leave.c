@@ -290,7 +290,8 @@ START_TEST(no_handover_without_a_commit)
 }
 END_TEST
 
-/* Without room for all, as many leave as there are newcomers. */
+/* Nobody leaves before the newcomers have the state, even if there is no room
+ * for all: those who leave could be all that have a part of it. */
 START_TEST(some_hand_over)
 {
     static const int gone[] = {0, 1, 2};
@@ -306,11 +307,68 @@ START_TEST(some_hand_over)
     generations_ready(&g, 3);
     ck_assert_int_eq(generations_remove(&g, gone, 3), GENERATIONS_CHANGE);
     all_ready(&g, "012");
-    ck_assert(is_made_of(&g, "013") && take_removed(&g, "2"));
+    ck_assert(is_made_of(&g, "0123") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
     generations_ready(&g, 4);
     ck_assert_int_eq(generations_ready(&g, 5), GENERATIONS_NOTHING);
-    all_ready(&g, "013");
-    ck_assert(is_made_of(&g, "345") && take_removed(&g, "01"));
+    all_ready(&g, "0123");
+    ck_assert(is_made_of(&g, "345") && take_removed(&g, "012"));
+    generations_fini(&g);
+}
+END_TEST
+
+/* No more newcomers than may stay take part, and those that have joined are not
+ * sent away when an operation fails before they could have the state. */
+START_TEST(pairs_hand_over)
+{
+    static const int gone[] = {0, 1};
+    const struct generations_config config = {.size = 5,
+                                              .np = 2,
+                                              .min_np = 1,
+                                              .most = 2,
+                                              .multiple = 2,
+                                              .reset_limit = -1,
+                                              .grows = 1};
+    struct generations g;
+
+    begin_with_newcomers(&g, &config);
+    ck_assert_int_eq(generations_remove(&g, gone, 2), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ready(&g, 2), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_CHANGE);
+    generations_ready(&g, 4);
+    all_ready(&g, "01");
+    ck_assert(is_made_of(&g, "0123") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(generations_ready(&g, i), GENERATIONS_NOTHING);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "0123") && take_removed(&g, ""));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "0123");
+    ck_assert(is_made_of(&g, "23") && take_removed(&g, "01"));
+    generations_fini(&g);
+}
+END_TEST
+
+/* The members have made their commit without knowing of it: what the rank has
+ * may be on no other yet. */
+START_TEST(a_late_notice_waits)
+{
+    static const int first = 1, second = 2;
+    struct generations g;
+
+    begin(&g, 4, 1, -1);
+    ck_assert_int_eq(generations_remove(&g, &first, 1), GENERATIONS_CHANGE);
+    generations_committed(&g, 1);
+    generations_ready(&g, 0);
+    generations_ready(&g, 1);
+    ck_assert_int_eq(generations_remove(&g, &second, 1), GENERATIONS_NOTHING);
+    generations_ready(&g, 2);
+    ck_assert_int_eq(generations_ready(&g, 3), GENERATIONS_MADE);
+    ck_assert(is_made_of(&g, "023") && take_removed(&g, "1"));
+    ck_assert_int_eq(generations_begun(&g), GENERATIONS_CHANGE);
+    all_ready(&g, "023");
+    ck_assert(is_made_of(&g, "03") && take_removed(&g, "2"));
     generations_fini(&g);
 }
 END_TEST
@@ -431,6 +489,8 @@ int main(void)
     tcase_add_test(tc, all_hand_over);
     tcase_add_test(tc, no_handover_without_a_commit);
     tcase_add_test(tc, some_hand_over);
+    tcase_add_test(tc, pairs_hand_over);
+    tcase_add_test(tc, a_late_notice_waits);
     tcase_add_test(tc, the_only_rank_hands_over);
     tcase_add_test(tc, no_handover_after_an_exit);
     tcase_add_test(tc, all_leave_by_themselves);

@@ -185,9 +185,123 @@ static int late_body(int rank, void *arg)
     return 0;
 }
 
+/* The sets that a rank names which comes late do not matter: the others may
+ * have removed those that they began with, or have more. */
+static int any_late_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3}, one[] = {2};
+    const int *lists[] = {pair, one};
+    const size_t counts[] = {2, 1};
+    size_t n = rank == 4 ? (size_t) * (int *)arg : 2;
+    hvd_state *s;
+
+    want(hvd_state_new(&s) == 0);
+    while (rank == 4 && !atomic_load(&world_board->flag[0]))
+        usleep(1000);
+    want(hvd_init_sets(lists, counts, n) == 0);
+    if (rank != 4)
+        want(hvd_process_set_remove(1) == 0);
+    want(hvd_sync(s) == 0);
+    atomic_store(&world_board->flag[0], 1);
+    while (rank != 4 && hvd_size() < 5) {
+        int rc = hvd_commit(s);
+
+        want(rc == 0 || (rc == -HVD_ERESIZED && hvd_sync(s) == 0));
+    }
+    want(!is_there(1) && is_set(2, one, 1) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(s);
+    return 0;
+}
+
+START_TEST(test_any_late)
+{
+    for (int n = 0; n <= 2; n++)
+        ck_assert_int_eq(play(&scenes[_i], any_late_body, &n, 1), 0);
+}
+END_TEST
+
+/* Rank 4 dies while the others make their first sets. */
+static int init_death_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3}, one[] = {2};
+    const int *lists[] = {pair, one};
+    const size_t counts[] = {2, 1};
+
+    (void)arg;
+    if (rank == 4) {
+        want(hvd_init() == 0);
+        kill(getpid(), SIGKILL);
+    }
+    want(hvd_init_sets(lists, counts, 2) == 0);
+    want(hvd_generation() == 2 && hvd_size() == 4);
+    want(is_set(1, pair, 2) == 0 && is_set(2, one, 1) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_init_death)
+{
+    ck_assert_int_eq(play(&scenes[_i], init_death_body, NULL, 0), 1);
+}
+END_TEST
+
 START_TEST(test_late)
 {
     ck_assert_int_eq(play(&scenes[_i], late_body, NULL, 1), 0);
+}
+END_TEST
+
+/* ---- Spares -------------------------------------------------------------- */
+
+/* Takes part in commits until the next generation has begun. */
+static int commit_to_next(hvd_state *s)
+{
+    int rc = 0;
+
+    while (rc == 0)
+        rc = hvd_commit(s);
+    return rc == -HVD_ERESIZED ? hvd_sync(s) : rc;
+}
+
+/* There is no room for rank 4 in generation 2; meanwhile set 1 is removed, and
+ * others get its number. */
+static int spare_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 1}, rest[] = {2, 3};
+    int set = -1, other = -1, x = rank, old = -1;
+    hvd_state *s;
+
+    (void)arg;
+    want(hvd_state_new(&s) == 0 && hvd_init() == 0);
+    want(hvd_state_add(s, "x", &x, sizeof(x), 0) == 0);
+    want(hvd_process_set_add(high, 2, &set) == 0 && set == 1);
+    want(hvd_process_set_add(ends, 2, &old) == 0 && old == 2);
+    want(hvd_sync(s) == 0 && x == 0);
+    if (rank == 0) {
+        atomic_store(&world_board->spare, 5);
+        atomic_store(&world_board->change, 1);
+    }
+    x = rank == 4 ? 99 : 1;
+    want(commit_to_next(s) == 0);
+    if (rank != 4) {
+        want(hvd_generation() == 2 && hvd_size() == 4);
+        want(hvd_process_set_remove(set) == 0);
+        want(hvd_process_set_remove(old) == 0);
+        want(hvd_process_set_add(pair, 2, &set) == 0 && set == 1);
+        want(hvd_process_set_add(rest, 2, &other) == 0 && other == 2);
+        want(commit_to_next(s) == 0);
+    }
+    want(hvd_generation() == 3 && hvd_size() == 5 && x == 1);
+    want(is_set(1, pair, 2) == 0 && is_set(2, rest, 2) == 0);
+    want(hvd_shutdown() == 0);
+    hvd_state_free(s);
+    return 0;
+}
+
+START_TEST(test_spare)
+{
+    ck_assert_int_eq(play(&scenes[_i], spare_body, NULL, 0), 0);
 }
 END_TEST
 
@@ -293,6 +407,9 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_deaths, 0, SCENES);
     tcase_add_loop_test(tc, test_late, 0, SCENES);
+    tcase_add_loop_test(tc, test_any_late, 0, SCENES);
+    tcase_add_loop_test(tc, test_init_death, 0, SCENES);
+    tcase_add_loop_test(tc, test_spare, 0, SCENES);
     tcase_add_loop_test(tc, test_random, 0, SCENES);
     tcase_add_loop_test(tc, test_shutdown, 0, SCENES);
     suite_add_tcase(s, tc);

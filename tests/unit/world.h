@@ -44,6 +44,7 @@ struct world_board {
     _Atomic int kill_rank;             /* rank + 1: the agent kills that rank */
     _Atomic int change; /* 1: the agent lets the generation end at a commit */
     _Atomic int remove; /* 1 + the rank that is then removed, or 0 */
+    _Atomic int spare;  /* 1 + the rank that then waits for the one after */
     _Atomic uint64_t word[16];
 };
 

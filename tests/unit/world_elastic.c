@@ -85,6 +85,7 @@ static void remove_rank(struct agent *a)
 static void begin(struct agent *a)
 {
     struct conn *members[WORLD_RANKS_MAX];
+    int spare = atomic_exchange(&world_board->spare, 0) - 1;
 
     clear_hosts(a);
     remove_rank(a);
@@ -94,7 +95,9 @@ static void begin(struct agent *a)
         struct conn *c = ready_conn(a, r);
 
         a->number[r] = -1;
-        if (!c)
+        if (r == spare)
+            a->was_member[r] = 0;
+        if (!c || r == spare)
             continue;
         a->joined += !a->was_member[r];
         a->was_member[r] = 1;

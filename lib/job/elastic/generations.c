@@ -19,8 +19,8 @@ static void count(struct generations *g, const struct generations_rank *r,
     g->places[r->place] += by;
     g->were_members[r->place] += r->was_member ? by : 0;
     g->members[r->place] += r->member ? by : 0;
-    g->staying[r->place] += r->member && !r->leaves ? by : 0;
     g->leaving[r->place] += r->leaves ? by : 0;
+    g->due[r->place] += r->due ? by : 0;
 }
 
 /* Gives a rank another state. */
@@ -155,11 +155,27 @@ static int enough_stay(const struct generations *g, int leaving)
     return is_enough(g, fit(g, count_usable(g) - leaving));
 }
 
-/* Counts the members that are neither to leave nor have left by themselves:
- * these have the state. */
+/* Counts the ranks that may be removed at the next commit, by their place: all
+ * that are to leave, but once the members were told to meet, those of which
+ * they were told. */
+static const int *to_leave(const struct generations *g)
+{
+    return g->changing ? g->due : g->leaving;
+}
+
+/* Counts the members that have not left by themselves. */
+static int count_present(const struct generations *g)
+{
+    return g->members[GENERATIONS_AWAY] + g->members[GENERATIONS_READY];
+}
+
+/* Counts those of them that are not to leave either: these have the state. */
 static int count_staying(const struct generations *g)
 {
-    return g->staying[GENERATIONS_AWAY] + g->staying[GENERATIONS_READY];
+    const int *leave = to_leave(g);
+
+    return count_present(g) - leave[GENERATIONS_AWAY] -
+           leave[GENERATIONS_READY];
 }
 
 /* Returns whether ranks that are to leave may do so now: all have stopped at a
@@ -168,8 +184,8 @@ static int count_staying(const struct generations *g)
 static int may_leave(const struct generations *g)
 {
     const int *left = is_closed(g) ? g->were_members : g->places;
-    int leaving =
-        sum(g->leaving) - g->leaving[GENERATIONS_LEFT] + left[GENERATIONS_LEFT];
+    const int *leave = to_leave(g);
+    int leaving = sum(leave) - leave[GENERATIONS_LEFT] + left[GENERATIONS_LEFT];
 
     return !g->broken &&
            (g->stopping || (count_staying(g) > 0 && enough_stay(g, leaving)));
@@ -177,17 +193,28 @@ static int may_leave(const struct generations *g)
 
 /* Returns how many ranks the next generation has if the members, which are all
  * to leave, hand the state over to ranks that wait to join; 0 if they do not.
- * With room for one rank only, it has two. */
+ * It has all the members besides as many others as may stay. */
 static int handover_size(const struct generations *g)
 {
-    int members = g->members[GENERATIONS_AWAY] + g->members[GENERATIONS_READY];
-    int outsiders = count_outsiders(g), count;
+    int members = count_present(g);
+    int outsiders = fit(g, count_outsiders(g));
+    int count = whole(g, members + outsiders);
 
-    if (g->broken || g->stopping || members == 0 || outsiders == 0 ||
+    if (g->broken || g->stopping || members == 0 || count <= members ||
         count_staying(g) > 0)
         return 0;
-    count = g->config.most == 1 ? 2 : fit(g, members + outsiders);
-    return count > 1 && is_enough(g, count) ? count : 0;
+    return is_enough(g, count) ? count : 0;
+}
+
+/* Returns how many of the ranks that are ready become members if no state is
+ * handed over.  Members that hand it over may be too many, with those who get
+ * it; then all of them stay. */
+static int size_now(const struct generations *g)
+{
+    int count = fit(g, count_ready(g));
+    int members = whole(g, g->members[GENERATIONS_READY]);
+
+    return count > members ? count : members;
 }
 
 int generations_can_lose(const struct generations *g, int count)
@@ -244,7 +271,7 @@ static int suffices(const struct generations *g)
     if (g->members[GENERATIONS_READY] == 0 && sum(g->members) > 0)
         return 0;
     if (may)
-        count -= g->leaving[GENERATIONS_READY];
+        count -= to_leave(g)[GENERATIONS_READY];
     return is_enough(g, fit(g, count));
 }
 
@@ -318,27 +345,34 @@ static void take_out(struct generations *g, int rank)
 
     next.untold = next.life == GENERATIONS_LIVES;
     next.life = GENERATIONS_REMOVED;
-    next.leaves = 0;
+    next.leaves = next.due = 0;
     set(g, rank, next);
 }
 
-/* Removes the ranks that are to leave, wherever they are, but for the first
- * `keep` that are ready.  Returns how many. */
-static int take_out_leaving(struct generations *g, int keep)
+/* Removes the ranks that are to leave and of which the members knew at their
+ * commit; returns how many. */
+static int take_out_due(struct generations *g)
 {
-    int taken = 0;
+    int taken = sum(g->due);
 
-    for (int i = 0; sum(g->leaving) > 0 && i < g->config.size; i++) {
-        if (!lives(g, i) || !g->ranks[i].leaves)
-            continue;
-        if (keep > 0 && g->ranks[i].place == GENERATIONS_READY) {
-            keep--;
-            continue;
-        }
-        take_out(g, i);
-        taken++;
-    }
+    for (int i = 0; sum(g->due) > 0 && i < g->config.size; i++)
+        if (lives(g, i) && g->ranks[i].due)
+            take_out(g, i);
     return taken;
+}
+
+/* Notes of the ranks that are to leave whether the members are told of it. */
+static void set_due(struct generations *g, int due)
+{
+    for (int i = 0; sum(due ? g->leaving : g->due) > 0 && i < g->config.size;
+         i++) {
+        struct generations_rank next = g->ranks[i];
+
+        if (!lives(g, i) || !next.leaves)
+            continue;
+        next.due = (unsigned char)due;
+        set(g, i, next);
+    }
 }
 
 /* Removes the ranks that are to leave and are no members any more. */
@@ -353,17 +387,16 @@ static void take_out_dropped(struct generations *g)
  * many were removed. */
 static int choose(struct generations *g)
 {
-    int room = handover_size(g), outsiders = count_outsiders(g), removed = 0;
+    int room = handover_size(g), removed = 0;
 
-    if (room > 0)
-        removed = take_out_leaving(g, outsiders < room ? room - outsiders : 1);
-    else if (may_leave(g))
-        removed = take_out_leaving(g, 0);
+    if (room == 0 && may_leave(g))
+        removed = take_out_due(g);
     if (room == 0)
-        room = fit(g, count_ready(g));
+        room = size_now(g);
     room = take(g, 1, room);
     take(g, 0, room);
     take_out_dropped(g);
+    set_due(g, 0);
     return removed;
 }
 
@@ -426,6 +459,7 @@ static enum generations_action check(struct generations *g)
         !would_change(g))
         return GENERATIONS_NOTHING;
     g->changing = 1;
+    set_due(g, 1);
     return GENERATIONS_CHANGE;
 }
 
@@ -486,7 +520,7 @@ enum generations_action generations_ended(struct generations *g,
             continue;
         g->broken |= next.member && next.life == GENERATIONS_LIVES;
         next.life = (unsigned char)life;
-        next.leaves = 0;
+        next.leaves = next.due = 0;
         set(g, ranks[i], next);
     }
     return check_left(g);

@@ -32,18 +32,22 @@
  * a rank has exited with 0 and all others that live are spares, or were started
  * later and not let in yet; those that have exited must be min_np.
  *
- * A member is removed at a commit only: ranks that are ready because another
- * has died, or before a first commit has shown that all have the state, get a
- * generation of all that live, and meet again at their next commit.  If fewer
- * than min_np ranks would stay, those that are to leave are kept until others
- * have come.
+ * A member is removed at a commit only, and if it was to leave before CHANGE
+ * was given: the others take over its part of the state at that commit, and
+ * those that are asked to leave later go at the next.  Ranks that are ready
+ * because another has died, or before a first commit has shown that all have
+ * the state, get a generation of all that live, and meet again at their next
+ * commit.  If fewer than min_np ranks would stay, those that are to leave are
+ * kept until others have come.
  *
  * The state of the job is what its members have, so a generation always has a
  * member of the one before, if one lives.  If all members are to leave, they
- * meet ranks that wait to join, as many of them as there is room for, but at
- * least one; they are removed at the next commit, when the others have the
- * state.  If all members have left by themselves, those that wait to join wait
- * until one comes back, or all have ended.
+ * first meet ranks that wait to join, at most `most`.  None is removed for
+ * that, as each may be the only one that has some part of the state: the
+ * generation may have more than `most` ranks.  They are removed at the next
+ * commit, when the others have the state.  If all members have left by
+ * themselves, those that wait to join wait until one comes back, or all have
+ * ended.
  *
  * Pure: events in, one action out, no I/O and no clock.  After each event the
  * caller carries the action out, then starts and stops its two timers as
@@ -92,6 +96,7 @@ struct generations_rank {
     unsigned char member;     /* of the current generation */
     unsigned char was_member; /* of any generation, and is no spare now */
     unsigned char leaves;     /* is to be removed at a commit */
+    unsigned char due;        /* was so when CHANGE was given */
     unsigned char untold;     /* was removed: see generations_take_removed */
 };
 
@@ -99,8 +104,8 @@ struct generations_config {
     int size; /* numbers of ranks */
     int np;   /* ranks that live at first: those below np */
     int min_np;
-    int most;        /* members of a generation; 0: any number; 1: two if the
-                      * one hands its state over */
+    int most;        /* members of a generation, besides those that hand the
+                      * state over; 0: any number */
     int multiple;    /* a generation has a multiple of it; 0: any number */
     int reset_limit; /* generations allowed after the first; -1: any number */
     int grows;       /* ranks that are ABSENT or FAILED may be started */
@@ -117,8 +122,8 @@ struct generations {
     int places[GENERATIONS_PLACES_COUNT];       /* all */
     int were_members[GENERATIONS_PLACES_COUNT]; /* of any generation */
     int members[GENERATIONS_PLACES_COUNT];      /* of the current one */
-    int staying[GENERATIONS_PLACES_COUNT];      /* these, if not to leave */
-    int leaving[GENERATIONS_PLACES_COUNT];      /* all that are to leave */
+    int leaving[GENERATIONS_PLACES_COUNT];      /* these, if to leave */
+    int due[GENERATIONS_PLACES_COUNT];          /* these, if due */
 
     uint32_t number; /* of the current generation; 0: there was none */
     int joined;      /* its members that were in none before */

@@ -17,6 +17,7 @@
 #include "runtime/core/api/life.h"
 #include "runtime/core/api/shard_sync.h"
 #include "runtime/core/api/state.h"
+#include "runtime/core/set/set_keep.h"
 #include "runtime/core/set/words.h"
 #include "runtime/core/set/world_set.h"
 #include "runtime/core/world/blame.h"
@@ -207,6 +208,14 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
     return rc;
 }
 
+/* Makes a state as new that this rank has kept while the job went on without
+ * it: its contents are none that the others could tell from theirs. */
+static void forget_old(struct hvd_state *s)
+{
+    if (s && s->whole == HVD__STATE_SYNCED && s->epoch < hvd__sets_returned())
+        hvd__state_forget(s);
+}
+
 static int call_on_resize(void)
 {
     int is_new = elastic.epoch != hvd__world_epoch();
@@ -227,15 +236,17 @@ int hvd_sync(hvd_state *s)
         return not_initialised("hvd_sync");
     note_change();
     elastic.change.source = -1;
+    forget_old(s);
     if (s)
         s->shards.is_taken = 1;
     mine = hvd__state_age(s, hvd__world_epoch(), world_done());
     if (!atomic_load(&hvd__context.resized))
         rc = share(s, &mine);
     while (rc == -HVD_ERESIZED) {
-        if (hvd__renew(&err) < 0)
+        if (hvd__renew(0, &err) < 0)
             return hvd__tell(&err);
         rc = call_on_resize();
+        forget_old(s);
         /* A rank that was given a part of the state only is behind now. */
         if (s && s->whole == HVD__STATE_IN_PART) {
             mine = (struct hvd__state_age){.layout = mine.layout};

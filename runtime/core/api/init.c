@@ -121,6 +121,7 @@ static int bring_up_once(struct hb_error *err)
     hvd__sets_init();
     if (rc == 0)
         rc = hvd__world_join(leave, err);
+    hvd__sets_enter(atomic_load(&hvd__context.generation));
     launched = rc == 0 ? hvd__providers_world() : NULL;
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
@@ -245,7 +246,7 @@ int hvd_shutdown(void)
     return 0;
 }
 
-int hvd__renew(struct hb_error *err)
+int hvd__renew(int begins, struct hb_error *err)
 {
     struct hb_error why = HB_ERROR_INIT;
     int rc = 0;
@@ -257,6 +258,8 @@ int hvd__renew(struct hb_error *err)
         hb_error_set(&why, HVD_ERESIZED,
                      "hvd_sync was called before it completed");
         end_world(&why);
+        if (begins)
+            hvd__sets_begin_again();
         rc = hvd__sets_remember(err);
         end_sets(&why);
         if (take_down(1) < 0 && rc == 0)

@@ -11,9 +11,12 @@
  * hvd_alloc stays valid, but is ordinary memory from now on.  Blocks until all
  * ranks of the next generation are ready for it.
  *
+ * The process sets are made again.  With `begins` this rank still makes its
+ * first ones (hvd__sets_begin_again).
+ *
  * Returns 0, or negative with err set: as hvd_init.  After an error the library
  * is not initialised.
  */
-int hvd__renew(struct hb_error *err);
+int hvd__renew(int begins, struct hb_error *err);
 
 #endif

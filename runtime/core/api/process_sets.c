@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls on process sets: hvd_process_set_add and the like. */
+#include "runtime/core/api/life.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/set/set_change.h"
+#include "runtime/core/set/set_keep.h"
 #include "runtime/core/set/set_members.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
@@ -48,16 +50,37 @@ static int add_sets(const int *const *ranks, const size_t *counts, size_t n,
     return rc;
 }
 
-/* Returns whether this rank has entered a running job, whose other ranks have
- * made n sets. */
-static int were_made(size_t n)
+/* Removes the sets that all ranks have made. */
+static int remove_all(struct hb_error *err)
 {
-    if (hvd_generation() <= 1)
-        return 0;
-    for (size_t i = 1; i <= n; i++)
-        if (i >= HVD_PROCESS_SETS_MAX || !hvd__set_find((int)i))
-            return 0;
-    return 1;
+    int rc = 0;
+
+    for (int i = HVD_WORLD + 1; i < HVD_PROCESS_SETS_MAX && rc == 0; i++)
+        if (hvd__set_find(i))
+            rc = hvd__set_remove(i, err);
+    return rc;
+}
+
+/* Makes the sets of hvd_init_sets.  In an elastic job it begins again with the
+ * next generation if a rank dies or leaves meanwhile; and if the world has
+ * ranks that are in it for longer, the sets are those that these have made. */
+static int add_first_sets(const int *const *ranks, const size_t *counts,
+                          size_t n, struct hb_error *err)
+{
+    int rc = 0;
+
+    while (hvd__sets_all_first()) {
+        rc = remove_all(err);
+        if (rc == 0)
+            rc = add_sets(ranks, counts, n, err);
+        if (rc == 0 || (rc != -HVD_ERESIZED && !hvd__generation_ended(err)))
+            return rc;
+        hb_error_clear(err);
+        rc = hvd__renew(1, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
@@ -70,10 +93,8 @@ int hvd_init_sets(const int *const *ranks, const size_t *counts, size_t n)
     if (n && (!ranks || !counts))
         return hvd__fail(HVD_EINVAL, "hvd_init_sets: ranks or counts is NULL");
     rc = hvd_init();
-    if (rc < 0 || (n && were_made(n)))
+    if (rc < 0 || add_first_sets(ranks, counts, n, &err) == 0)
         return rc;
-    if (add_sets(ranks, counts, n, &err) == 0)
-        return 0;
     hb_error_context(&err, "hvd_init_sets");
     hvd__blame(&err); /* while there is an agent to tell */
     hvd_shutdown();

@@ -283,6 +283,16 @@ void hvd__state_rewind(struct hvd_state *s)
             memcpy(s->blocks[i].p, s->blocks[i].copy, s->blocks[i].bytes);
 }
 
+void hvd__state_forget(struct hvd_state *s)
+{
+    s->whole = HVD__STATE_NEW;
+    s->is_restored = 0;
+    s->version = 0;
+    s->shards.confirmed = -1;
+    for (int i = 0; i < HVD__SHARD_SLOTS; i++)
+        s->shards.slot[i].seq = 0;
+}
+
 void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,
                        uint64_t done)
 {

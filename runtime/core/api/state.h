@@ -58,6 +58,9 @@ int hvd__state_compare(const struct hvd__state_age *a,
  * any. */
 void hvd__state_keep(struct hvd_state *s);
 void hvd__state_rewind(struct hvd_state *s);
+/* Makes the state one that hvd_sync has never seen, with the contents that it
+ * has. */
+void hvd__state_forget(struct hvd_state *s);
 /* Notes that the state is the same on all ranks, and keeps it. */
 void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,
                        uint64_t done);

@@ -34,6 +34,7 @@ struct proposal {
     int *ranks;  /* [size], sorted, INT32_MAX where there are fewer */
     int *all;    /* [size * size]: every rank's */
     int n, slot; /* members; number of the set */
+    int twin;    /* the set that has the same ranks; -1: there is none */
     struct outcome *outcomes; /* [size] */
 };
 
@@ -62,23 +63,24 @@ static int check_ranks(const struct proposal *p, struct hb_error *err)
  * these meet: claim sees that. */
 static int choose_slot(struct proposal *p, struct hb_error *err)
 {
-    int slot = 0, twin = 0;
+    int slot = 0, twin = -1;
 
     hvd__sets_lock();
     for (int i = HVD_PROCESS_SETS_MAX - 1; i >= 0; i--) {
         const struct hvd__set *s = hvd__set_find(i);
 
         if (s && same_members(s, p))
-            twin = i + 1;
+            twin = i;
         if (i && !s && !hvd__context.sets[i].is_changing)
             slot = i;
     }
-    if (slot && !twin)
+    if (slot && twin < 0)
         hvd__sets_take_locked(&hvd__context.sets[slot]);
     hvd__sets_unlock();
-    if (twin)
+    p->twin = twin;
+    if (twin >= 0)
         return hb_error_set(err, HVD_EEXIST,
-                            "process set %d has the same ranks", twin - 1);
+                            "process set %d has the same ranks", twin);
     p->slot = slot;
     return 0;
 }
@@ -261,7 +263,7 @@ static int add(const int *ranks, struct proposal *p, struct hb_error *err)
 static int add_set(const int *ranks, size_t count, int *set,
                    struct hb_error *err)
 {
-    struct proposal p = {.size = hvd__context.topology.size};
+    struct proposal p = {.size = hvd__context.topology.size, .twin = -1};
     size_t size = (size_t)p.size;
     int valid = ranks && set && count >= 1 && count <= size;
 
@@ -271,6 +273,8 @@ static int add_set(const int *ranks, size_t count, int *set,
     p.outcomes = hb_calloc(size, sizeof(*p.outcomes));
     if (agree_to_begin(&p, valid, err) == 0 && add(ranks, &p, err) == 0)
         *set = p.slot;
+    else if (p.twin >= 0)
+        *set = p.twin;
     hb_free(p.outcomes);
     hb_free(p.ranks);
     hb_free(p.all);

@@ -43,11 +43,17 @@ struct told {
     uint64_t process;
     uint32_t is_new; /* it has nothing to say of sets */
     uint32_t alone_count;
+    uint32_t is_first; /* it is in its first generation */
+    uint32_t reserved;
     unsigned char has[BITMAP_BYTES], is_in[BITMAP_BYTES];
 };
 
 static struct {
-    uint64_t process;    /* this one's number, for ever; 0: none yet */
+    uint64_t process;    /* this one's number until it forgets; 0: none yet */
+    int has_begun;       /* it was in a generation, and has its first sets */
+    int all_first;       /* all ranks of the world are in their first one */
+    uint32_t last;       /* the last generation that it was in; 0: none */
+    uint32_t returned;   /* the last that it entered after one without it */
     int is_new;          /* it has not been in a generation before this one */
     uint64_t *processes; /* [size]: those of the world's ranks */
     struct notes notes;
@@ -137,7 +143,35 @@ void hvd__sets_forget(void)
     notes_fini(&kept.notes);
     hb_free(kept.processes);
     kept.processes = NULL;
+    kept.process = 0;
     kept.is_new = 1;
+}
+
+void hvd__sets_begin_again(void)
+{
+    kept.has_begun = 0;
+}
+
+int hvd__sets_all_first(void)
+{
+    return kept.all_first;
+}
+
+void hvd__sets_enter(uint32_t generation)
+{
+    if (!generation)
+        return;
+    /* The sets may have changed while this rank was a spare. */
+    if (kept.last && generation != kept.last + 1) {
+        hvd__sets_forget();
+        kept.returned = generation;
+    }
+    kept.last = generation;
+}
+
+uint32_t hvd__sets_returned(void)
+{
+    return kept.returned;
 }
 
 /* ---- Sets that all ranks have made --------------------------------------- */
@@ -237,9 +271,11 @@ static int take_told(const struct told *all, uint32_t *most,
         return no_memory(err);
     hb_free(kept.processes);
     kept.processes = processes;
+    kept.all_first = 1;
     *most = 0;
     for (int r = 0; r < size; r++) {
         processes[r] = all[r].process;
+        kept.all_first &= all[r].is_first != 0;
         if (all[r].alone_count >= HVD_PROCESS_SETS_MAX)
             return hb_error_set(err, HVD_EPROTO,
                                 "rank %d tells of %u process sets", r,
@@ -256,6 +292,7 @@ static int remake_sets(struct told *all, int *members, struct hb_error *err)
 {
     struct told own = {.process = kept.process,
                        .is_new = (uint32_t)kept.is_new,
+                       .is_first = !kept.has_begun,
                        .alone_count = kept.notes.alone_count};
     size_t room = (size_t)hvd__context.topology.size * sizeof(own);
     uint32_t most = 0;
@@ -280,7 +317,8 @@ static int number_first(struct told *all, struct hb_error *err)
     uint32_t most;
 
     for (int r = 0; r < hvd__context.topology.size; r++)
-        all[r] = (struct told){.process = (uint64_t)1 << 32 | (uint32_t)r};
+        all[r] = (struct told){.process = (uint64_t)1 << 32 | (uint32_t)r,
+                               .is_first = 1};
     return take_told(all, &most, err);
 }
 
@@ -291,6 +329,7 @@ int hvd__sets_remake(struct hb_error *err)
     struct told *all;
     int *members, rc;
 
+    kept.all_first = 1;
     if (!generation)
         return 0;
     /* No other process has this rank in this generation. */
@@ -311,5 +350,6 @@ int hvd__sets_remake(struct hb_error *err)
         return rc;
     notes_fini(&kept.notes);
     kept.is_new = 0;
+    kept.has_begun = 1;
     return 0;
 }

@@ -8,7 +8,8 @@
  * make the sets again (remake).  A set is made only if all that should have
  * noted it have, so one that was being made or removed when a rank died exists
  * afterwards on all ranks or on none.  What is noted lasts until remake has
- * succeeded, as the next generation may end before that.
+ * succeeded, as the next generation may end before that; but a rank that was
+ * in none for a while forgets it, since the others have gone on.
  *
  * Called under the lock of hvd_init and hvd_shutdown.
  */
@@ -17,17 +18,37 @@
 
 #include "lib/base/error.h"
 
+#include <stdint.h>
+
 /* Notes the sets of the table.  Called when no thread makes or removes a set,
  * before the sets end.  Returns 0, or -HVD_ENOMEM with err set: then what was
  * noted before still is. */
 int hvd__sets_remember(struct hb_error *err);
+
+/* Notes that this rank is in a generation (0: the job is not elastic).  If it
+ * was in one, but not in the one before, it forgets its sets and is as new.
+ * Called before the world of the generation comes up. */
+void hvd__sets_enter(uint32_t generation);
+
+/* Returns the last generation that this rank has entered after one without it,
+ * or 0. */
+uint32_t hvd__sets_returned(void);
 
 /* Makes the sets that were noted, in a world that is up; all of its ranks call
  * it.  Does nothing unless the job is elastic.  Returns 0 or negative with err
  * set; the table may then have some of the sets. */
 int hvd__sets_remake(struct hb_error *err);
 
-/* Forgets the sets: the rank leaves the job. */
+/* Notes that this rank has not made its first sets yet, so that the next
+ * generation counts as its first. */
+void hvd__sets_begin_again(void);
+
+/* Returns whether all ranks of the world are in their first generation, or have
+ * begun again; 1 if the job is not elastic. */
+int hvd__sets_all_first(void);
+
+/* Forgets the sets: the rank leaves the job.  If it comes back, it is another
+ * process to the others. */
 void hvd__sets_forget(void);
 
 #endif
