@@ -16,6 +16,7 @@
  *     job_elastic.c generations of an elastic job
  *     job_grow.c    hosts and ranks that an elastic job gets while it runs
  *     job_grow_routes.c    the routes to these hosts
+ *     job_withdraw.c       hosts and slots that are not offered any more
  *     job_leave.c   ranks of one that are asked to leave
  *     job_preempt.c who says which hosts go away
  *     job_stall.c   ranks that wait too long
@@ -81,6 +82,8 @@ struct job_host {
      * again. */
     int is_listed;    /* among the hosts that job_offer_hosts has named last */
     int is_withdrawn; /* it was left out, and its ranks are to leave */
+    int slots;        /* as offered last; 0: never */
+    int has_fewer_slots;    /* than before, and perhaps more ranks */
     uint64_t goes_until_ns; /* it goes away, and is not used before; 0: no */
     /* Who has said so while other hosts were still starting (heap), or NULL;
      * and when it goes, 0: not known. */

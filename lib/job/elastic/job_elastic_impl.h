@@ -6,15 +6,26 @@
 
 #include "lib/job/elastic/generations.h"
 #include "lib/job/elastic/restarts.h"
+#include "lib/job/elastic/strikes.h"
 #include "lib/job/job_impl.h"
-
-struct grow;
 
 /* A rank that is asked to leave. */
 struct elastic_leaving {
     char *why;       /* one line; NULL: it is not */
     uint64_t due_ns; /* it is killed then; 0: never */
     int with_host;   /* only because another rank of its host has failed */
+    int with_slot;   /* only because its host has fewer slots than before */
+};
+
+/* Of a job that gets new ranks. */
+struct grow {
+    struct hostlist offered;
+    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
+    int keeps; /* a host that is not listed, until others have the state */
+    struct strikes strikes;
+    /* The entries of hosts that were added, which the plan borrows. */
+    struct hostlist **entries;
+    size_t entry_count;
 };
 
 struct elastic {
@@ -53,6 +64,9 @@ void elastic_act(struct job *job, enum generations_action action);
 /* ---- job_grow.c ---- */
 
 void elastic_grow_open(struct job *job);
+/* Returns whether the job gets new ranks: none once one has exited with 0, or
+ * all are to stop. */
+int elastic_grows(const struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
@@ -61,6 +75,12 @@ void elastic_grow_ready(struct job *job);
 /* Returns whether the host goes away, or ranks there were asked to leave: none
  * is started there. */
 int elastic_host_goes(const struct job_host *host);
+
+/* ---- job_withdraw.c ---- */
+
+/* Asks the ranks to leave that are on hosts, or on slots, which are not offered
+ * any more. */
+void elastic_withdraw(struct job *job);
 
 /* ---- job_grow_routes.c ---- */
 
@@ -86,6 +106,9 @@ int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
  * the host can be reached anew later. */
 void elastic_end_unused(struct job_host *host);
 
+/* Forgets that the rank was asked to leave: its number is that of another
+ * process now. */
+void elastic_forget_leaving(struct job *job, int rank);
 /* Starts the timer for the next deadline, or stops it. */
 void elastic_set_leave_timer(struct job *job);
 /* Notes that all ranks were removed, and says so. */

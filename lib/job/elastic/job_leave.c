@@ -161,7 +161,7 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
     int is_new = l->why == NULL;
     uint64_t due_ns = 0;
 
-    l->with_host = 0;
+    l->with_host = l->with_slot = 0;
     if (left_ms >= 0)
         due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     if (due_ns && (!l->due_ns || due_ns < l->due_ns)) {
@@ -173,6 +173,14 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
     if (is_new)
         l->why = hb_xstrdup(why);
     send_notice(job, rank);
+}
+
+void elastic_forget_leaving(struct job *job, int rank)
+{
+    struct elastic_leaving *l = &job->elastic->leaving[rank];
+
+    hb_free(l->why);
+    *l = (struct elastic_leaving){.why = NULL};
 }
 
 int job_remove_ranks(struct job *job, const int *ranks, int count,
