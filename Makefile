@@ -200,6 +200,7 @@ JOB_SRC := \
 	lib/job/elastic/job_lost.c \
 	lib/job/elastic/job_preempt.c \
 	lib/job/elastic/job_restart.c \
+	lib/job/elastic/job_withdraw.c \
 	lib/job/elastic/preempt.c \
 	lib/job/elastic/restarts.c \
 	lib/job/elastic/script.c \

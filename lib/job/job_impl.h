@@ -16,6 +16,7 @@
  *     job_elastic.c generations of an elastic job
  *     job_grow.c    hosts and ranks that an elastic job gets while it runs
  *     job_grow_routes.c    the routes to these hosts
+ *     job_withdraw.c       hosts and slots that are not offered any more
  *     job_leave.c   ranks of one that are asked to leave
  *     job_preempt.c who says which hosts go away
  *     job_stall.c   ranks that wait too long
@@ -24,6 +25,7 @@
 #ifndef HVD_JOB_IMPL_H
 #define HVD_JOB_IMPL_H
 
+#include "lib/hosts/going.h"
 #include "lib/job/agent_link.h"
 #include "lib/job/job.h"
 #include "lib/job/job_rendezvous.h"
@@ -81,6 +83,8 @@ struct job_host {
      * again. */
     int is_listed;    /* among the hosts that job_offer_hosts has named last */
     int is_withdrawn; /* it was left out, and its ranks are to leave */
+    int slots;        /* as offered last; 0: never */
+    int has_fewer_slots;    /* than before, and perhaps more ranks */
     uint64_t goes_until_ns; /* it goes away, and is not used before; 0: no */
     /* Who has said so while other hosts were still starting (heap), or NULL;
      * and when it goes, 0: not known. */
@@ -356,6 +360,11 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
  * is not used until a while after left_ms.  While hosts are still starting, it
  * is kept for job_hosts_go. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
+/* Does so for hosts of a list, which all leave at the same commit; `find` finds
+ * a host by name: -1 if it is none of the job. */
+void job_these_hosts_go(struct job *job, const struct going *list, size_t count,
+                        int (*find)(void *arg, const char *name), void *arg,
+                        const char *who);
 /* Handles GOING. */
 int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
 /* Asks all ranks to leave at one commit, after which the job ends with

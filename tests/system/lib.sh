@@ -125,6 +125,8 @@ wait_for() {
 start() {
     local name=$1
     shift
+    : >"$name.out" # else a test may read what an earlier job has written
+    : >"$name.err"
     HVD_TEST_JOB=$HVD_TEST_TOKEN.$name "$PROG/actor" exec "$@" \
         >"$name.out" 2>"$name.err" &
     pid=$!

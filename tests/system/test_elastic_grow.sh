@@ -50,6 +50,21 @@ test_discovered_slots() {
     finished 4 2500
 }
 
+# A host is named with fewer slots, and with more again.
+test_slots_that_go() {
+    discover localhost:4
+    start_steps 4000 -np 4 --min-np 2 --max-np 4 --host-discovery-script ./d
+    discover localhost:3
+    wait_for 'grep -q "4 -> 3 ranks (generation 2)" job.err'
+    grep -qx 'hvdrun: host localhost has 3 slots now: 1 rank leaves at the next commit' job.err
+    discover localhost:1 # --min-np 2
+    wait_for 'grep -q "3 -> 2 ranks (generation 3)" job.err'
+    discover localhost:4
+    wait_for 'grep -q "2 -> 4 ranks" job.err'
+    finished 4 4000
+    absent lost job.err
+}
+
 # Nobody waits for a rank that is slow to start, and one that has not come in
 # time is ended.
 test_slow_newcomers() {
@@ -205,6 +220,17 @@ test_another_name() {
 start_played() {
     start_steps "$1" --rsh 'env PLAYED={host}' --host-discovery-script ./d \
         "${@:2}"
+}
+
+# Slots that a host has no more are replaced on another.
+test_slots_that_move() {
+    discover a:3
+    start_played 4000 -np 3 --min-np 3 --max-np 3
+    discover a:1 b:2
+    wait_for 'grep -q "3 -> 3 ranks (generation 2)" job.err'
+    grep -qx 'hvdrun: host a has 1 slot now: 2 ranks leave at the next commit' job.err
+    finished 3 4000
+    absent lost job.err
 }
 
 # The ranks of a host that is not listed any more leave at a commit.  If it is

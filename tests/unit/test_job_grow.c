@@ -268,21 +268,24 @@ END_TEST
 
 /* Another host replaces the only one, though there is no room for more ranks:
  * its rank takes over from those that leave. */
+#define B_READY "rank 2 on host b: is ready to join"
+
 START_TEST(the_only_host_is_replaced)
 {
     prepare(2);
-    script_of("b", "hello;launch;started 2;restart 2;ready 2;"
-                   "generation 2 1 0,2 " A_GOES ";change 2;progress 2;ready 2;"
-                   "generation 3 0 2 " A_GOES ";exit 2 0;kill 60000;done;eof");
+    script_of("b",
+              "hello;launch;started 2;restart 2;ready 2;"
+              "generation 2 1 0,1,2 " B_READY ";change 2;progress 2;ready 2;"
+              "generation 3 0 2 " A_GOES ";exit 2 0;kill 60000;done;eof");
     go(BEGIN "out 0 1 up;hosts 2;notice 0 -1;notice 1 -1;change 1;progress 1;"
-             "ready 0;ready 1;generation 2 1 0,2 " A_GOES ";removed 1 " A_GOES
-             ";exit 1 0;change 2;progress 2;ready 0;removed 0 " A_GOES
-             ";exit 0 0;kill 60000;done;eof");
+             "ready 0;ready 1;generation 2 1 0,1,2 " B_READY
+             ";change 2;progress 2;ready 0;ready 1;removed 0 " A_GOES
+             ";removed 1 " A_GOES ";exit 0 0;exit 1 0;kill 60000;done;eof");
     offer("b:1");
     finish(0, "[0]<stdout>:up\n",
            B_STARTS "hvdrun: " A_GOES ": its 2 ranks leave at the next commit\n"
-                    "hvdrun: 2 -> 2 ranks (generation 2)\n"
-                    "hvdrun: 2 -> 1 ranks (generation 3)\n");
+                    "hvdrun: 2 -> 3 ranks (generation 2)\n"
+                    "hvdrun: 3 -> 1 ranks (generation 3)\n");
 }
 END_TEST
 

@@ -549,11 +549,10 @@ enum generations_action generations_given_up(struct generations *g, int rank)
 
 /* ---- Leaving as asked ---- */
 
-enum generations_action generations_remove(struct generations *g,
-                                           const int *ranks, int count)
+void generations_ask(struct generations *g, const int *ranks, int count)
 {
     if (g->ended)
-        return GENERATIONS_NOTHING;
+        return;
     for (int i = 0; i < count; i++) {
         struct generations_rank next = g->ranks[ranks[i]];
 
@@ -563,7 +562,13 @@ enum generations_action generations_remove(struct generations *g,
         else if (lives(g, ranks[i]) || next.life == GENERATIONS_PENDING)
             take_out(g, ranks[i]);
     }
-    return check(g);
+}
+
+enum generations_action generations_remove(struct generations *g,
+                                           const int *ranks, int count)
+{
+    generations_ask(g, ranks, count);
+    return generations_begun(g);
 }
 
 enum generations_action generations_stop(struct generations *g)

@@ -159,7 +159,8 @@ void generations_started(struct generations *g, int rank);
 enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);
 enum generations_action generations_overdue(struct generations *g);
-/* Tells whether another action is due for the generation that was just made. */
+/* Tells whether an action is due: after GENERATIONS_MADE, or generations_ask.
+ */
 enum generations_action generations_begun(struct generations *g);
 
 /* Returns whether enough ranks are left if `count` more fail. */
@@ -173,7 +174,8 @@ int generations_can_remove(const struct generations *g, const int *ranks,
 int generations_can_spare(const struct generations *g, const int *ranks,
                           int count);
 /* Asks for the removal of ranks; of those that have ended, only restarts are
- * given up. */
+ * given up.  Those that one action follows on leave at the same commit. */
+void generations_ask(struct generations *g, const int *ranks, int count);
 enum generations_action generations_remove(struct generations *g,
                                            const int *ranks, int count);
 /* Asks for the removal of all ranks, after which the job ends. */

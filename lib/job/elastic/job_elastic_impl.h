@@ -6,15 +6,26 @@
 
 #include "lib/job/elastic/generations.h"
 #include "lib/job/elastic/restarts.h"
+#include "lib/job/elastic/strikes.h"
 #include "lib/job/job_impl.h"
-
-struct grow;
 
 /* A rank that is asked to leave. */
 struct elastic_leaving {
     char *why;       /* one line; NULL: it is not */
     uint64_t due_ns; /* it is killed then; 0: never */
     int with_host;   /* only because another rank of its host has failed */
+    int with_slot;   /* only because its host has fewer slots than before */
+};
+
+/* Of a job that gets new ranks. */
+struct grow {
+    struct hostlist offered;
+    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
+    int keeps; /* a host that is not listed, until others have the state */
+    struct strikes strikes;
+    /* The entries of hosts that were added, which the plan borrows. */
+    struct hostlist **entries;
+    size_t entry_count;
 };
 
 struct elastic {
@@ -26,6 +37,7 @@ struct elastic {
     unsigned char *gone; /* [size] ranks that were lost with their host */
     struct elastic_leaving *leaving; /* [size] */
     uint64_t due_ns; /* no deadline of `leaving` is earlier; 0: there is none */
+    int gathers;     /* requests to leave: see job_leave.c */
     uint64_t stop_due_ns; /* all ranks are to have stopped then; 0: never */
     int stop_code;        /* exit code if they have not */
     int has_stopped;      /* all ranks were removed, as asked */
@@ -53,11 +65,20 @@ void elastic_act(struct job *job, enum generations_action action);
 /* ---- job_grow.c ---- */
 
 void elastic_grow_open(struct job *job);
+/* Returns whether the job gets new ranks: none once one has exited with 0, or
+ * all are to stop. */
+int elastic_grows(const struct job *job);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
 /* Notes that a rank is ready: it may take over from a host that goes. */
 void elastic_grow_ready(struct job *job);
+
+/* ---- job_withdraw.c ---- */
+
+/* Asks the ranks to leave that are on hosts, or on slots, which are not offered
+ * any more. */
+void elastic_withdraw(struct job *job);
 
 /* ---- job_grow_routes.c ---- */
 

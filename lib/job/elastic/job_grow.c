@@ -8,7 +8,8 @@
  * those at the start, and a LAUNCH with idle ranks only.  Nobody waits for any
  * of this: a new rank waits in hvd_init, and generations.h lets it in.
  *
- * Failures of hosts and ranks are strikes against the host (strikes.h).
+ * Failures of hosts and ranks are strikes against the host (strikes.h).  What
+ * is not offered any more: job_withdraw.c.
  */
 #include "lib/job/elastic/job_elastic_impl.h"
 
@@ -16,7 +17,6 @@
 #include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
 #include "lib/job/elastic/discovery.h"
-#include "lib/job/elastic/strikes.h"
 #include "lib/job/worker_env.h"
 #include "lib/remote/remote.h"
 
@@ -27,16 +27,6 @@
 
 /* Numbers for a host with fewer slots: it may get more. */
 enum { ROOM = 16 };
-
-struct grow {
-    struct hostlist offered;
-    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
-    int keeps; /* a host that is not listed, until others have the state */
-    struct strikes strikes;
-    /* The entries of hosts that were added, which the plan borrows. */
-    struct hostlist **entries;
-    size_t entry_count;
-};
 
 void elastic_grow_open(struct job *job)
 {
@@ -102,6 +92,21 @@ static int find_host(const struct job *job, struct job_host **sorted,
     return found ? (*found)->index : -1;
 }
 
+static int slots_of(const struct host_entry *entry)
+{
+    return entry->slots > 0 ? entry->slots : 1;
+}
+
+static void note_offer(struct job_host *host, const struct host_entry *entry)
+{
+    int slots = slots_of(entry);
+
+    host->is_listed = 1;
+    host->is_withdrawn = 0;
+    host->has_fewer_slots |= slots < host->slots;
+    host->slots = slots;
+}
+
 /* Notes which of the job's hosts are offered. */
 static void match_hosts(struct job *job, struct grow *g)
 {
@@ -115,8 +120,7 @@ static void match_hosts(struct job *job, struct grow *g)
         g->at[i] = find_host(job, sorted, &g->offered.entries[i]);
         if (g->at[i] < 0)
             continue;
-        job->hosts[g->at[i]].is_listed = 1;
-        job->hosts[g->at[i]].is_withdrawn = 0;
+        note_offer(&job->hosts[g->at[i]], &g->offered.entries[i]);
     }
     hb_free(sorted);
 }
@@ -146,9 +150,7 @@ int elastic_is_offered(const struct job *job, int rank)
 
 /* ---- Ranks ---- */
 
-/* Returns whether the job gets new ranks: none once one has exited with 0, or
- * all are to stop. */
-static int grows(const struct job *job)
+int elastic_grows(const struct job *job)
 {
     return job->elastic && job->elastic->grow && job->state == JOB_RUNNING &&
            job_elastic_goes_on(job) && !job->elastic->generations.stopping &&
@@ -358,6 +360,7 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
         .index = index,
         .state = HOST_LOST,
         .is_listed = 1,
+        .slots = slots_of(entry),
     };
     return &job->hosts[index];
 }
@@ -383,6 +386,7 @@ static int reach(struct job_host *host, int slots, int room)
         .index = host->index,
         .newcomers = numbers,
         .is_listed = host->is_listed,
+        .slots = host->slots,
         .goes_until_ns = host->goes_until_ns,
     };
     job->finished--;
@@ -396,7 +400,7 @@ int job_grow_hello(struct job_host *host, struct hb_error *err)
 {
     struct job *job = host->job;
 
-    if (!grows(job))
+    if (!elastic_grows(job))
         return hb_error_set(err, HVD_EPROTO, "comes too late");
     for (int i = 0; i < job->config->plan->host_count; i++) {
         const struct job_host *other = &job->hosts[i];
@@ -421,7 +425,7 @@ void job_grow_started(struct job_host *host)
     int room = host->newcomers;
 
     host->newcomers = 0;
-    if (grows(job))
+    if (elastic_grows(job))
         start_ranks(host, room, room);
     else if (job->state == JOB_RUNNING)
         elastic_end_agent(host);
@@ -447,7 +451,7 @@ static uint64_t use(struct job *job, size_t i, int *room)
 {
     struct grow *g = job->elastic->grow;
     const struct host_entry *offered = &g->offered.entries[i];
-    int slots = offered->slots > 0 ? offered->slots : 1;
+    int slots = slots_of(offered);
     struct job_host *host =
         g->at[i] >= 0 ? &job->hosts[g->at[i]] : add_host(job, offered);
     uint64_t until_ns;
@@ -465,79 +469,6 @@ static uint64_t use(struct job *job, size_t i, int *room)
     return 0;
 }
 
-/* Returns whether the rank works, or will, and is not to leave. */
-static int works(const struct job *job, int rank)
-{
-    const struct generations *g = &job->elastic->generations;
-
-    return g->ranks[rank].life == GENERATIONS_LIVES &&
-           !job->elastic->leaving[rank].why &&
-           (g->ranks[rank].member || g->number == 0);
-}
-
-static int count_working(const struct job_host *host)
-{
-    int count = 0;
-
-    for (int i = 0; i < host->plan->count; i++)
-        count += works(host->job, host->plan->ranks[i]);
-    return count;
-}
-
-/* Returns whether ranks of hosts that stay wait for a place. */
-static int have_spares(const struct job *job)
-{
-    const struct generations *g = &job->elastic->generations;
-    const struct plan *plan = job->config->plan;
-
-    if (!generations_have_spares(g))
-        return 0;
-    for (int i = 0; i < plan->size; i++)
-        if (g->ranks[i].life == GENERATIONS_LIVES && !g->ranks[i].member &&
-            g->ranks[i].place == GENERATIONS_READY &&
-            job->hosts[plan->ranks[i].host].is_listed)
-            return 1;
-    return 0;
-}
-
-/* Leaves a host that is not listed any more. */
-static void withdraw(struct job_host *host)
-{
-    char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
-
-    if (elastic_leave_host(host, -1, why) == 0)
-        host->is_withdrawn = 1;
-    elastic_end_unused(host);
-    hb_free(why);
-}
-
-/* Leaves the hosts that are not listed any more, unless no rank would be left
- * that works: then one stays until ranks of others do, or wait to take over the
- * places of its ranks.  An empty list changes nothing. */
-static void withdraw_hosts(struct job *job)
-{
-    int working = 0, spares = have_spares(job);
-
-    job->elastic->grow->keeps = 0;
-    if (job->elastic->grow->offered.count == 0)
-        return;
-    for (int rank = 0; rank < job->config->plan->size; rank++)
-        working += works(job, rank);
-    for (int i = 0; i < job->config->plan->host_count && grows(job); i++) {
-        struct job_host *host = &job->hosts[i];
-        int here = count_working(host);
-
-        if (host->is_listed || host->is_withdrawn || job_host_finished(host))
-            continue;
-        if (here > 0 && here == working && !spares) {
-            job->elastic->grow->keeps = 1;
-            continue;
-        }
-        working -= here;
-        withdraw(host);
-    }
-}
-
 static void on_time(uv_timer_t *timer)
 {
     job_grow(timer->data);
@@ -545,7 +476,7 @@ static void on_time(uv_timer_t *timer)
 
 void job_grow_soon(struct job *job)
 {
-    if (grows(job))
+    if (elastic_grows(job))
         uv_timer_start(&job->grow_timer, on_time, 0, 0);
 }
 
@@ -560,9 +491,9 @@ void job_grow(struct job *job)
     uint64_t first_ns = 0, now_ns;
     int room;
 
-    if (!grows(job))
+    if (!elastic_grows(job))
         return;
-    withdraw_hosts(job);
+    elastic_withdraw(job);
     room = job->config->most + job->config->spares - count_all(job);
     for (size_t i = 0; i < job->elastic->grow->offered.count; i++) {
         uint64_t until_ns = room > 0 ? use(job, i, &room) : 0;

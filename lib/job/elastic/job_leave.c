@@ -161,7 +161,7 @@ static void note(struct job *job, int rank, int64_t left_ms, const char *why)
     int is_new = l->why == NULL;
     uint64_t due_ns = 0;
 
-    l->with_host = 0;
+    l->with_host = l->with_slot = 0;
     if (left_ms >= 0)
         due_ns = hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
     if (due_ns && (!l->due_ns || due_ns < l->due_ns)) {
@@ -186,8 +186,27 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
     for (int i = 0; i < count; i++)
         if (is_running(job, ranks[i]))
             note(job, ranks[i], left_ms, why);
-    elastic_act(job, generations_remove(&e->generations, ranks, count));
+    generations_ask(&e->generations, ranks, count);
+    if (!e->gathers)
+        elastic_act(job, generations_begun(&e->generations));
     return 0;
+}
+
+/* Gathers requests to leave, so that all these ranks leave at the same commit;
+ * until gather_end. */
+static void gather(struct job *job)
+{
+    if (job->elastic)
+        job->elastic->gathers = 1;
+}
+
+static void gather_end(struct job *job)
+{
+    if (!job->elastic)
+        return;
+    job->elastic->gathers = 0;
+    if (job_elastic_goes_on(job) && job->state == JOB_RUNNING)
+        elastic_act(job, generations_begun(&job->elastic->generations));
 }
 
 /* Lists the ranks of a host that run, and those that would be started again,
@@ -352,7 +371,7 @@ int elastic_host_goes(const struct job_host *host)
     for (int i = 0; i < host->plan->count; i++) {
         const struct elastic_leaving *l = &e->leaving[host->plan->ranks[i]];
 
-        if (l->why && !(l->with_host && kept))
+        if (l->why && !l->with_slot && !(l->with_host && kept))
             return 1;
     }
     return 0;
@@ -368,8 +387,23 @@ static void keep_for_later(struct job_host *host, int64_t left_ms,
         left_ms < 0 ? 0 : hb_now_ns() + (uint64_t)left_ms * NS_PER_MS;
 }
 
+void job_these_hosts_go(struct job *job, const struct going *list, size_t count,
+                        int (*find)(void *arg, const char *name), void *arg,
+                        const char *who)
+{
+    gather(job);
+    for (size_t i = 0; i < count; i++) {
+        int host = find(arg, list[i].host);
+
+        if (host >= 0)
+            job_host_goes(job, host, list[i].left_ms, who);
+    }
+    gather_end(job);
+}
+
 void job_hosts_go(struct job *job)
 {
+    gather(job);
     for (int i = 0; i < job->config->plan->host_count; i++) {
         struct job_host *host = &job->hosts[i];
         uint64_t now_ns = hb_now_ns(), due_ns = host->goes_ns;
@@ -382,6 +416,7 @@ void job_hosts_go(struct job *job)
             job_host_goes(job, i, due_ns ? left_ms : -1, who);
         hb_free(who);
     }
+    gather_end(job);
 }
 
 void job_host_goes(struct job *job, int index, int64_t left_ms, const char *who)

@@ -23,21 +23,28 @@ struct job_preempt {
     struct source sources[2];
 };
 
-static void on_going(void *arg, const char *host, int64_t left_ms)
+/* Finds a host by one of its names. */
+static int find_host(void *arg, const char *host)
 {
     struct source *s = arg;
-    struct job *job = s->job;
+    const struct job *job = s->job;
 
     if (job->config->known_name)
         host = job->config->known_name(job->arg, host);
     for (int i = 0; i < job->config->plan->host_count; i++)
-        if (strcasecmp(job->hosts[i].name, host) == 0) {
-            job_host_goes(job, i, left_ms, s->what);
-            return;
-        }
+        if (strcasecmp(job->hosts[i].name, host) == 0)
+            return i;
     if (s->unknown++ == 0)
         hb_log(job->config->log, HB_LOG_WARNING,
                "%s: host %s is none of the job", s->what, host);
+    return -1;
+}
+
+static void on_going(void *arg, const struct going *list, size_t count)
+{
+    struct source *s = arg;
+
+    job_these_hosts_go(s->job, list, count, find_host, s, s->what);
 }
 
 static void on_trouble(void *arg, const char *why)

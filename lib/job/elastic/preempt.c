@@ -55,8 +55,7 @@ static void take_answer(struct preempt *p, const char *text, size_t len)
         return;
     }
     p->in_trouble = 0;
-    for (size_t i = 0; i < count && !p->closing; i++)
-        p->config.on_going(p->config.arg, list[i].host, list[i].left_ms);
+    p->config.on_going(p->config.arg, list, count);
     hb_free(list);
 }
 

@@ -11,6 +11,7 @@
 #define HVD_JOB_PREEMPT_H
 
 #include "lib/base/log.h"
+#include "lib/hosts/going.h"
 
 #include <stdint.h>
 #include <uv.h>
@@ -23,8 +24,8 @@ struct preempt_config {
     const char *file; /* or NULL: */
     const char *script;
     int64_t pause_ms, limit_ms;
-    /* A host goes in left_ms (-1: not known); each time that it is said. */
-    void (*on_going)(void *arg, const char *host, int64_t left_ms);
+    /* These hosts go; each time that it is said. */
+    void (*on_going)(void *arg, const struct going *list, size_t count);
     /* The answer is refused, or there was none: once until a good one. */
     void (*on_trouble)(void *arg, const char *why);
     void (*on_close)(void *arg); /* after preempt_close; it is freed */

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts and slots of an elastic job that are not offered any more: their ranks
+ * leave at a commit, as far as the job can spare them. */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+
+/* ---- Hosts ---- */
+
+/* Returns whether the rank works, or will, and is not to leave. */
+static int works(const struct job *job, int rank)
+{
+    const struct generations *g = &job->elastic->generations;
+
+    return g->ranks[rank].life == GENERATIONS_LIVES &&
+           !job->elastic->leaving[rank].why &&
+           (g->ranks[rank].member || g->number == 0);
+}
+
+static int count_working(const struct job_host *host)
+{
+    int count = 0;
+
+    for (int i = 0; i < host->plan->count; i++)
+        count += works(host->job, host->plan->ranks[i]);
+    return count;
+}
+
+/* Returns whether ranks of hosts that stay wait for a place. */
+static int have_spares(const struct job *job)
+{
+    const struct generations *g = &job->elastic->generations;
+    const struct plan *plan = job->config->plan;
+
+    if (!generations_have_spares(g))
+        return 0;
+    for (int i = 0; i < plan->size; i++)
+        if (g->ranks[i].life == GENERATIONS_LIVES && !g->ranks[i].member &&
+            g->ranks[i].place == GENERATIONS_READY &&
+            job->hosts[plan->ranks[i].host].is_listed)
+            return 1;
+    return 0;
+}
+
+/* Leaves a host that is not listed any more. */
+static void withdraw(struct job_host *host)
+{
+    char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
+
+    if (elastic_leave_host(host, -1, why) == 0)
+        host->is_withdrawn = 1;
+    elastic_end_unused(host);
+    hb_free(why);
+}
+
+/* Leaves the hosts that are not listed any more, unless no rank would be left
+ * that works: then one stays until ranks of others do, or wait to take over the
+ * places of its ranks.  An empty list changes nothing. */
+static void withdraw_hosts(struct job *job)
+{
+    int working = 0, spares = have_spares(job);
+
+    job->elastic->grow->keeps = 0;
+    if (job->elastic->grow->offered.count == 0)
+        return;
+    for (int rank = 0; rank < job->config->plan->size; rank++)
+        working += works(job, rank);
+    for (int i = 0; i < job->config->plan->host_count && elastic_grows(job);
+         i++) {
+        struct job_host *host = &job->hosts[i];
+        int here = count_working(host);
+
+        if (host->is_listed || host->is_withdrawn || job_host_finished(host))
+            continue;
+        if (here > 0 && here == working && !spares) {
+            job->elastic->grow->keeps = 1;
+            continue;
+        }
+        working -= here;
+        withdraw(host);
+    }
+}
+
+/* ---- Slots ---- */
+
+/* Returns whether the rank takes up a slot, now or when it is started again,
+ * and is not to leave. */
+static int stays(const struct job *job, int rank)
+{
+    enum generations_life life = job->elastic->generations.ranks[rank].life;
+
+    return (life == GENERATIONS_LIVES || life == GENERATIONS_PENDING) &&
+           !job->elastic->leaving[rank].why;
+}
+
+/* Lists the host's ranks that stay, those that do not work first, and the last
+ * ones first.  Returns how many there are. */
+static int list_staying(const struct job_host *host, int *ranks)
+{
+    const struct job *job = host->job;
+    int count = 0;
+
+    for (int takes = 0; takes < 2; takes++)
+        for (int i = host->plan->count - 1; i >= 0; i--) {
+            int rank = host->plan->ranks[i];
+
+            if (stays(job, rank) && works(job, rank) == takes)
+                ranks[count++] = rank;
+        }
+    return count;
+}
+
+/* Returns whether ranks may leave: enough stay, or slots are offered on which
+ * others can take their places. */
+static int may_leave(const struct job *job, const int *ranks, int count)
+{
+    const struct generations *g = &job->elastic->generations;
+    const struct hostlist *offered = &job->elastic->grow->offered;
+    int64_t slots = 0;
+
+    for (size_t i = 0; i < offered->count; i++)
+        slots += offered->entries[i].slots > 0 ? offered->entries[i].slots : 1;
+    return slots >= job->config->min_np
+               ? generations_can_remove(g, ranks, count)
+               : generations_can_spare(g, ranks, count);
+}
+
+/* Asks ranks to leave a host that has fewer slots than before, as many as
+ * may. */
+static void withdraw_slots(struct job_host *host)
+{
+    struct job *job = host->job;
+    int *ranks = hb_xcalloc((size_t)host->plan->count + 1, sizeof(*ranks));
+    int surplus = list_staying(host, ranks) - host->slots, count = surplus;
+    char *why = hb_xasprintf("host %s has %d slot%s now", host->name,
+                             host->slots, host->slots == 1 ? "" : "s");
+
+    while (count > 0 && !may_leave(job, ranks, count))
+        count--;
+    if (count > 0 && job_remove_ranks(job, ranks, count, -1, why) == 0) {
+        for (int i = 0; i < count; i++)
+            job->elastic->leaving[ranks[i]].with_slot = 1;
+        job_say(job, "%s: %d rank%s at the next commit", why, count,
+                count > 1 ? "s leave" : " leaves");
+        surplus -= count;
+    }
+    host->has_fewer_slots = surplus > 0;
+    hb_free(why);
+    hb_free(ranks);
+}
+
+void elastic_withdraw(struct job *job)
+{
+    withdraw_hosts(job);
+    for (int i = 0; i < job->config->plan->host_count && elastic_grows(job);
+         i++) {
+        struct job_host *host = &job->hosts[i];
+
+        if (host->is_listed && host->has_fewer_slots &&
+            host->state == HOST_STARTED && !elastic_host_goes(host))
+            withdraw_slots(host);
+    }
+}
