@@ -360,8 +360,8 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
  * is not used until a while after left_ms.  While hosts are still starting, it
  * is kept for job_hosts_go. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
-/* Does so for hosts of a list, which all leave at the same commit; `find` finds
- * a host by name: -1 if it is none of the job. */
+/* Asks the ranks of all hosts of a list to leave, at the same commit.  `find`
+ * finds a host by name: -1 if it is none of the job. */
 void job_these_hosts_go(struct job *job, const struct going *list, size_t count,
                         int (*find)(void *arg, const char *name), void *arg,
                         const char *who);
