@@ -224,6 +224,15 @@ JOB_SRC := \
 	lib/job/output/progress.c \
 	lib/job/output/stdio.c \
 	lib/job/output/tty_text.c \
+	lib/job/record/html_statistics.c \
+	lib/job/record/html_style.c \
+	lib/job/record/html_timeline.c \
+	lib/job/record/record_data.c \
+	lib/job/record/record_file.c \
+	lib/job/record/record_html.c \
+	lib/job/record/record_json.c \
+	lib/job/record/record_junit.c \
+	lib/job/record/record_text.c \
 	lib/job/report.c \
 	lib/job/route/job_routes.c \
 	lib/job/route/route_choice.c \
@@ -575,6 +584,7 @@ UNIT_TESTS := \
 	progress \
 	pump \
 	query \
+	record \
 	reduce \
 	remote \
 	rendezvous \
