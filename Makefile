@@ -227,6 +227,7 @@ JOB_SRC := \
 	lib/job/record/html_statistics.c \
 	lib/job/record/html_style.c \
 	lib/job/record/html_timeline.c \
+	lib/job/record/job_record.c \
 	lib/job/record/record_data.c \
 	lib/job/record/record_file.c \
 	lib/job/record/record_html.c \
@@ -544,6 +545,7 @@ UNIT_TESTS := \
 	job_grow \
 	job_hosts \
 	job_leave \
+	job_record \
 	job_same \
 	job_state \
 	job_timeline \
@@ -1117,7 +1119,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 
 $(BUILD)/tests/test_job $(BUILD)/tests/test_job_elastic \
 		$(BUILD)/tests/test_job_grow $(BUILD)/tests/test_job_hosts \
-		$(BUILD)/tests/test_job_leave: \
+		$(BUILD)/tests/test_job_leave $(BUILD)/tests/test_job_record: \
 		$(call obj,tests/unit/job_util.c)
 
 # The real agent, which these tests start.
