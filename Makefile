@@ -225,6 +225,16 @@ JOB_SRC := \
 	lib/job/output/progress.c \
 	lib/job/output/stdio.c \
 	lib/job/output/tty_text.c \
+	lib/job/record/html_statistics.c \
+	lib/job/record/html_style.c \
+	lib/job/record/html_timeline.c \
+	lib/job/record/job_record.c \
+	lib/job/record/record_data.c \
+	lib/job/record/record_file.c \
+	lib/job/record/record_html.c \
+	lib/job/record/record_json.c \
+	lib/job/record/record_junit.c \
+	lib/job/record/record_text.c \
 	lib/job/report.c \
 	lib/job/route/job_routes.c \
 	lib/job/route/route_choice.c \
@@ -536,6 +546,7 @@ UNIT_TESTS := \
 	job_grow \
 	job_hosts \
 	job_leave \
+	job_record \
 	job_same \
 	job_state \
 	job_timeline \
@@ -576,6 +587,7 @@ UNIT_TESTS := \
 	progress \
 	pump \
 	query \
+	record \
 	reduce \
 	remote \
 	rendezvous \
@@ -1108,7 +1120,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
 
 $(BUILD)/tests/test_job $(BUILD)/tests/test_job_elastic \
 		$(BUILD)/tests/test_job_grow $(BUILD)/tests/test_job_hosts \
-		$(BUILD)/tests/test_job_leave: \
+		$(BUILD)/tests/test_job_leave $(BUILD)/tests/test_job_record: \
 		$(call obj,tests/unit/job_util.c)
 
 # The real agent, which these tests start.

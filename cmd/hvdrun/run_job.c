@@ -299,6 +299,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         .output_dir = o->output_filename,
         .timeline = find_timeline(o),
         .stats = hb_env_get(&o->knobs, "HVD_STATS") != NULL,
+        .reports = &o->reports,
     };
     return fill_random(&run->config, err);
 }
@@ -316,7 +317,13 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
         .compat_force = o->horovod == HOROVOD_FORCE,
     };
 
-    return worker_env_common(&config, env, err);
+    if (worker_env_common(&config, env, err) < 0)
+        return err ? err->status : -HVD_ENOMEM;
+    /* A report has the ranks' statistics, unless the user wants none. */
+    if (o->reports.count && !hb_env_get(env, "HVD_STATS") &&
+        !hb_env_get(env, "HOROVOD_STATS"))
+        hb_must(hb_env_set(env, "HVD_STATS", "1"));
+    return 0;
 }
 
 /* Says once that ranks get OMP_NUM_THREADS=1. */

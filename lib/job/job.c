@@ -316,14 +316,18 @@ void job_event(struct job *job, enum job_event event)
                (double)(now_ns - job->state_since_ns) / 1e6);
         job->state = t.next;
         job->state_since_ns = now_ns;
+        job_record_state(job);
     }
     job_act(job, t.action);
 }
 
 void job_check_drained(struct job *job)
 {
-    if (job->state == JOB_DRAINING && job->open_transports == 0 &&
-        output_idle(job->output))
+    if (job->state != JOB_DRAINING || job->open_transports > 0 ||
+        !output_idle(job->output))
+        return;
+    job_record_end(job);
+    if (output_idle(job->output)) /* it may have said something */
         job_event(job, JOB_EV_DRAINED);
 }
 
@@ -407,8 +411,11 @@ int job_start(const struct job_config *config,
     if (rc == 0)
         rc = job_trace_open(job, err);
     if (rc == 0)
+        rc = job_record_open(job, err);
+    if (rc == 0)
         rc = job_open_output(job, err);
     if (rc < 0) {
+        job_record_free(job);
         job_trace_free(job);
         routes_free(job->routes);
         hb_free(job);
@@ -434,6 +441,7 @@ void job_free(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++)
         job_host_free(&job->hosts[i]);
     job_end_free(job);
+    job_record_free(job);
     job_trace_free(job);
     hb_free(job->hosts);
     routes_free(job->routes);

@@ -110,15 +110,18 @@ struct job_config {
     const char *timeline;   /* the file for all ranks' timelines, or NULL */
     /* print the table of the ranks' statistics at the end */
     int stats;
+    /* Files that say at the end what has happened (record_file.h); may be
+     * NULL. */
+    const struct hb_strv *reports;
 };
 
 struct job;
 
-/* Starts the job.  0, or negative with err set if output_dir, the timeline or
- * the networks cannot be used: then nothing was started and no callback
- * follows.  An agent that cannot be started is a failure of the job, reported
- * through on_done, which runs from a later loop iteration.  The config (and
- * what it points to) must live until on_done. */
+/* Starts the job.  0, or negative with err set if output_dir, the timeline, a
+ * report or the networks cannot be used: then nothing was started and no
+ * callback follows.  An agent that cannot be started is a failure of the job,
+ * reported through on_done, which runs from a later loop iteration.  The config
+ * (and what it points to) must live until on_done. */
 int job_start(const struct job_config *config,
               void (*on_done)(void *arg, int exit_code), void *arg,
               struct job **out, struct hb_error *err);

@@ -51,13 +51,21 @@ static void verdict_by_failure(struct job *job)
 
 /* ---- Lines for the user ---- */
 
+void job_message(struct job *job, const struct hb_buf *text)
+{
+    if (hb_buf_len(text) == 0)
+        return;
+    output_message(job->output, hb_buf_data(text), hb_buf_len(text));
+    job_record_event(job, hb_buf_data(text), hb_buf_len(text));
+}
+
 void job_print(struct job *job, const char *line)
 {
     struct hb_buf text = HB_BUF_INIT;
 
     xbuf_puts(&text, line);
     xbuf_puts(&text, "\n");
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    job_message(job, &text);
     hb_buf_free(&text);
 }
 
@@ -212,6 +220,7 @@ void job_rank_exited(struct job *job, struct job_host *host,
            (long long)(host->clock.ahead_ns / 1000),
            (long long)(host->clock.error_ns / 1000),
            ours ? " (ended by hvdrun)" : "");
+    job_record_exited(host, m, when_ns);
     if (m->exit_code == 0 || ours) {
         if (!ours)
             job_elastic_finished(job, m->rank);
@@ -239,6 +248,7 @@ void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
     va_start(ap, fmt);
     hb_must(hb_buf_vprintf(&text, fmt, ap));
     va_end(ap);
+    job_record_trouble(host, hb_buf_data(&text));
     if (job_grow_trouble(host, hb_buf_data(&text))) {
         hb_buf_free(&text);
         return;
@@ -319,15 +329,21 @@ static int first_trouble(const struct job *job)
     return job->hosts[host].state == HOST_LOST ? trouble_of(job, host) : -1;
 }
 
+const struct control_exited *job_culprit(const struct job *job)
+{
+    if (!job->by_failure || first_trouble(job) >= 0)
+        return NULL;
+    return &job->failed[culprit_at(job)];
+}
+
 int job_exit_code(const struct job *job)
 {
-    int trouble;
+    const struct control_exited *culprit = job_culprit(job);
 
-    if (job->by_failure) {
-        trouble = first_trouble(job);
-        return trouble >= 0 ? job->troubles[trouble].exit_code
-                            : job->failed[culprit_at(job)].exit_code;
-    }
+    if (culprit)
+        return culprit->exit_code;
+    if (job->by_failure)
+        return job->troubles[first_trouble(job)].exit_code;
     if (job->has_verdict)
         return job->verdict_code;
     if (job->same_host)
@@ -444,6 +460,7 @@ void job_report(struct job *job)
                         job->trouble_count);
     else
         report_all(job, &text);
+    job_record_report(job, hb_buf_data(&text));
     if (hb_buf_len(&text) > 0)
         output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
     hb_buf_free(&text);

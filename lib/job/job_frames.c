@@ -28,6 +28,7 @@ int job_host_hello(void *arg, struct hb_error *err)
     if (rc < 0)
         return rc;
     job_same_hello(host, m);
+    job_record_reached(host, m);
     host->state = HOST_CONNECTED;
     host->reached_ms = (int64_t)((hb_now_ns() - host->since_ns) / 1000000);
     job_beat_ping(host);
@@ -54,6 +55,7 @@ static int on_started(void *arg, const struct frame *f, struct hb_error *err)
         if (m.pids[i] == 0)
             continue;
         job_elastic_started(host->job, host->plan->ranks[i], m.pids[i]);
+        job_record_started(host, host->plan->ranks[i], m.pids[i]);
         hb_log(host->job->config->log, HB_LOG_DEBUG,
                "host %s: rank %d is pid %d", host->name, host->plan->ranks[i],
                (int)m.pids[i]);

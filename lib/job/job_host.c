@@ -64,6 +64,7 @@ void job_host_finish(struct job_host *host, enum host_state state)
         return;
     host->state = state;
     host->job->finished++;
+    job_record_lost(host);
     job_rendezvous_host_gone(host->job->rendezvous, host->index);
     agent_link_close(&host->link);
     job_grow_host_gone(host);

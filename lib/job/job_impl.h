@@ -13,6 +13,7 @@
  *     job_routes.c  the round of routes
  *     job_same.c    several names of one host
  *     job_trace.c   timelines and statistics
+ *     job_record.c  the files of --report
  *     job_elastic.c generations of an elastic job
  *     job_grow.c    hosts and ranks that an elastic job gets while it runs
  *     job_grow_routes.c    the routes to these hosts
@@ -47,8 +48,11 @@ enum host_state {
 
 struct elastic;
 struct job_preempt;
+struct job_record;
 struct job_trace;
+struct stats_sum;
 struct survey;
+struct worker_stats;
 
 struct job_host {
     struct job *job;
@@ -113,6 +117,7 @@ struct job {
     struct routes *routes; /* NULL: one host without --network-interfaces */
     struct job_rendezvous *rendezvous;
     struct job_trace *trace;
+    struct job_record *record; /* NULL: no --report */
     struct stall *stall;
     struct elastic *elastic;     /* NULL: the first failure ends the job */
     struct job_preempt *preempt; /* NULL: nobody tells which hosts go */
@@ -181,6 +186,8 @@ int job_window(int hosts);
 /* Sets the cause of the job's end, unless there is one; `fmt` NULL: no line. */
 void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Writes whole lines of hvdrun's own to stderr, and into the report. */
+void job_message(struct job *job, const struct hb_buf *text);
 void job_say(struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Handles an agent's EXITED; takes over the message's strings. */
@@ -199,6 +206,9 @@ void job_host_trouble(struct job_host *host, int exit_code, uint64_t when_ns,
  * failure or trouble by the common clock, another cause, two names of one host,
  * lost output; 0: none of these. */
 int job_exit_code(const struct job *job);
+/* Returns the end of the rank whose failure is the cause of the job's end; NULL
+ * if there is another cause. */
+const struct control_exited *job_culprit(const struct job *job);
 /* Tells the user once which ranks are waited for. */
 void job_notice(struct job *job);
 void job_report(struct job *job);
@@ -261,6 +271,33 @@ int job_trace_stats(struct job_host *host, const struct control_bytes *m,
                     struct hb_error *err);
 /* Completes the file and reports what is missing; prints the statistics. */
 void job_trace_end(struct job *job);
+
+/* Returns the sum of the ranks' statistics, which the trace keeps. */
+const struct stats_sum *job_trace_sum(const struct job *job);
+
+/* ---- job_record.c: without --report, these do nothing ---- */
+
+/* Checks that the files can be written.  0, or negative with err set. */
+int job_record_open(struct job *job, struct hb_error *err);
+void job_record_free(struct job *job);
+void job_record_state(struct job *job); /* job->state is a new one */
+void job_record_reached(const struct job_host *host,
+                        const struct control_hello *m);
+void job_record_trouble(const struct job_host *host, const char *text);
+/* Notes that a rank's process was started; pid 0: not known yet. */
+void job_record_started(const struct job_host *host, int rank, pid_t pid);
+/* Notes a rank's end, after job->exited was set. */
+void job_record_exited(const struct job_host *host,
+                       const struct control_exited *m, uint64_t when_ns);
+/* Ends the host's ranks if the host was lost. */
+void job_record_lost(const struct job_host *host);
+void job_record_stats(struct job *job, int rank, const struct worker_stats *m);
+/* Notes lines that hvdrun has said. */
+void job_record_event(struct job *job, const char *text, size_t len);
+/* Notes the report of the failure; "" if there is none to be shown. */
+void job_record_report(struct job *job, const char *text);
+/* Writes the files, once, and reports those that cannot be written. */
+void job_record_end(struct job *job);
 
 /* ---- job_routes.c: between JOB_EV_CONNECTED and JOB_EV_ROUTED ---- */
 

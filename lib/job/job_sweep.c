@@ -238,8 +238,7 @@ void job_sweep_report(struct job *job)
                               folded));
         hb_free(folded);
     }
-    if (hb_buf_len(&text) > 0)
-        output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    job_message(job, &text);
     hb_buf_free(&text);
     hb_free(told);
     hb_free((void *)names);

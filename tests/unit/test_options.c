@@ -505,6 +505,10 @@ static const struct {
     {"hvdrun kill", "kill: which job? give its id (see hvdrun ps) or --all"},
     {"hvdrun -np 2 --output-filename= cmd",
      "--output-filename: the value is empty; it takes DIR"},
+    {"hvdrun -np 2 --report a.json --report b.txt cmd",
+     "--report 'b.txt': the name must end in .json, .xml (JUnit) or .html"},
+    {"hvdrun -np 2 --mpi --report a.json cmd",
+     "--report cannot be used with --mpi: mpirun has nothing like it"},
     {"hvdrun -np 2 --env-file /no/such/file cmd",
      "--env-file: /no/such/file: cannot open: No such file or directory"},
 };

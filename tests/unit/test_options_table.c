@@ -35,7 +35,7 @@ START_TEST(help_is_short_and_help_all_is_whole)
 
     for (char *p = brief; *p; p++)
         lines += *p == '\n';
-    ck_assert_int_le(lines, 67);
+    ck_assert_int_le(lines, 68);
     ck_assert_ptr_null(strstr(brief, "--slots-per-host"));
     for (size_t i = 0; i < options_table_count; i++)
         ck_assert_ptr_nonnull(strstr(all, options_table[i].names[0]));

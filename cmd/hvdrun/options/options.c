@@ -73,8 +73,8 @@ void options_fini(struct options *o)
                        o->mpi_args,
                        o->binding_args,
                        o->compat_dir};
-    struct hb_strv *vectors[] = {&o->set_env, &o->knobs, &o->command,
-                                 &o->warnings, &o->notes};
+    struct hb_strv *vectors[] = {&o->set_env, &o->knobs,    &o->command,
+                                 &o->reports, &o->warnings, &o->notes};
 
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
         hb_free(strings[i]);

@@ -61,6 +61,7 @@ struct options {
     int oversubscribe;
     char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
+    struct hb_strv reports; /* --report */
     int timestamp;
     int tag;                  /* 1 unless --no-tag-output */
     int stdin_rank;           /* JOB_STDIN_* */

@@ -8,6 +8,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
 #include "lib/job/job.h"
+#include "lib/job/record/record_file.h"
 #include "lib/job/worker_env.h"
 
 #include <ctype.h>
@@ -368,6 +369,15 @@ int apply_env_file(struct applier *a, const struct setting *s,
     for (size_t i = first; !rc && i < o->set_env.count; i++)
         rc = warn_computed(o, s->value, o->set_env.items[i], err);
     return rc;
+}
+
+int apply_report(struct applier *a, const struct setting *s,
+                 struct hb_error *err)
+{
+    if (record_file_kind(s->value, err) < 0)
+        return hb_error_context(err, "%s '%s'", s->where, s->value);
+    return hb_strv_add(&a->options->reports, s->value) < 0 ? out_of_memory(err)
+                                                           : 0;
 }
 
 int apply_wdir(struct applier *a, const struct setting *s, struct hb_error *err)

@@ -173,6 +173,8 @@ int apply_controller(struct applier *a, const struct setting *s,
                      struct hb_error *err);
 int apply_cooldown(struct applier *a, const struct setting *s,
                    struct hb_error *err);
+int apply_report(struct applier *a, const struct setting *s,
+                 struct hb_error *err);
 int apply_horovod(struct applier *a, const struct setting *s,
                   struct hb_error *err);
 

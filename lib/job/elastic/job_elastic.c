@@ -509,7 +509,7 @@ void elastic_report_failed(struct job *job, const struct control_exited *m)
     /* What a rank says that fails because of another is not the cause. */
     report_death(&text, job->config->plan, m,
                  !m->blames && e->tails++ < ELASTIC_TAILS_MAX);
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    job_message(job, &text);
     hb_buf_free(&text);
 }
 

@@ -36,6 +36,6 @@ void job_elastic_report(struct job *job)
         &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],
         e->generations.config.size - e->generations.lives[GENERATIONS_ABSENT],
         e->lost, e->lost_count);
-    output_message(job->output, hb_buf_data(&text), hb_buf_len(&text));
+    job_message(job, &text);
     hb_buf_free(&text);
 }

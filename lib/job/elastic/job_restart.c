@@ -58,6 +58,7 @@ int elastic_start(struct job *job, int rank)
     elastic_forget_lost(e, rank);
     job_forget_failure(job, rank);
     generations_started(&e->generations, rank);
+    job_record_started(host, rank, 0);
     return 0;
 }
 

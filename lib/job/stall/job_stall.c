@@ -59,6 +59,7 @@ static void say(void *arg, const char *lines)
     struct job *job = arg;
 
     output_message(job->output, lines, strlen(lines));
+    job_record_event(job, lines, strlen(lines));
 }
 
 static void send_all(struct job *job, const struct hb_buf *frame)

@@ -134,7 +134,13 @@ int job_trace_stats(struct job_host *host, const struct control_bytes *m,
         return hb_error_set(err, HVD_EPROTO, "malformed statistics");
     t->counted[m->rank] = 1;
     stats_sum_add(&t->stats, host->job->config->plan, &stats);
+    job_record_stats(host->job, m->rank, &stats);
     return 0;
+}
+
+const struct stats_sum *job_trace_sum(const struct job *job)
+{
+    return &job->trace->stats;
 }
 
 /* ---- The end -------------------------------------------------------- */
