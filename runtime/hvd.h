@@ -922,6 +922,7 @@ HVD_API int hvd_state_shards(const hvd_state *s, const char *name,
  * begins again by itself.  No other thread may be in the library, but for
  * hvd_wait and hvd_test of requests that have ended.
  * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
+ * -HVD_EINVAL (the state has shards, and hvdrun has --np-multiple),
  * -HVD_EREMOVED (this rank was asked to leave at its last hvd_commit: it exits
  * with 0 after what it still has to do; hvd_init returns this, too),
  * -HVD_EMISMATCH (ranks have added different memory, and the message names two;

@@ -319,6 +319,10 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
 
     if (worker_env_common(&config, env, err) < 0)
         return err ? err->status : -HVD_ENOMEM;
+    if (o->np_multiple > 1)
+        hb_must(hb_env_setf(env, "HVD_NP_MULTIPLE", "%d", o->np_multiple));
+    else
+        hb_must(hb_env_set(env, "HVD_NP_MULTIPLE", NULL));
     /* A report has the ranks' statistics, unless the user wants none. */
     if (o->reports.count && !hb_env_get(env, "HVD_STATS") &&
         !hb_env_get(env, "HOROVOD_STATS"))

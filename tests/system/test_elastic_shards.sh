@@ -107,6 +107,16 @@ test_a_spare_takes_over() {
     finished 3 2000
 }
 
+# Ranks that are left out would take their shards with them.
+test_np_multiple() {
+    start job "$HVDRUN" -np 2 --min-np 2 --np-multiple 2 --no-tag-output \
+        "$PROG/elastic_shards" 10 1000 fp
+    finish job 1
+    grep -q 'HVD_STATE_SHARDED would be lost with ranks that --np-multiple 2 leaves out' job.err
+    run 0 "$HVDRUN" -np 2 --min-np 2 --np-multiple 1 --no-tag-output \
+        "$PROG/elastic_shards" 10 1000 fp
+}
+
 # Two hosts that keep each other's shards leave together: these go to the ranks
 # that stay, and no step is done again.
 test_hosts_leave_together() {

@@ -234,6 +234,8 @@ int hvd_sync(hvd_state *s)
 
     if (!hvd__alive())
         return not_initialised("hvd_sync");
+    if (s && s->shards.blocks && hvd__shards_allowed() < 0)
+        return -HVD_EINVAL;
     note_change();
     elastic.change.source = -1;
     forget_old(s);

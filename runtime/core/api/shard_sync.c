@@ -3,6 +3,7 @@
 #include "runtime/core/api/shard_sync.h"
 
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 #include "lib/protocol/segment.h"
 #include "runtime/core/api/shard_deal.h"
 #include "runtime/core/set/words.h"
@@ -16,6 +17,22 @@ enum { WORD_HOST, WORD_LEAVES, WORDS_BEFORE_SIZES };
 static int no_memory(const char *what)
 {
     return hvd__fail(HVD_ENOMEM, "no memory for %s of shards", what);
+}
+
+int hvd__shards_allowed(void)
+{
+    int64_t multiple = 1;
+
+    if (!atomic_load(&hvd__context.generation) ||
+        hb_knob_i64("NP_MULTIPLE", 1, INT32_MAX, &multiple, NULL) < 0 ||
+        multiple == 1)
+        return 0;
+    return hvd__fail(
+        HVD_EINVAL,
+        "hvd_sync: memory with HVD_STATE_SHARDED would be lost with "
+        "ranks that --np-multiple %d leaves out; run without "
+        "--np-multiple",
+        (int)multiple);
 }
 
 /* ---- The layout of the world --------------------------------------------- */

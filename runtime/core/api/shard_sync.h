@@ -13,6 +13,10 @@
 
 #include "runtime/core/api/state.h"
 
+/* Returns 0, or -HVD_EINVAL if the job must not have shards: with --np-multiple
+ * ranks that live, and their shards, may be outside of the world. */
+int hvd__shards_allowed(void);
+
 /* Copies the shards of all ranks to their keepers, and confirms that.  change:
  * this rank's host says that the world is to change.  Returns whether all hosts
  * say so; or negative, and then the copies before are still whole, on this rank
