@@ -248,6 +248,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/dryrun.c \
 	cmd/hvdrun/growth.c \
 	cmd/hvdrun/host_plan.c \
+	cmd/hvdrun/libdirs.c \
 	cmd/hvdrun/main.c \
 	cmd/hvdrun/main_loop.c \
 	cmd/hvdrun/mpi/mpi_command.c \
@@ -949,6 +950,11 @@ $(BUILD)/static: FORCE
 	@echo '$(filter 1,$(STATIC))' | cmp -s - $@ || \
 		echo '$(filter 1,$(STATIC))' >$@
 
+# Debian's name for the folder of this architecture's libraries, if the compiler
+# has one: x86_64-linux-gnu.
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+$(BUILD)/obj/cmd/hvdrun/libdirs.o: FILE_CFLAGS = -DHVD_MULTIARCH='"$(MULTIARCH)"'
+
 # The plug-in has its own copy of what it needs, and exports one function.
 $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
 		$(call ar,ssh transport base)
@@ -1038,10 +1044,15 @@ $(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
 $(LIB)/libhvd.so: $(SO)
 	ln -sf $(notdir $(SO)) $@
 
-$(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
-		$(call ar,base)
+# It looks for libhvd below its own prefix; a distribution's package need not.
+BENCH_RPATH = $$ORIGIN/../lib:$$ORIGIN/../lib64$(MULTIARCH:%=:$$ORIGIN/../lib/%)
+$(BUILD)/bench-rpath: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
+	@echo '$(BENCH_RPATH)' | cmp -s - $@ || echo '$(BENCH_RPATH)' >$@
+$(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
+		$(call ar,base) $(BUILD)/bench-rpath
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $(BENCH_RPATH:%=-Wl,-rpath,'%') -o $@ \
 		$(filter %.o %.a,$^) -L$(LIB) -lhvd -ldl -lm
 
 # Examples are compiled as by a user, with only the installed headers.
