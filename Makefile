@@ -5,7 +5,7 @@
 #   make              programs, libraries and examples, under build/
 #   make quickstart   install what the build needs, build, train on 2 ranks
 #   make check        install what the tests need too, then run every test
-#   make install      DESTDIR= PREFIX=/usr/local
+#   make install      DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib
 #   make help         the rest
 #
 # Sources are listed by folder below.  BUILD=dir builds elsewhere, WERROR=1
@@ -1487,9 +1487,12 @@ compile_commands.json:
 
 # ---- Install ------------------------------------------------------------
 
+# LIBDIR may also be PREFIX/lib64 or PREFIX/lib/$(MULTIARCH): hvdrun looks in these
+# for plug-ins.  STRIP=: keeps the debug information.
+LIBDIR = $(PREFIX)/lib
 BINDIR = $(DESTDIR)$(PREFIX)/bin
 LIBEXECDIR = $(DESTDIR)$(PREFIX)/libexec/hvd
-LIBDIR = $(DESTDIR)$(PREFIX)/lib
+LIB_TO = $(DESTDIR)$(LIBDIR)
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
 DATADIR = $(DESTDIR)$(PREFIX)/share
@@ -1498,6 +1501,16 @@ COMPLETIONS = bash-completion/completions zsh/site-functions \
 	fish/vendor_completions.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
+STRIP ?= strip
+
+# Installs files with mode $(1) into folder $(2), and strips them there.
+install_code = $(INSTALL) -m $(1) $(3) $(2) && \
+	$(STRIP) --strip-unneeded $(addprefix $(2)/,$(notdir $(3)))
+
+# Programs need a path to libhvd where the loader does not look by itself.
+SYSTEM_LIBDIRS := /lib /lib64 /usr/lib /usr/lib64 $(if $(MULTIARCH), \
+	$(addsuffix /$(MULTIARCH),/lib /usr/lib))
+PC_RPATH = $(if $(filter $(SYSTEM_LIBDIRS),$(LIBDIR)),,-Wl,-rpath,$${libdir} )
 
 # All that were built, whatever WITH_X is now.
 BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
@@ -1507,25 +1520,27 @@ BUILT_PYTHON = $(wildcard $(PYTHON_DIR)/_hvd*.so)
 install: all
 	@$(MAKE) --no-print-directory install-files
 install-files:
-	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIBDIR)/pkgconfig \
+	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIB_TO)/pkgconfig \
 		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles \
 		$(DOCDIR)
-	$(INSTALL) $(BIN)/hvdrun $(BIN)/hvd-bench $(BINDIR)
+	$(call install_code,755,$(BINDIR),$(BIN)/hvdrun $(BIN)/hvd-bench)
 	[ -e $(BINDIR)/horovodrun ] && [ ! -L $(BINDIR)/horovodrun ] || \
 		ln -sf hvdrun $(BINDIR)/horovodrun
-	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
-	$(INSTALL) -m 644 $(SO) $(LIBDIR)
-	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
-	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
-		$(INSTALL) -m 644 $(BUILT_PLUGINS) $(LIBDIR)/hvd)
-	$(if $(BUILT_PYTHON),$(INSTALL) -d $(LIBDIR)/hvd/python/hvd && \
-		$(INSTALL) -m 644 $(BUILT_PYTHON) $(LIBDIR)/hvd/python/hvd && \
+	$(call install_code,755,$(LIBEXECDIR),$(BIN)/hvd-agent)
+	$(call install_code,644,$(LIB_TO),$(SO))
+	ln -sf $(notdir $(SO)) $(LIB_TO)/libhvd.so
+	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIB_TO)/hvd && \
+		$(call install_code,644,$(LIB_TO)/hvd,$(BUILT_PLUGINS)))
+	$(if $(BUILT_PYTHON),$(INSTALL) -d $(LIB_TO)/hvd/python/hvd && \
+		$(call install_code,644,$(LIB_TO)/hvd/python/hvd,$(BUILT_PYTHON)) && \
 		(cd python && find hvd -name '*.py' -o -name '*.pyi' -o \
 		-name py.typed | while read -r f; do $(INSTALL) -D -m 644 $$f \
-		$(abspath $(LIBDIR))/hvd/python/$$f || exit 1; done))
+		$(abspath $(LIB_TO))/hvd/python/$$f || exit 1; done))
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
-		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
+		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+		-e 's|@RPATH@|$(PC_RPATH)|' runtime/hvd.pc.in \
+		>$(LIB_TO)/pkgconfig/hvd.pc
 	$(INSTALL) -m 644 examples/*.[ch] examples/*.cu $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles

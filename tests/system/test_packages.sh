@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What packages are made from: an installed tree that is stripped and needs no
+# build folder.
+
+# run_make [VARIABLE=VALUE...] TARGET: as a user runs make in the sources.
+run_make() {
+    make -C "$ROOT" --no-print-directory "$@" >make.out 2>&1 ||
+        fail "make $*: $(tail -n 5 make.out)"
+}
+
+# install_to [VARIABLE=VALUE...]: installs this build.
+install_to() {
+    sanitized && skip "the normal build is installed"
+    command -v pkg-config >/dev/null || skip "no pkg-config"
+    run_make BUILD="$BUILD" "$@" install-files
+}
+
+# Prints the programs and libraries below folder $1.
+elf_files() {
+    local file
+    find "$1" -type f | sort | while read -r file; do
+        [ "$(head -c 4 "$file" | tr -d '\0')" != $'\x7fELF' ] || echo "$file"
+    done
+}
+
+test_installed_files_are_stripped() {
+    local file
+    install_to DESTDIR="$PWD/root" PREFIX=/opt/hvd
+    elf_files root >files
+    [ "$(wc -l <files)" -ge 4 ] || fail "only $(cat files)"
+    while read -r file; do
+        readelf -SW "$file" >sections
+        absent '\.debug_|\.symtab' sections
+        readelf -dW "$file" >dynamic
+        absent 'TEXTREL' dynamic
+        # code of the build folder would be found only on this machine
+        absent "$BUILD|$ROOT" dynamic
+    done <files
+    # ... and on request are not
+    install_to DESTDIR="$PWD/whole" PREFIX=/opt/hvd STRIP=:
+    readelf -SW whole/opt/hvd/lib/libhvd.so.0 | grep -q '\.debug_info'
+}
+
+# Prints the path that --check-build gives for the part, controller or plane
+# called $1; nothing if it cannot be used.
+part_path() { # NAME
+    python3 -c '
+import json, sys
+for facts in json.load(open("build.json")).values():
+    for fact in facts if isinstance(facts, list) else []:
+        if fact["name"] == sys.argv[1] and fact.get("available"):
+            print(fact["path"])' "$1"
+}
+
+# Debian's folder for libraries, and that of other systems.
+test_libraries_in_other_folders() {
+    local arch dir file
+    arch=$(cc -print-multiarch 2>/dev/null || :)
+    for dir in lib64 ${arch:+lib/$arch}; do
+        install_to DESTDIR="$PWD/root" PREFIX=/usr LIBDIR="/usr/$dir"
+        [ ! -e root/usr/lib/libhvd.so.0 ]
+        [ "$(PKG_CONFIG_PATH=root/usr/$dir/pkgconfig \
+            pkg-config --variable=libdir hvd)" = "/usr/$dir" ]
+        # the loader looks there by itself
+        absent rpath "root/usr/$dir/pkgconfig/hvd.pc"
+        expect_exit 0 root/usr/bin/hvdrun --check-build --json
+        mv out build.json
+        [ "$(part_path libhvd)" = "$PWD/root/usr/$dir/libhvd.so.0" ] ||
+            fail "$dir: libhvd is $(part_path libhvd)"
+        for file in root/usr/"$dir"/hvd/*.so; do
+            grep -qF "$PWD/$file" build.json || fail "$file was not found"
+        done
+        # hvd-bench finds the library, too
+        expect_exit 0 root/usr/bin/hvdrun -np 2 root/usr/bin/hvd-bench \
+            allreduce --sizes 8 --iters 1
+        rm -r root
+    done
+}
+
+# Compiles the example of the tree in ./usr and runs it, on a machine that has
+# lost the build folder.
+without_build() {
+    mount -n -t tmpfs none "$BUILD"
+    [ ! -e "$BUILD/bin" ]
+    cp -r usr/share/hvd/examples .
+    # shellcheck disable=SC2046
+    cc -O2 examples/train_digits.c examples/common.c -o examples/train \
+        $(PKG_CONFIG_PATH=usr/lib/pkgconfig pkg-config --cflags --libs hvd) -lm
+    expect_exit 0 usr/bin/hvdrun -np 2 --no-tag-output examples/train
+    expect_exit 0 usr/bin/hvdrun --check-build --json
+    mv out build.json
+    [ "$(part_path libhvd)" = "$PWD/usr/lib/libhvd.so.0" ]
+    [ ! -e usr/lib/hvd/transport-ssh2.so ] ||
+        [ "$(part_path 'ssh, by libssh2')" = \
+            "$PWD/usr/lib/hvd/transport-ssh2.so" ]
+    [ ! -e usr/lib/hvd/libhvd-mpi.so ] ||
+        grep -qF "$PWD/usr/lib/hvd/libhvd-mpi.so" build.json
+}
+
+test_installed_tree_needs_no_build_folder() {
+    need_root
+    [ -n "${PRIVATE:-}" ] || skip "there are no mount namespaces"
+    install_to PREFIX="$PWD/usr"
+    without_build
+}
