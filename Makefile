@@ -1567,6 +1567,14 @@ uninstall:
 		while read -r d; do rmdir "$(abspath $(DESTDIR))/$$d" || :; done
 	@rm -rf $(BUILD)/uninstall
 
+# ---- Packages -----------------------------------------------------------
+
+# The sources of this version, without generated files: $(BUILD)/hvdrun-0.1.0.tar.gz.
+DIST := hvdrun-$(VERSION)
+.PHONY: dist
+dist:
+	.ci/dist $(DIST) $(BUILD)/$(DIST).tar.gz $(BUILD)
+
 .PHONY: help
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -1583,7 +1591,8 @@ help:
 	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
 	'make check-horovod HOROVOD_SRC=dir   Horovod'"'"'s own tests' \
 	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
-	'make uninstall    DESTDIR= PREFIX= as for install' \
+	'make uninstall    DESTDIR= PREFIX= LIBDIR= as for install' \
+	'make dist         the sources as build/$(DIST).tar.gz' \
 	'make compile_commands.json, clean'
 
 .PHONY: clean

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # What packages are made from: an installed tree that is stripped and needs no
-# build folder.
+# build folder, and the archive of the sources.
 
 # run_make [VARIABLE=VALUE...] TARGET: as a user runs make in the sources.
 run_make() {
@@ -104,4 +104,39 @@ test_installed_tree_needs_no_build_folder() {
     [ -n "${PRIVATE:-}" ] || skip "there are no mount namespaces"
     install_to PREFIX="$PWD/usr"
     without_build
+}
+
+# The same sources give the same archive, here and from the archive itself, and
+# it has all that make needs.
+test_archive_of_the_sources() {
+    local name
+    sanitized && skip "the archive is the same"
+    run_make BUILD="$PWD/one" dist
+    run_make BUILD="$PWD/two" dist
+    name=$(cd one && ls)
+    [[ $name =~ ^hvdrun-[0-9.]+\.tar\.gz$ ]] || fail "it is called $name"
+    cmp "one/$name" "two/$name"
+    tar -xzf "one/$name"
+    name=${name%.tar.gz}
+    cd "$name"
+    [ ! -e .git ]
+    # without git, and beside what a build has made
+    mkdir build cmd/__pycache__
+    touch build/x cmd/x.o cmd/__pycache__/x
+    make -s dist BUILD=made
+    cmp "made/$name.tar.gz" "../one/$name.tar.gz"
+    rm -r made
+    # each file that a target needs is there, and one of them compiles
+    make -n all fuzzers WITH_NCCL=no >plan
+    grep -q 'bin/hvdrun' plan
+    make -s build/obj/lib/base/strv.o WITH_NCCL=no
+}
+
+# An archive tells its age: by the variable that packagers set.
+test_archive_has_the_given_time() {
+    sanitized && skip "the archive is the same"
+    SOURCE_DATE_EPOCH=1700000000 run_make BUILD="$PWD/one" dist
+    TZ=UTC tar -tvzf one/*.tar.gz >list
+    [ "$(grep -c ' 2023-11-14 22:13 ' list)" = "$(wc -l <list)" ]
+    absent '/build/|\.o$|/\.git/' list
 }
