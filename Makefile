@@ -703,7 +703,9 @@ SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
 # The first flag in $(1), if the compiler accepts them all for this processor.
 cc_takes = $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) \
 	-x c -o /dev/null - 2>/dev/null && echo '$(firstword $(1))')
-DEBUG := -g
+# With SOURCE_DATE_EPOCH, as packages are built, debug information does not
+# depend on the folder, so that any build of this source gives the same bytes.
+DEBUG := -g$(if $(SOURCE_DATE_EPOCH), -ffile-prefix-map=$(CURDIR)=.)
 HARDEN := -fstack-protector-strong \
 	$(call cc_takes,-fstack-clash-protection -c) \
 	$(call cc_takes,-fcf-protection -c)

@@ -127,9 +127,26 @@ test_archive_of_the_sources() {
     cmp "made/$name.tar.gz" "../one/$name.tar.gz"
     rm -r made
     # each file that a target needs is there, and one of them compiles
-    make -n all fuzzers WITH_NCCL=no >plan
-    grep -q 'bin/hvdrun' plan
-    make -s build/obj/lib/base/strv.o WITH_NCCL=no
+    make -n all fuzzers BUILD=build WITH_NCCL=no >plan
+    grep -q -e '-o build/bin/hvdrun' plan
+    make -s build/obj/lib/base/strv.o BUILD=build WITH_NCCL=no
+    [ -s build/obj/lib/base/strv.o ]
+}
+
+# The folder is not in what is compiled there, if SOURCE_DATE_EPOCH is set.
+test_same_objects_in_another_folder() {
+    local name dir object=build/obj/lib/base/strv.o
+    sanitized && skip "the archive is the same"
+    run_make BUILD="$PWD/dist" dist
+    name=$(cd dist && ls)
+    name=${name%.tar.gz}
+    for dir in here there/in/another; do
+        mkdir -p "$dir"
+        tar -xzf "dist/$name.tar.gz" -C "$dir"
+        SOURCE_DATE_EPOCH=1700000000 CCACHE_DISABLE=1 make -s BUILD=build \
+            WITH_NCCL=no -C "$dir/$name" "$object"
+    done
+    cmp "here/$name/$object" "there/in/another/$name/$object"
 }
 
 # An archive tells its age: by the variable that packagers set.
