@@ -1577,6 +1577,16 @@ DIST := hvdrun-$(VERSION)
 dist:
 	.ci/dist $(DIST) $(BUILD)/$(DIST).tar.gz $(BUILD)
 
+# Debian's packages from that archive, in $(BUILD)/deb.  DEB_NCCL=yes|PATH is
+# WITH_NCCL for them: CUDA's toolkit is no package of Debian's main archive.
+DEB_NCCL ?= no
+.PHONY: deb check-deb
+deb: dist
+	DEB_NCCL='$(DEB_NCCL)' .ci/deb $(BUILD)/$(DIST).tar.gz $(BUILD)/deb
+# With lintian, again in another folder for the same bytes, and in a new chroot.
+check-deb: deb
+	DEB_NCCL='$(DEB_NCCL)' .ci/check-deb $(BUILD)/$(DIST).tar.gz $(BUILD)/deb
+
 .PHONY: help
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -1595,6 +1605,7 @@ help:
 	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
 	'make uninstall    DESTDIR= PREFIX= LIBDIR= as for install' \
 	'make dist         the sources as build/$(DIST).tar.gz' \
+	'make deb          Debian packages in build/deb; check-deb tests them' \
 	'make compile_commands.json, clean'
 
 .PHONY: clean

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # What packages are made from: an installed tree that is stripped and needs no
-# build folder, and the archive of the sources.
+# build folder, the archive of the sources, and the files in .ci/debian.
 
 # run_make [VARIABLE=VALUE...] TARGET: as a user runs make in the sources.
 run_make() {
@@ -156,4 +156,42 @@ test_archive_has_the_given_time() {
     TZ=UTC tar -tvzf one/*.tar.gz >list
     [ "$(grep -c ' 2023-11-14 22:13 ' list)" = "$(wc -l <list)" ]
     absent '/build/|\.o$|/\.git/' list
+}
+
+# Prints the packages in the list of .ci/packages that $1 names.
+listed_packages() { # LIST
+    sed -n "/^$1='/,/^'/p" "$ROOT/.ci/packages" | sed '1d;$d;s/ .*//'
+}
+
+# Prints the packages that the packages of Debian are built with.
+build_depends() {
+    sed -n '/^Build-Depends:/,/^$/p' "$ROOT/.ci/debian/control" |
+        sed -n 's/^ \([a-z0-9.+-]*\).*/\1/p'
+}
+
+# .ci/debian says the same as the makefile, .ci/packages and libhvd.map.
+test_package_files_agree() {
+    local debian=$ROOT/.ci/debian version so package
+    version=$(sed -n 's/^VERSION := //p' "$ROOT/Makefile")
+    so=$(sed -n 's/^SOVERSION := //p' "$ROOT/Makefile")
+    head -n 1 "$debian/changelog" | grep -q "^hvdrun ($version) "
+    grep -q "^libhvd.so.$so libhvd$so " "$debian/libhvd$so.symbols"
+    sed -n 's/^ (symver)\([A-Z0-9_]*\) .*/\1/p' "$debian/libhvd$so.symbols" |
+        sort >expected
+    sed -n 's/^\(HVD[A-Z0-9_]*\) {.*/\1/p' "$ROOT/runtime/libhvd.map" | sort |
+        cmp - expected
+    { listed_packages build_packages
+        listed_packages test_packages
+        listed_packages wanted_packages; } | sort >known
+    build_depends | sort >needed
+    [ "$(wc -l <needed)" -ge 8 ]
+    # gcc and libc are always there
+    for package in $(listed_packages build_packages); do
+        case $package in gcc | libc6-dev) continue ;; esac
+        grep -qx "$package" needed || fail "control lacks $package"
+    done
+    while read -r package; do
+        [ "$package" = debhelper-compat ] || grep -qx "$package" known ||
+            fail ".ci/packages lacks $package"
+    done <needed
 }
