@@ -57,6 +57,7 @@ for facts in json.load(open("build.json")).values():
 # Debian's folder for libraries, and that of other systems.
 test_libraries_in_other_folders() {
     local arch dir file
+    printf 'Host other\nHostName 127.0.0.1\nPort 1\n' >config
     arch=$(cc -print-multiarch 2>/dev/null || :)
     for dir in lib64 ${arch:+lib/$arch}; do
         install_to DESTDIR="$PWD/root" PREFIX=/usr LIBDIR="/usr/$dir"
@@ -72,6 +73,12 @@ test_libraries_in_other_folders() {
         for file in root/usr/"$dir"/hvd/*.so; do
             grep -qF "$PWD/$file" build.json || fail "$file was not found"
         done
+        # hvdrun loads the one for ssh, and gets as far as a closed port
+        if [ -e "root/usr/$dir/hvd/transport-ssh2.so" ]; then
+            expect_exit 125 root/usr/bin/hvdrun -H other:1 --launcher ssh2 \
+                --ssh-config config true
+            grep -q 'cannot connect to 127.0.0.1 port 1' err
+        fi
         # hvd-bench finds the library, too
         expect_exit 0 root/usr/bin/hvdrun -np 2 root/usr/bin/hvd-bench \
             allreduce --sizes 8 --iters 1
@@ -123,7 +130,7 @@ test_archive_of_the_sources() {
     # without git, and beside what a build has made
     mkdir build cmd/__pycache__
     touch build/x cmd/x.o cmd/__pycache__/x
-    make -s dist BUILD=made
+    make -s dist BUILD="$PWD/made"
     cmp "made/$name.tar.gz" "../one/$name.tar.gz"
     rm -r made
     # each file that a target needs is there, and one of them compiles
