@@ -976,7 +976,8 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
 # Like the ssh2 plug-in.  It loads CUDA and NCCL itself at run time; the rpath
-# helps it to find NCCL if the system's linker does not.
+# helps it to find NCCL if the system's linker does not.  A package has none.
+NCCL_RPATH = $(NCCL_LIBDIR)
 $(BUILD)/obj/runtime/plugins/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) \
 	-DHVD__CUDA_TEXT='"$(CUDA_TEXT)"'
 $(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin: \
@@ -996,7 +997,7 @@ $(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
 		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
-		-Wl,-rpath,$(NCCL_LIBDIR) -o $@ $(filter %.o %.a,$^) -ldl
+		$(NCCL_RPATH:%=-Wl,-rpath,%) -o $@ $(filter %.o %.a,$^) -ldl
 
 # hvd-pmix is inside the agent; without PMIx, nothing is.
 $(call obj,$(HVD_PMIX_SRC)): FILE_CFLAGS = $(PMIX_CFLAGS)
