@@ -5,7 +5,7 @@
 #   make              programs, libraries and examples, under build/
 #   make quickstart   install what the build needs, build, train on 2 ranks
 #   make check        install what the tests need too, then run every test
-#   make install      DESTDIR= PREFIX=/usr/local
+#   make install      DESTDIR= PREFIX=/usr/local LIBDIR=PREFIX/lib
 #   make help         the rest
 #
 # Sources are listed by folder below.  BUILD=dir builds elsewhere, WERROR=1
@@ -259,6 +259,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/dryrun.c \
 	cmd/hvdrun/growth.c \
 	cmd/hvdrun/host_plan.c \
+	cmd/hvdrun/libdirs.c \
 	cmd/hvdrun/main.c \
 	cmd/hvdrun/main_loop.c \
 	cmd/hvdrun/mpi/mpi_command.c \
@@ -715,7 +716,9 @@ SODIUM_A := $(addsuffix /libsodium.a,$(shell $(PKG_CONFIG) \
 # The first flag in $(1), if the compiler accepts them all for this processor.
 cc_takes = $(shell echo 'int main(void) { return 0; }' | $(CC) -Werror $(1) \
 	-x c -o /dev/null - 2>/dev/null && echo '$(firstword $(1))')
-DEBUG := -g
+# With SOURCE_DATE_EPOCH, as packages are built, debug information does not
+# depend on the folder, so that any build of this source gives the same bytes.
+DEBUG := -g$(if $(SOURCE_DATE_EPOCH), -ffile-prefix-map=$(CURDIR)=.)
 HARDEN := -fstack-protector-strong \
 	$(call cc_takes,-fstack-clash-protection -c) \
 	$(call cc_takes,-fcf-protection -c)
@@ -962,6 +965,11 @@ $(BUILD)/static: FORCE
 	@echo '$(filter 1,$(STATIC))' | cmp -s - $@ || \
 		echo '$(filter 1,$(STATIC))' >$@
 
+# Debian's name for the folder of this architecture's libraries, if the compiler
+# has one: x86_64-linux-gnu.
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+$(BUILD)/obj/cmd/hvdrun/libdirs.o: FILE_CFLAGS = -DHVD_MULTIARCH='"$(MULTIARCH)"'
+
 # The plug-in has its own copy of what it needs, and exports one function.
 $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
 		$(call ar,ssh transport base)
@@ -981,7 +989,8 @@ $(LIB)/hvd/libhvd-mpi.so: $(call obj,$(MPI_PLUGIN_SRC) $(MPI_PLUGIN_OWN)) \
 	$(link_mpi) -o $@ $(filter %.o %.a,$^) $(call mpi_libs,$(MPI_SHOWN))
 
 # Like the ssh2 plug-in.  It loads CUDA and NCCL itself at run time; the rpath
-# helps it to find NCCL if the system's linker does not.
+# helps it to find NCCL if the system's linker does not.  A package has none.
+NCCL_RPATH = $(NCCL_LIBDIR)
 $(BUILD)/obj/runtime/plugins/nccl/%.o: FILE_CFLAGS = $(NCCL_CFLAGS) \
 	-DHVD__CUDA_TEXT='"$(CUDA_TEXT)"'
 $(BUILD)/obj/runtime/plugins/nccl/kernels.fatbin: \
@@ -1001,7 +1010,7 @@ $(LIB)/hvd/libhvd-nccl.so: $(call obj,$(NCCL_PLUGIN_SRC) $(NCCL_PLUGIN_OWN)) \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete \
 		-Wl,--version-script=runtime/plugins/nccl/libhvd-nccl.map \
-		-Wl,-rpath,$(NCCL_LIBDIR) -o $@ $(filter %.o %.a,$^) -ldl
+		$(NCCL_RPATH:%=-Wl,-rpath,%) -o $@ $(filter %.o %.a,$^) -ldl
 
 # hvd-pmix is inside the agent; without PMIx, nothing is.
 $(call obj,$(HVD_PMIX_SRC)): FILE_CFLAGS = $(PMIX_CFLAGS)
@@ -1051,10 +1060,15 @@ $(SO): $(call obj,$(RUNTIME_SRC)) $(call ar,protocol base) runtime/libhvd.map
 $(LIB)/libhvd.so: $(SO)
 	ln -sf $(notdir $(SO)) $@
 
-$(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
-		$(call ar,base)
+# It looks for libhvd below its own prefix; a distribution's package need not.
+BENCH_RPATH = $$ORIGIN/../lib:$$ORIGIN/../lib64$(MULTIARCH:%=:$$ORIGIN/../lib/%)
+$(BUILD)/bench-rpath: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ \
+	@echo '$(BENCH_RPATH)' | cmp -s - $@ || echo '$(BENCH_RPATH)' >$@
+$(BIN)/hvd-bench: $(call obj,$(HVD_BENCH_SRC)) $(LIB)/libhvd.so \
+		$(call ar,base) $(BUILD)/bench-rpath
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) $(BENCH_RPATH:%=-Wl,-rpath,'%') -o $@ \
 		$(filter %.o %.a,$^) -L$(LIB) -lhvd -ldl -lm
 
 # Examples are compiled as by a user, with only the installed headers.
@@ -1489,9 +1503,12 @@ compile_commands.json:
 
 # ---- Install ------------------------------------------------------------
 
+# LIBDIR may also be PREFIX/lib64 or PREFIX/lib/$(MULTIARCH): hvdrun looks in these
+# for plug-ins.  STRIP=: keeps the debug information.
+LIBDIR = $(PREFIX)/lib
 BINDIR = $(DESTDIR)$(PREFIX)/bin
 LIBEXECDIR = $(DESTDIR)$(PREFIX)/libexec/hvd
-LIBDIR = $(DESTDIR)$(PREFIX)/lib
+LIB_TO = $(DESTDIR)$(LIBDIR)
 INCLUDEDIR = $(DESTDIR)$(PREFIX)/include
 MANDIR = $(DESTDIR)$(PREFIX)/share/man
 DATADIR = $(DESTDIR)$(PREFIX)/share
@@ -1500,6 +1517,16 @@ COMPLETIONS = bash-completion/completions zsh/site-functions \
 	fish/vendor_completions.d
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/hvd
 INSTALL ?= install
+STRIP ?= strip
+
+# Installs files with mode $(1) into folder $(2), and strips them there.
+install_code = $(INSTALL) -m $(1) $(3) $(2) && \
+	$(STRIP) --strip-unneeded $(addprefix $(2)/,$(notdir $(3)))
+
+# Programs need a path to libhvd where the loader does not look by itself.
+SYSTEM_LIBDIRS := /lib /lib64 /usr/lib /usr/lib64 $(if $(MULTIARCH), \
+	$(addsuffix /$(MULTIARCH),/lib /usr/lib))
+PC_RPATH = $(if $(filter $(SYSTEM_LIBDIRS),$(LIBDIR)),,-Wl,-rpath,$${libdir} )
 
 # All that were built, whatever WITH_X is now.
 BUILT_PLUGINS = $(wildcard $(LIB)/hvd/*.so)
@@ -1509,25 +1536,27 @@ BUILT_PYTHON = $(wildcard $(PYTHON_DIR)/_hvd*.so)
 install: all
 	@$(MAKE) --no-print-directory install-files
 install-files:
-	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIBDIR)/pkgconfig \
+	$(INSTALL) -d $(BINDIR) $(LIBEXECDIR) $(LIB_TO)/pkgconfig \
 		$(INCLUDEDIR) $(SHAREDIR)/examples/data $(SHAREDIR)/hostfiles \
 		$(DOCDIR)
-	$(INSTALL) $(BIN)/hvdrun $(BIN)/hvd-bench $(BINDIR)
+	$(call install_code,755,$(BINDIR),$(BIN)/hvdrun $(BIN)/hvd-bench)
 	[ -e $(BINDIR)/horovodrun ] && [ ! -L $(BINDIR)/horovodrun ] || \
 		ln -sf hvdrun $(BINDIR)/horovodrun
-	$(INSTALL) $(BIN)/hvd-agent $(LIBEXECDIR)
-	$(INSTALL) -m 644 $(SO) $(LIBDIR)
-	ln -sf $(notdir $(SO)) $(LIBDIR)/libhvd.so
-	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIBDIR)/hvd && \
-		$(INSTALL) -m 644 $(BUILT_PLUGINS) $(LIBDIR)/hvd)
-	$(if $(BUILT_PYTHON),$(INSTALL) -d $(LIBDIR)/hvd/python/hvd && \
-		$(INSTALL) -m 644 $(BUILT_PYTHON) $(LIBDIR)/hvd/python/hvd && \
+	$(call install_code,755,$(LIBEXECDIR),$(BIN)/hvd-agent)
+	$(call install_code,644,$(LIB_TO),$(SO))
+	ln -sf $(notdir $(SO)) $(LIB_TO)/libhvd.so
+	$(if $(BUILT_PLUGINS),$(INSTALL) -d $(LIB_TO)/hvd && \
+		$(call install_code,644,$(LIB_TO)/hvd,$(BUILT_PLUGINS)))
+	$(if $(BUILT_PYTHON),$(INSTALL) -d $(LIB_TO)/hvd/python/hvd && \
+		$(call install_code,644,$(LIB_TO)/hvd/python/hvd,$(BUILT_PYTHON)) && \
 		(cd python && find hvd -name '*.py' -o -name '*.pyi' -o \
 		-name py.typed | while read -r f; do $(INSTALL) -D -m 644 $$f \
-		$(abspath $(LIBDIR))/hvd/python/$$f || exit 1; done))
+		$(abspath $(LIB_TO))/hvd/python/$$f || exit 1; done))
 	$(INSTALL) -m 644 runtime/hvd.h lib/base/hvd_status.h $(INCLUDEDIR)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
-		runtime/hvd.pc.in >$(LIBDIR)/pkgconfig/hvd.pc
+		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+		-e 's|@RPATH@|$(PC_RPATH)|' runtime/hvd.pc.in \
+		>$(LIB_TO)/pkgconfig/hvd.pc
 	$(INSTALL) -m 644 examples/*.[ch] examples/*.cu $(SHAREDIR)/examples
 	$(INSTALL) -m 644 examples/data/* $(SHAREDIR)/examples/data
 	$(INSTALL) -m 644 hostfiles/* $(SHAREDIR)/hostfiles
@@ -1554,6 +1583,24 @@ uninstall:
 		while read -r d; do rmdir "$(abspath $(DESTDIR))/$$d" || :; done
 	@rm -rf $(BUILD)/uninstall
 
+# ---- Packages -----------------------------------------------------------
+
+# The sources of this version, without generated files: $(BUILD)/hvdrun-0.1.0.tar.gz.
+DIST := hvdrun-$(VERSION)
+.PHONY: dist
+dist:
+	.ci/dist $(DIST) $(BUILD)/$(DIST).tar.gz $(BUILD)
+
+# Debian's packages from that archive, in $(BUILD)/deb.  DEB_NCCL=yes|PATH is
+# WITH_NCCL for them: CUDA's toolkit is no package of Debian's main archive.
+DEB_NCCL ?= no
+.PHONY: deb check-deb
+deb: dist
+	DEB_NCCL='$(DEB_NCCL)' .ci/deb $(BUILD)/$(DIST).tar.gz $(BUILD)/deb
+# With lintian, again in another folder for the same bytes, and in a new chroot.
+check-deb: deb
+	DEB_NCCL='$(DEB_NCCL)' .ci/check-deb $(BUILD)/$(DIST).tar.gz $(BUILD)/deb
+
 .PHONY: help
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -1570,7 +1617,9 @@ help:
 	'make bench-speed  the speed table alone; BENCH=--quick is shorter' \
 	'make check-horovod HOROVOD_SRC=dir   Horovod'"'"'s own tests' \
 	'make gpu-check    what needs a GPU; gpu-pack: a folder to take to one' \
-	'make uninstall    DESTDIR= PREFIX= as for install' \
+	'make uninstall    DESTDIR= PREFIX= LIBDIR= as for install' \
+	'make dist         the sources as build/$(DIST).tar.gz' \
+	'make deb          Debian packages in build/deb; check-deb tests them' \
 	'make compile_commands.json, clean'
 
 .PHONY: clean

@@ -14,7 +14,6 @@ import base64
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -53,16 +52,6 @@ def _make(*arguments: str) -> None:
     subprocess.run(
         command, cwd=ROOT, env=environment, stdout=sys.stderr.fileno(), check=True
     )
-
-
-def _strip(folder: str) -> None:
-    """Remove debug information, most of the size, from programs and libraries."""
-    strip = shutil.which("strip")
-    for path in _files(folder) if strip else []:
-        with open(path, "rb") as file:
-            is_elf = file.read(4) == b"\x7fELF"
-        if is_elf and not os.path.islink(path):
-            subprocess.run([strip, "--strip-unneeded", path], check=True)
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -153,7 +142,6 @@ def build_wheel(
         # The prefix that programs like pkg-config see is relative to the file.
         _make("-s", f"DESTDIR={stage}", "PREFIX=/prefix", "install-files")
         prefix = os.path.join(stage, "prefix")
-        _strip(prefix)
         _relative_pc(os.path.join(prefix, "lib", "pkgconfig", "hvd.pc"))
         wheel = _Wheel(os.path.join(wheel_directory, name), info)
         _add_installed(wheel, prefix, f"hvd-{version}.data")

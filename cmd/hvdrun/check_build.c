@@ -6,6 +6,7 @@
  */
 #include "cmd/hvdrun/check_build.h"
 
+#include "cmd/hvdrun/libdirs.h"
 #include "cmd/hvdrun/mpi/mpi_find.h"
 #include "cmd/hvdrun/probe.h"
 #include "lib/agent/query/progcheck.h"
@@ -64,22 +65,28 @@ static const struct {
 
 /* ---- Finding ---- */
 
+/* Replaces a heap string by the clean path of the file, or by NULL if it is
+ * NULL or cannot be read. */
+static char *clean(char *path)
+{
+    char *real = path ? realpath(path, NULL) : NULL;
+    char *found = NULL;
+
+    if (real && access(real, R_OK) == 0)
+        found = hb_xstrdup(real);
+    free(real);
+    hb_free(path);
+    return found;
+}
+
 /* Returns the first of `places` that is a readable file, as a clean path. */
 static char *find(const char *dir, const char *const *places)
 {
-    for (; *places; places++) {
-        char *path = hb_xasprintf("%s/%s", dir, *places);
-        char *clean = realpath(path, NULL);
-        char *found = NULL;
+    char *found = NULL;
 
-        if (clean && access(clean, R_OK) == 0)
-            found = hb_xstrdup(clean);
-        free(clean);
-        hb_free(path);
-        if (found)
-            return found;
-    }
-    return NULL;
+    for (; *places && !found; places++)
+        found = clean(hb_xasprintf("%s/%s", dir, *places));
+    return found;
 }
 
 static struct fact *add(struct build *b, enum section section, const char *name)
@@ -136,15 +143,17 @@ static void check_library(struct fact *f, const char *symbol, const char *end)
 
 static void find_parts(struct build *b)
 {
-    static const char *const libraries[] = {
-        "../lib/libhvd.so.0", "../lib/libhvd.so", "../lib64/libhvd.so.0", NULL};
     static const char *const agents[] = {"hvd-agent", "../libexec/hvd-agent",
                                          "../libexec/hvd/hvd-agent", NULL};
     struct fact *f;
+    char *path;
 
     set_path(add(b, PARTS, "hvd-agent"), find(b->dir, agents), "not found");
     f = add(b, PARTS, "libhvd");
-    set_path(f, find(b->dir, libraries), "not found");
+    path = libdirs_find(b->dir, "libhvd.so.0");
+    if (!path)
+        path = libdirs_find(b->dir, "libhvd.so");
+    set_path(f, clean(path), "not found");
     check_library(f, "hvd_init", line_end);
     b->native = f->there;
 }
@@ -152,14 +161,13 @@ static void find_parts(struct build *b)
 static char *find_plugin(const struct build *b, const char *file)
 {
     const char *given = hb_knob("PLUGIN_DIR");
-    char *place =
-        given ? hb_xstrdup(file) : hb_xasprintf("../lib/hvd/%s", file);
-    char *other = hb_xasprintf("../lib64/hvd/%s", file);
-    const char *const places[] = {place, given ? NULL : other, NULL};
-    char *path = find(given ? given : b->dir, places);
+    char *name, *path;
 
-    hb_free(place);
-    hb_free(other);
+    if (given)
+        return clean(hb_xasprintf("%s/%s", given, file));
+    name = hb_xasprintf("hvd/%s", file);
+    path = clean(libdirs_find(b->dir, name));
+    hb_free(name);
     return path;
 }
 

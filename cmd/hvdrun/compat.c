@@ -14,7 +14,7 @@
 /* Of these, relative to hvdrun's directory, the first that exists is used. */
 static const char *const places[] = {
     "../python",                             /* make python */
-    "../lib/hvd/python",                     /* make install */
+    "../lib{,64,/*-linux-*}/hvd/python",     /* make install */
     "../lib*/python3*/{site,dist}-packages", /* pip install */
 };
 

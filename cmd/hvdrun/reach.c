@@ -2,9 +2,11 @@
 /* See reach.h. */
 #include "cmd/hvdrun/reach.h"
 
+#include "cmd/hvdrun/libdirs.h"
 #include "cmd/hvdrun/run_job.h"
 #include "lib/base/alloc.h"
 #include "lib/base/sys/trust.h"
+#include "lib/ssh/ssh2.h"
 #include "lib/transport/localname.h"
 
 #include <errno.h>
@@ -61,9 +63,14 @@ char *reach_agent_path(const struct options *o, struct hb_error *err)
 
 char *reach_plugin_dir(void)
 {
+    static const char file[] = "hvd/" SSH2_PLUGIN_FILE;
     char *dir = run_program_dir();
-    char *path = hb_xasprintf("%s/../lib/hvd", dir);
+    char *path = libdirs_find(dir, file);
 
+    if (path)
+        *strrchr(path, '/') = '\0';
+    else
+        path = hb_xasprintf("%s/../lib/hvd", dir);
     hb_free(dir);
     return path;
 }

@@ -2,12 +2,15 @@
 /* --check-build reports what is available, and only that. */
 #include "cmd/hvdrun/check_build.h"
 
+#include "cmd/hvdrun/libdirs.h"
 #include "cmd/hvdrun/run_job.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/unit.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,40 +30,36 @@ static void touch(const char *name)
     hb_free(path);
 }
 
+/* Makes a folder below the root, unless it is there. */
+static void make_folder(const char *name)
+{
+    char *path = hb_xasprintf("%s/%s", root, name);
+
+    ck_assert(mkdir(path, 0755) == 0 || errno == EEXIST);
+    hb_free(path);
+}
+
 static void setup(void)
 {
-    char *bin, *lib, *plugins;
-
     strcpy(strrchr(root, '.'), ".XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(root));
-    bin = hb_xasprintf("%s/bin", root);
-    lib = hb_xasprintf("%s/lib", root);
-    plugins = hb_xasprintf("%s/lib/hvd", root);
-    ck_assert_int_eq(mkdir(bin, 0755) | mkdir(lib, 0755) | mkdir(plugins, 0755),
-                     0);
-    hb_free(plugins);
-    hb_free(bin);
-    hb_free(lib);
+    make_folder("bin");
+    make_folder("lib");
+    make_folder("lib/hvd");
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *where)
+{
+    (void)st;
+    (void)type;
+    (void)where;
+    return remove(path);
 }
 
 static void teardown(void)
 {
-    static const char *const names[] = {"bin/hvd-agent",
-                                        "lib/libhvd.so",
-                                        "lib/libcuda.so.1",
-                                        "lib/hvd/libhvd-mpi.so",
-                                        "lib/hvd/libhvd-nccl.so",
-                                        "bin",
-                                        "lib/hvd",
-                                        "lib",
-                                        ""};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        char *path = hb_xasprintf("%s/%s", root, names[i]);
-
-        remove(path);
-        hb_free(path);
-    }
+    ck_assert_int_eq(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static char *text_here(void)
@@ -70,6 +69,14 @@ static char *text_here(void)
 
     hb_free(bin);
     return text;
+}
+
+static void expect_line(const char *line)
+{
+    char *text = text_here();
+
+    ck_assert_msg(strstr(text, line), "no \"%s\" in:\n%s", line, text);
+    hb_free(text);
 }
 
 START_TEST(nothing_there)
@@ -115,6 +122,39 @@ START_TEST(broken_files)
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, TCP"));
     hb_free(text);
     free(real);
+}
+END_TEST
+
+/* The library and the plug-ins are found in each folder that `make install` may
+ * have put them into. */
+START_TEST(each_library_folder)
+{
+    static const char *const files[] = {"libhvd.so.0", "hvd/libhvd-mpi.so",
+                                        "hvd/libhvd-nccl.so"};
+    const char *lib = libdirs[_i] + strlen("../");
+    char *plugins = hb_xasprintf("%s/hvd", lib);
+    char *bin = hb_xasprintf("%s/bin", root), *text;
+
+    make_folder(lib);
+    make_folder(plugins);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char *file = hb_xasprintf("%s/%s", lib, files[i]);
+
+        touch(file);
+        hb_free(file);
+    }
+    text = check_build_json(bin);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char *file = hb_xasprintf("%s/%s/%s", root, lib, files[i]);
+        char *real = realpath(file, NULL);
+
+        ck_assert_msg(strstr(text, real), "no %s in:\n%s", real, text);
+        free(real);
+        hb_free(file);
+    }
+    hb_free(text);
+    hb_free(bin);
+    hb_free(plugins);
 }
 END_TEST
 
@@ -204,14 +244,6 @@ static void set_library(const char *knob, const char *value)
     setenv(knob, value[0] == '/' ? value : path, 1);
     hb_free(path);
     hb_free(own);
-}
-
-static void expect_line(const char *line)
-{
-    char *text = text_here();
-
-    ck_assert_msg(strstr(text, line), "no \"%s\" in:\n%s", line, text);
-    hb_free(text);
 }
 
 START_TEST(nccl_is_there)
@@ -306,10 +338,14 @@ int main(void)
 {
     Suite *s = suite_create("check_build");
     TCase *t = tcase_create("check_build");
+    int places = 0;
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, nothing_there);
     tcase_add_test(t, broken_files);
+    while (libdirs[places])
+        places++;
+    tcase_add_loop_test(t, each_library_folder, 0, places);
     tcase_add_test(t, this_build);
     tcase_add_test(t, json);
     tcase_set_timeout(t, 60);
