@@ -224,6 +224,24 @@ END
     scontrol show job "$id" | grep -q 'JobState=COMPLETED .*'
 }
 
+# An elastic job stops at a commit on the signal that Slurm sends before the time
+# limit (sbatch --signal=B:TERM@...), which is sent at once here.
+test_slurm_stop_at_commit() {
+    local id
+    slurm_start
+    cat >job.sh <<'END'
+#!/bin/bash
+exec "$HVDRUN" --launcher slurm --min-np 2 --stop-at-commit --grace 60 \
+    --no-tag-output "$PROG/elastic_steps" 100000000 1000 fp >ranks 2>log
+END
+    id=$(sbatch --parsable -N 2 --ntasks-per-node=1 -o job.out job.sh)
+    wait_for 'grep -q "^working" ranks'
+    scancel --batch --signal=TERM "$id"
+    wait_for '[ -z "$(squeue -h)" ]'
+    scontrol show job "$id" | grep -q 'ExitCode=75:0' || fail "$(cat log)"
+    grep -q '2 ranks have stopped at a commit: exit code 75' log
+}
+
 # hvdrun reads a list of nodes as Slurm does.  (It writes one bracket for a name,
 # and expands three or more in another order.)
 test_slurm_lists() {
