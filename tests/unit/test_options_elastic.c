@@ -4,6 +4,7 @@
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct options o;
 static struct hb_error err;
@@ -162,6 +163,8 @@ START_TEST(mpi_refuses_by_name)
         return;
     if (p->arg == ARG_CHOICE) /* its first word; the others accept 1 */
         sscanf(p->choices, "%15s", value);
+    if (p->metavar && strcmp(p->metavar, "FILE") == 0)
+        snprintf(value, sizeof(value), "1.json"); /* for --report */
     if (p->flags & OPTION_PAIR)
         snprintf(value, sizeof(value), "1,1");
     snprintf(option, sizeof(option), "%s%s%s", p->names[0],
