@@ -943,8 +943,9 @@ HVD_API int hvd_sync(hvd_state *s);
  *
  *   s  the state, not NULL
  *
- * Returns 0, or the negative of HVD_EINVAL (s is NULL; or hvd_sync has not
- * returned 0 for it in this generation, which with several states is for each),
+ * Returns 0, or the negative of HVD_EINVAL (s is NULL; or hvd_sync, which with
+ * several states is called for each, has not returned 0 for it in this
+ * generation; but a state without shards that it never had is allowed),
  * HVD_ENOTINIT, or
  *   HVD_ERESIZED  the generation has ended; or it is to end here, because
  *                 ranks wait to join, or some are to leave: then the step

@@ -278,6 +278,15 @@ static int ask_changes(uint32_t changes)
     return (int)changes;
 }
 
+/* Returns whether the state may be committed: it is that of the job, or a new
+ * one, which all ranks fill alike by themselves. */
+static int may_commit(const struct hvd_state *s)
+{
+    if (s->whole == HVD__STATE_SYNCED)
+        return s->epoch == hvd__world_epoch();
+    return s->whole == HVD__STATE_NEW && !s->shards.blocks;
+}
+
 int hvd_commit(hvd_state *s)
 {
     struct segment_head *head;
@@ -287,7 +296,7 @@ int hvd_commit(hvd_state *s)
         return hvd__fail(HVD_EINVAL, "hvd_commit: the state is NULL");
     if (!hvd__alive())
         return not_initialised("hvd_commit");
-    if (s->whole != HVD__STATE_SYNCED || s->epoch != hvd__world_epoch())
+    if (!may_commit(s))
         return hvd__fail(HVD_EINVAL, "hvd_commit: hvd_sync has not returned 0 "
                                      "for this state in this generation");
     head = hvd__world_head();
