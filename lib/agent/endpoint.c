@@ -201,15 +201,35 @@ static int on_late(struct endpoint_conn *c, const struct frame *f)
     return 0;
 }
 
+/* Numbers blamed ranks as the job does, not as the rank's world; leaves out
+ * those that it did not have. */
+static void number_blamed(const struct endpoint *e, struct worker_stats *m)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < m->blamed_count; i++) {
+        int rank = members_plan_rank(&e->members, m->blamed[i].rank);
+
+        if (rank < 0)
+            continue;
+        m->blamed[kept] = m->blamed[i];
+        m->blamed[kept++].rank = (uint32_t)rank;
+    }
+    m->blamed_count = kept;
+}
+
 static int on_stats(struct endpoint_conn *c, const struct frame *f)
 {
     const struct endpoint *e = c->endpoint;
     struct worker_stats m;
     int rc = worker_stats_read(f->payload, f->len, &m);
 
-    if (rc == 0 && e->on_stats)
+    if (rc < 0)
+        return rc;
+    number_blamed(e, &m);
+    if (e->on_stats)
         e->on_stats(e->stats_arg, c->slot, &m);
-    return rc;
+    return 0;
 }
 
 /* ---- Connections ---- */

@@ -409,9 +409,9 @@ int job_start(const struct job_config *config,
     job->state_since_ns = hb_now_ns();
     rc = job_routes_open(job, err);
     if (rc == 0)
-        rc = job_trace_open(job, err);
-    if (rc == 0)
         rc = job_record_open(job, err);
+    if (rc == 0)
+        rc = job_trace_open(job, err);
     if (rc == 0)
         rc = job_open_output(job, err);
     if (rc < 0) {

@@ -193,6 +193,33 @@ test_elastic_job() {
         'x.get("failures") == "0"'
 }
 
+# An elastic job has gone on without a rank, and is then interrupted: that rank is
+# not why it failed.
+test_interrupted_after_a_death() {
+    start job "$HVDRUN" -np 3 --min-np 1 --grace 1 --no-tag-output \
+        "${REPORTS[@]}" "$PROG/elastic_steps" 1000000 100 fp
+    wait_for 'grep -q "^working" job.out'
+    kill -KILL "$(job_pids job elastic_steps | sort -n | sed -n 2p)"
+    wait_for 'grep -q "3 -> 2 ranks" job.err'
+    kill -INT "$pid"
+    finish job 130
+    check "j['culprit'] is None and j['cause'] == 'SIGINT ended the job'" \
+        'x.get("failures") == "0" and x.get("errors") == "1"'
+}
+
+# Ranks of a later generation are blamed by the numbers that hvdrun gave them.
+test_late_after_a_death() {
+    start job "$HVDRUN" -np 3 --min-np 1 --no-tag-output "${REPORTS[@]}" \
+        "$PROG/elastic_steps" 300 100 fw
+    wait_for 'grep -q "^working" job.out'
+    kill -KILL "$(job_pids job elastic_steps | while read -r p; do
+        ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx HVD_RANK=0 || echo "$p"
+    done)"
+    finish job 0
+    check 'j["late"][0]["rank"] == 2' \
+        'j["ranks"][1]["waited_for"] * 4 < j["ranks"][2]["waited_for"]'
+}
+
 test_refused() {
     refused "^hvdrun: error: --report 'r.txt': the name must end in " \
         -np 1 --report r.json --report r.txt

@@ -649,7 +649,7 @@ static char dir[64];
 
 static const char *in_dir(const char *name)
 {
-    static char path[128];
+    static char path[sizeof(dir) + 300];
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     return path;
@@ -687,7 +687,7 @@ static void refuses(const char *path, const char *why)
 {
     struct hb_error err = HB_ERROR_INIT;
 
-    ck_assert_int_lt(record_file_check(path, &err), 0);
+    ck_assert_int_lt(record_file_check(path, "0a", &err), 0);
     ck_assert_msg(strstr(err.text, why) != NULL, "%s", err.text);
     hb_error_clear(&err);
 }
@@ -695,6 +695,7 @@ static void refuses(const char *path, const char *why)
 START_TEST(files_are_checked)
 {
     struct hb_error err = HB_ERROR_INIT;
+    char name[300];
 
     refuses("report", "must end in .json");
     refuses("report.txt", "must end in .json");
@@ -705,8 +706,13 @@ START_TEST(files_are_checked)
     ck_assert_int_eq(mkdir(in_dir("b.xml"), 0777), 0);
     refuses(in_dir("b.xml"), "not a regular file");
     ck_assert_int_eq(rmdir(in_dir("b.xml")), 0);
-    ck_assert_int_eq(record_file_check(in_dir("a.json"), &err), 0);
-    ck_assert_int_eq(record_file_check("relative.xml", &err), 0);
+    ck_assert_int_eq(record_file_check(in_dir("a.json"), "0a", &err), 0);
+    memset(name, 'n', sizeof(name));
+    strcpy(name + 251, ".xml"); /* 255 bytes */
+    ck_assert_int_eq(record_file_check(in_dir(name), "0a", &err), 0);
+    strcpy(name + 252, ".xml");
+    refuses(in_dir(name), "too long");
+    ck_assert_int_eq(record_file_check("relative.xml", "0a", &err), 0);
     ck_assert_int_eq(count_files(), 0);
 }
 END_TEST

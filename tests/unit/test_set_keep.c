@@ -240,6 +240,59 @@ static int init_death_body(int rank, void *arg)
     return 0;
 }
 
+/* Rank 4 dies as soon as its own call has returned: the others have all sets.
+ */
+static int init_then_death_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3}, one[] = {2};
+    const int *lists[] = {pair, one};
+    const size_t counts[] = {2, 1};
+    int rc;
+
+    (void)arg;
+    rc = hvd_init_sets(lists, counts, 2);
+    if (rank == 4)
+        kill(getpid(), SIGKILL);
+    want(rc == 0);
+    for (rc = hvd_generation() > 1 ? -HVD_ERESIZED : 0; rc == 0;)
+        rc = hvd_barrier(NULL);
+    want(rc == -HVD_ERESIZED && hvd_sync(NULL) == 0 && hvd_size() == 4);
+    want(is_set(1, pair, 2) == 0 && is_set(2, one, 1) == 0);
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_init_then_death)
+{
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_eq(play(&scenes[_i], init_then_death_body, NULL, 0), 1);
+}
+END_TEST
+
+/* All ranks leave the library and come back: they make the sets again. */
+static int init_again_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3};
+    const int *lists[] = {pair};
+    const size_t counts[] = {2};
+
+    (void)rank;
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        want(hvd_init_sets(lists, counts, 1) == 0);
+        want(is_set(1, pair, 2) == 0);
+        want(hvd_barrier(NULL) == 0);
+        want(hvd_shutdown() == 0);
+    }
+    return 0;
+}
+
+START_TEST(test_init_again)
+{
+    ck_assert_int_eq(play(&scenes[_i], init_again_body, NULL, 0), 0);
+}
+END_TEST
+
 START_TEST(test_init_death)
 {
     ck_assert_int_eq(play(&scenes[_i], init_death_body, NULL, 0), 1);
@@ -409,6 +462,8 @@ int main(void)
     tcase_add_loop_test(tc, test_late, 0, SCENES);
     tcase_add_loop_test(tc, test_any_late, 0, SCENES);
     tcase_add_loop_test(tc, test_init_death, 0, SCENES);
+    tcase_add_loop_test(tc, test_init_then_death, 0, SCENES);
+    tcase_add_loop_test(tc, test_init_again, 0, SCENES);
     tcase_add_loop_test(tc, test_spare, 0, SCENES);
     tcase_add_loop_test(tc, test_random, 0, SCENES);
     tcase_add_loop_test(tc, test_shutdown, 0, SCENES);

@@ -70,10 +70,16 @@ int job_record_open(struct job *job, struct hb_error *err)
 
     if (!config->reports || config->reports->count == 0)
         return 0;
-    for (size_t i = 0; i < config->reports->count; i++)
-        if (record_file_check(config->reports->items[i], err) < 0)
-            return hb_error_context(err, "--report %s",
-                                    config->reports->items[i]);
+    for (size_t i = 0; i < config->reports->count; i++) {
+        const char *path = config->reports->items[i];
+
+        if (config->timeline && strcmp(path, config->timeline) == 0)
+            return hb_error_set(err, HVD_EINVAL,
+                                "--report %s: this is the file of the timeline",
+                                path);
+        if (record_file_check(path, config->job_id, err) < 0)
+            return hb_error_context(err, "--report %s", path);
+    }
     jr = hb_xcalloc(1, sizeof(*jr));
     jr->start_ns = hb_now_ns();
     record_init(&jr->record, config->plan->size);

@@ -88,6 +88,7 @@ void record_run_started(struct record *r, int rank, pid_t pid, int64_t when_ns)
     struct record_rank *k = &r->ranks[rank];
 
     if (r->run_count == RECORD_RUNS_MAX || k->host < 0) {
+        k->last_run = -1;
         r->runs_left_out++;
         return;
     }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -51,20 +52,41 @@ static int folder_len(const char *path)
     return slash ? (int)(slash - path) + 1 : 0;
 }
 
-int record_file_check(const char *path, struct hb_error *err)
+/* Returns the file that is written before it replaces the path's (heap): in the
+ * same folder, and of that job alone. */
+static char *temporary_of(const char *path, const char *job_id)
 {
-    int len = folder_len(path), rc = record_file_kind(path, err);
-    char *folder;
+    return hb_xasprintf("%.*s.hvd-report-%s", folder_len(path), path, job_id);
+}
+
+static int create(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+int record_file_check(const char *path, const char *job_id,
+                      struct hb_error *err)
+{
+    int len = folder_len(path), fd, rc = record_file_kind(path, err);
+    char *temporary;
     struct stat st;
 
     if (rc < 0)
         return rc;
-    folder = len ? hb_xasprintf("%.*s", len, path) : hb_xstrdup(".");
-    if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) < 0)
-        rc = hb_error_sys(err, errno, "cannot write in folder %s", folder);
-    else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        rc = hb_error_set(err, HVD_EINVAL, "%s is not a regular file", path);
-    hb_free(folder);
+    if (strlen(path + len) > NAME_MAX)
+        return hb_error_set(err, HVD_EINVAL, "the name is too long");
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return hb_error_set(err, HVD_EINVAL, "%s is not a regular file", path);
+    temporary = temporary_of(path, job_id);
+    fd = create(temporary);
+    if (fd < 0)
+        rc = hb_error_sys(err, errno, "cannot write in folder %.*s",
+                          len ? len : 1, len ? path : ".");
+    else
+        unlink(temporary);
+    if (fd >= 0)
+        close(fd);
+    hb_free(temporary);
     return rc;
 }
 
@@ -81,17 +103,6 @@ static int write_all(int fd, const char *p, size_t len)
         }
     }
     return 0;
-}
-
-static int create(const char *path)
-{
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    int fd = open(path, flags, 0666);
-
-    /* A process with this pid may have left one when it was killed. */
-    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-        fd = open(path, flags, 0666);
-    return fd;
 }
 
 /* Writes the text to `temporary` and renames that; 0, or negative with err
@@ -118,8 +129,7 @@ int record_file_write(const char *path, const struct record *r,
                       struct hb_error *err)
 {
     const struct kind *kind = find_kind(path);
-    char *temporary = hb_xasprintf("%.*s.hvd-report-%d", folder_len(path), path,
-                                   (int)getpid());
+    char *temporary = temporary_of(path, r->job_id);
     struct hb_buf text = HB_BUF_INIT;
     int rc = record_file_kind(path, err);
 

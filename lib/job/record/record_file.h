@@ -14,9 +14,10 @@
 
 /* Checks the ending of the path: 0, or -HVD_EINVAL. */
 int record_file_kind(const char *path, struct hb_error *err);
-/* Checks that the file can be created or replaced, and leaves no trace.  0, or
- * negative with err set. */
-int record_file_check(const char *path, struct hb_error *err);
+/* Checks that the job can create or replace the file, and leaves no trace.  0,
+ * or negative with err set. */
+int record_file_check(const char *path, const char *job_id,
+                      struct hb_error *err);
 /* Writes the file.  0, or negative with err set: then the old file, if there
  * is one, is unchanged, and no other is left. */
 int record_file_write(const char *path, const struct record *r,

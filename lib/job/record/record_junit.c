@@ -4,9 +4,9 @@
  * rank, of its last process.
  *
  * The file agrees with the exit code: ranks that have failed are failures only
- * if the job has failed, and of a job that has failed without them, the test
- * case "job" has the error.  Ranks that were not started, that hvdrun has
- * ended, and that a job has gone on without are skipped.
+ * if that has ended the job, and of a job that has failed for another reason,
+ * the test case "job" has the error.  Ranks that were not started, that hvdrun
+ * has ended, and that a job has gone on without are skipped.
  */
 #include "lib/job/record/record_data.h"
 
@@ -25,7 +25,7 @@ static enum outcome outcome_of(const struct record *r,
     if (!run || run->ended == RECORD_BY_HVDRUN)
         return SKIPPED;
     if (record_failed(run))
-        return r->exit_code ? FAILED : SKIPPED;
+        return r->culprit >= 0 ? FAILED : SKIPPED;
     return run->ended == RECORD_ITSELF ? PASSED : SKIPPED;
 }
 

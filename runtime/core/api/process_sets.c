@@ -5,6 +5,7 @@
 #include "runtime/core/set/set_change.h"
 #include "runtime/core/set/set_keep.h"
 #include "runtime/core/set/set_members.h"
+#include "runtime/core/set/words.h"
 #include "runtime/core/world/blame.h"
 #include "runtime/core/world/context.h"
 #include "runtime/core/world/message.h"
@@ -73,6 +74,10 @@ static int add_first_sets(const int *const *ranks, const size_t *counts,
         rc = remove_all(err);
         if (rc == 0)
             rc = add_sets(ranks, counts, n, err);
+        /* A rank that ends the last of them may do so alone; whoever passes
+         * this knows that all have all, and will keep them. */
+        if (rc == 0 && n > 0)
+            rc = hvd__words_barrier(err);
         if (rc == 0 || (rc != -HVD_ERESIZED && !hvd__generation_ended(err)))
             return rc;
         hb_error_clear(err);

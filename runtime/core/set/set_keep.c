@@ -145,6 +145,7 @@ void hvd__sets_forget(void)
     kept.processes = NULL;
     kept.process = 0;
     kept.is_new = 1;
+    kept.has_begun = 0;
 }
 
 void hvd__sets_begin_again(void)

@@ -27,6 +27,7 @@
  *     x   exits with 3 in its first step, in the last rank
  *     t   prints, in rank 0, "change GENERATION OLD NEW MS" after each change,
  *         with the milliseconds from the failed operation to the next good one
+ *     w   comes 3 ms late to each step, in the last rank
  */
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
@@ -47,7 +48,8 @@ static struct {
 
 static int64_t *weights, *grad;
 static size_t count;
-static int uses_alloc, pauses, snapshots, tells, tells_first, leaves, exits;
+static int uses_alloc, pauses, waits, snapshots, tells, tells_first, leaves;
+static int exits;
 static int commits = 1, notices, tells_right, uses_sets, is_left_out;
 static uint64_t failed_ns;
 
@@ -224,6 +226,8 @@ static int step_once(hvd_state *s)
         return rc;
     if (exits && hvd_rank() == hvd_size() - 1)
         exit(3);
+    if (waits && hvd_rank() == hvd_size() - 1)
+        usleep(3000);
 
     for (size_t i = 0; i < count; i++)
         grad[i] = own;
@@ -328,6 +332,7 @@ int main(int argc, char **argv)
     uses_sets = strchr(flags, 'g') != NULL;
     uses_alloc = strchr(flags, 'a') != NULL;
     pauses = strchr(flags, 'p') != NULL;
+    waits = strchr(flags, 'w') != NULL;
     snapshots = strchr(flags, 's') != NULL;
     tells = strchr(flags, 't') != NULL;
     tells_first = strchr(flags, 'f') != NULL;
