@@ -225,6 +225,13 @@ test_refused() {
         -np 1 --report r.json --report r.txt
     refused '^hvdrun: error: --report missing/r.json: .*missing/: No such file' \
         -np 1 --report missing/r.json
+    echo old >t.json
+    refused '^hvdrun: error: --report t.json: this is the file of the timeline' \
+        -np 1 --report t.json --timeline-filename t.json
+    refused '^hvdrun: error: --report missing/r.json: ' \
+        -np 1 --report missing/r.json --timeline-filename t.json
+    [ "$(cat t.json)" = old ]
+    rm t.json
     mkdir r.xml
     refused '^hvdrun: error: --report r.xml: r.xml is not a regular file' \
         -np 1 --report r.xml
