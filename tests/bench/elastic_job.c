@@ -38,7 +38,7 @@ static void pin(void)
         return;
     nth %= CPU_COUNT(&all);
     CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &all) && nth-- == 0)
             CPU_SET(cpu, &one);
     sched_setaffinity(0, sizeof(one), &one);
