@@ -60,7 +60,7 @@ test_slots_that_go() {
     discover localhost:1 # --min-np 2
     wait_for 'grep -q "3 -> 2 ranks (generation 3)" job.err'
     discover localhost:4
-    wait_for 'grep -q "2 -> 4 ranks" job.err'
+    wait_for 'grep -q "[23] -> 4 ranks" job.err'
     finished 4 4000
     absent lost job.err
 }

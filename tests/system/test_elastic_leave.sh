@@ -300,6 +300,7 @@ test_a_rank_hangs_that_is_needed() {
     finish job 124
     gone job
     start_steps a:2 2 '' --stall-check-shutdown-time-seconds 1 --restart-failed 1
+    wait_for '[ -n "$(rank_pid 1)" ]'
     kill -STOP "$(rank_pid 1)"
     wait_for 'grep -q "2 -> 2 ranks (generation 2), stopped for" job.err'
     stop
