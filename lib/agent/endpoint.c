@@ -201,8 +201,8 @@ static int on_late(struct endpoint_conn *c, const struct frame *f)
     return 0;
 }
 
-/* Numbers blamed ranks as the job does, not as the rank's world; leaves out
- * those that it did not have. */
+/* Replaces the numbers of blamed ranks, which are those of the sender's world,
+ * by those of the plan.  Drops ranks that the world did not have. */
 static void number_blamed(const struct endpoint *e, struct worker_stats *m)
 {
     uint32_t kept = 0;

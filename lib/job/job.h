@@ -110,8 +110,7 @@ struct job_config {
     const char *timeline;   /* the file for all ranks' timelines, or NULL */
     /* print the table of the ranks' statistics at the end */
     int stats;
-    /* Files that say at the end what has happened (record_file.h); may be
-     * NULL. */
+    /* Paths of the files that --report asks for (record_file.h), or NULL. */
     const struct hb_strv *reports;
 };
 

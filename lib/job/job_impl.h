@@ -186,7 +186,7 @@ int job_window(int hosts);
 /* Sets the cause of the job's end, unless there is one; `fmt` NULL: no line. */
 void job_verdict(struct job *job, int exit_code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Writes whole lines of hvdrun's own to stderr, and into the report. */
+/* Writes whole lines of hvdrun's own to stderr and into the record. */
 void job_message(struct job *job, const struct hb_buf *text);
 void job_say(struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -286,15 +286,15 @@ void job_record_reached(const struct job_host *host,
 void job_record_trouble(const struct job_host *host, const char *text);
 /* Notes that a rank's process was started; pid 0: not known yet. */
 void job_record_started(const struct job_host *host, int rank, pid_t pid);
-/* Notes a rank's end, after job->exited was set. */
+/* Adds a rank's end to the record; job->exited[rank] is already set. */
 void job_record_exited(const struct job_host *host,
                        const struct control_exited *m, uint64_t when_ns);
-/* Ends the host's ranks if the host was lost. */
+/* Marks the host's ranks as ended if the host was lost. */
 void job_record_lost(const struct job_host *host);
 void job_record_stats(struct job *job, int rank, const struct worker_stats *m);
-/* Notes lines that hvdrun has said. */
+/* Adds lines that hvdrun has printed to the record's events. */
 void job_record_event(struct job *job, const char *text, size_t len);
-/* Notes the report of the failure; "" if there is none to be shown. */
+/* Keeps the text of the failure report; "" if there is none. */
 void job_record_report(struct job *job, const char *text);
 /* Writes the files, once, and reports those that cannot be written. */
 void job_record_end(struct job *job);
@@ -397,8 +397,8 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
  * is not used until a while after left_ms.  While hosts are still starting, it
  * is kept for job_hosts_go. */
 void job_host_goes(struct job *job, int host, int64_t left_ms, const char *who);
-/* Asks the ranks of all hosts of a list to leave, at the same commit.  `find`
- * finds a host by name: -1 if it is none of the job. */
+/* Asks the ranks of all listed hosts to leave at the same commit.  `find`
+ * returns a host's index by its name, or -1 if the job does not have it. */
 void job_these_hosts_go(struct job *job, const struct going *list, size_t count,
                         int (*find)(void *arg, const char *name), void *arg,
                         const char *who);

@@ -250,13 +250,14 @@ static int set_attributes(posix_spawnattr_t *attr)
     return rc;
 }
 
-/* The child's ends of what ties it to this process; -1 each if it is not. */
+/* The child's ends of the socket and the pipe that tie it to this process; both
+ * are -1 if the child is not tied. */
 struct ties {
     int life; /* see tie() */
     int go;   /* where a line says that it is tied */
 };
 
-/* Says what the child's descriptors are. */
+/* Adds the actions that set up the child's file descriptors. */
 static int set_files(posix_spawn_file_actions_t *files, int fd, int err_fd,
                      struct ties ties)
 {
@@ -326,8 +327,9 @@ static void tie(const struct child *c, int theirs)
     fcntl(theirs, F_SETFL, O_ASYNC);
 }
 
-/* Starts a child that waits until it is tied before it becomes argv[0]: no line
- * comes if this process dies before.  0 or an errno. */
+/* Starts a shell that waits for a line on its standard input and then executes
+ * argv[0].  The line is written once the child is tied; if this process dies
+ * earlier, the shell reads an end of file and exits.  Returns 0 or an errno. */
 static int start_waiting(struct child *c, int fd, int err_fd, struct ties ties)
 {
     char shell[] = "/bin/sh", option[] = "-c";
@@ -366,7 +368,8 @@ static int start_tied(struct child *c, int fd, int err_fd)
     return rc;
 }
 
-/* Starts the child, tied or not.  Returns 0 or an errno. */
+/* Starts the child, as a tied one if the config asks for that.  Returns 0 or an
+ * errno. */
 static int child_start(struct child *c, int fd, int err_fd)
 {
     const struct ties none = {-1, -1};

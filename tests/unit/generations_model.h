@@ -198,9 +198,9 @@ static void check_room(const struct world *w, const struct world *before)
     ck_assert(multiple == 0 || has_finished(w) || count % multiple == 0);
 }
 
-/* Checks that the job's state is not lost: a member of the generation before
- * works on, if one lives, and one that has the state, if such a one lives and
- * has not left by itself. */
+/* Checks that of the members that live at least one stays a member, and at
+ * least one that has the state, if any of them has it and has not left by
+ * itself. */
 static void check_state_kept(const struct world *w, const struct world *before)
 {
     int kept = 0, kept_state = 0, others = 0, others_state = 0;

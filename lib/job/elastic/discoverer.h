@@ -25,7 +25,8 @@ struct discoverer_config {
     const char *script;   /* or NULL: */
     const char *hostfile; /* read this file */
     int slots;            /* of a host without a number of slots; 0: 1 */
-    /* The answer before the first, which the caller has; NULL: none. */
+    /* The hosts that the job was started with, to which the first answer is
+     * compared; or NULL. */
     const struct hostlist *before;
     int64_t pause_ms, limit_ms;
     /* The hosts are others than before; also the first time.  The list is

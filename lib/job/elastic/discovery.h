@@ -25,7 +25,7 @@ struct discovery {
 void discovery_init(struct discovery *d, int slots);
 void discovery_fini(struct discovery *d);
 
-/* Takes the hosts of an answer that somebody else got. */
+/* Sets the hosts to which the next answer is compared. */
 void discovery_begin(struct discovery *d, const struct hostlist *hosts);
 
 /* Takes an answer; `source` names it in errors.  Returns 1 if d->hosts has

@@ -139,8 +139,8 @@ static int fit(const struct generations *g, int count)
     return whole(g, most > 0 && count > most ? most : count);
 }
 
-/* Returns whether a generation may have `count` ranks: any number, if all that
- * it has to do is to come to a commit and stop. */
+/* Returns whether `count` ranks are enough for a generation.  While the job
+ * stops, any number is. */
 static int is_enough(const struct generations *g, int count)
 {
     return count > 0 &&
@@ -169,7 +169,7 @@ static int count_present(const struct generations *g)
     return g->members[GENERATIONS_AWAY] + g->members[GENERATIONS_READY];
 }
 
-/* Counts those of them that are not to leave either: these have the state. */
+/* Counts the members that have not left and were not asked to. */
 static int count_staying(const struct generations *g)
 {
     const int *leave = to_leave(g);
@@ -206,9 +206,9 @@ static int handover_size(const struct generations *g)
     return is_enough(g, count) ? count : 0;
 }
 
-/* Returns how many of the ranks that are ready become members if no state is
- * handed over.  Members that hand it over may be too many, with those who get
- * it; then all of them stay. */
+/* Returns how many of the ready ranks become members if no state is handed
+ * over.  After a handover there may be more members than the job asks for; then
+ * all of them stay. */
 static int size_now(const struct generations *g)
 {
     int count = fit(g, count_ready(g));
@@ -229,7 +229,7 @@ int generations_can_lose(const struct generations *g, int count)
                g->config.min_np;
 }
 
-/* Counts the ranks that are to leave, with these. */
+/* Counts the ranks that were asked to leave, and those of `ranks`. */
 static int count_leaving(const struct generations *g, const int *ranks,
                          int count)
 {
@@ -349,8 +349,8 @@ static void take_out(struct generations *g, int rank)
     set(g, rank, next);
 }
 
-/* Removes the ranks that are to leave and of which the members knew at their
- * commit; returns how many. */
+/* Removes the ranks whose leaving the members were told of before their commit.
+ * Returns how many. */
 static int take_out_due(struct generations *g)
 {
     int taken = sum(g->due);
@@ -361,7 +361,8 @@ static int take_out_due(struct generations *g)
     return taken;
 }
 
-/* Notes of the ranks that are to leave whether the members are told of it. */
+/* Sets or clears `due` of all ranks that were asked to leave: the members were
+ * told which. */
 static void set_due(struct generations *g, int due)
 {
     for (int i = 0; sum(due ? g->leaving : g->due) > 0 && i < g->config.size;
@@ -400,7 +401,7 @@ static int choose(struct generations *g)
     return removed;
 }
 
-/* Removes all ranks that live: none is needed any more. */
+/* Removes all live ranks. */
 static void take_out_all(struct generations *g)
 {
     for (int i = 0; i < g->config.size; i++)

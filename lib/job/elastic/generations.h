@@ -159,8 +159,7 @@ void generations_started(struct generations *g, int rank);
 enum generations_action generations_given_up(struct generations *g, int rank);
 enum generations_action generations_settled(struct generations *g);
 enum generations_action generations_overdue(struct generations *g);
-/* Tells whether an action is due: after GENERATIONS_MADE, or generations_ask.
- */
+/* Returns the action that is due after GENERATIONS_MADE or generations_ask. */
 enum generations_action generations_begun(struct generations *g);
 
 /* Returns whether enough ranks are left if `count` more fail. */
@@ -169,8 +168,8 @@ int generations_can_lose(const struct generations *g, int count);
  * leave already; or others may come. */
 int generations_can_remove(const struct generations *g, const int *ranks,
                            int count);
-/* Returns whether enough ranks would stay without these, and those that are to
- * leave already, if no others come. */
+/* Returns whether enough ranks would stay if these left, besides those that
+ * were already asked to, and no new ones came. */
 int generations_can_spare(const struct generations *g, const int *ranks,
                           int count);
 /* Asks for the removal of ranks; of those that have ended, only restarts are
@@ -187,8 +186,8 @@ int generations_take_removed(struct generations *g, int *ranks);
 int generations_settles(const struct generations *g);
 /* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);
-/* Returns whether ranks are ready and no members, and would not be if the
- * members met them now. */
+/* Returns whether spares are ready: ranks for which the generation has no
+ * room. */
 int generations_have_spares(const struct generations *g);
 /* Returns how many ranks are left: those that live, that have exited with 0 and
  * that will be started again. */

@@ -17,13 +17,13 @@ struct elastic_leaving {
     int with_slot;   /* only because its host has fewer slots than before */
 };
 
-/* Of a job that gets new ranks. */
+/* The state of a job that gets new hosts and ranks. */
 struct grow {
     struct hostlist offered;
-    int *at;   /* [offered.count]: which host of the plan it is; -1: none yet */
-    int keeps; /* a host that is not listed, until others have the state */
+    int *at;   /* [offered.count]: index of the host in the plan, or -1 */
+    int keeps; /* a host that is no longer listed is kept for its state */
     struct strikes strikes;
-    /* The entries of hosts that were added, which the plan borrows. */
+    /* Owns the entries of added hosts, to which the plan points. */
     struct hostlist **entries;
     size_t entry_count;
 };
@@ -68,16 +68,17 @@ void elastic_grow_open(struct job *job);
 /* Returns whether the job gets new ranks: none once one has exited with 0, or
  * all are to stop. */
 int elastic_grows(const struct job *job);
+/* Returns how many slots an offered host has: 1 if that was not said. */
+int elastic_slots(const struct host_entry *entry);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
-/* Notes that a rank is ready: it may take over from a host that goes. */
+/* Handles that a rank is ready: it may replace one of a host that goes. */
 void elastic_grow_ready(struct job *job);
 
 /* ---- job_withdraw.c ---- */
 
-/* Asks the ranks to leave that are on hosts, or on slots, which are not offered
- * any more. */
+/* Asks the ranks to leave whose host or slot is no longer offered. */
 void elastic_withdraw(struct job *job);
 
 /* ---- job_grow_routes.c ---- */
@@ -103,7 +104,7 @@ int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
 /* Returns whether the host goes away, or ranks there were asked to leave: none
  * is started there, unless it would be too few without. */
 int elastic_host_goes(const struct job_host *host);
-/* Notes that the number of a rank which was to leave goes to a new one. */
+/* Clears the request to leave of a rank number that a new rank gets. */
 void elastic_forget_leaving(struct job *job, int rank);
 /* Ends the agent of a host that goes, when no rank runs there any more, so that
  * the host can be reached anew later. */

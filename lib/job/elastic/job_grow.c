@@ -92,14 +92,14 @@ static int find_host(const struct job *job, struct job_host **sorted,
     return found ? (*found)->index : -1;
 }
 
-static int slots_of(const struct host_entry *entry)
+int elastic_slots(const struct host_entry *entry)
 {
     return entry->slots > 0 ? entry->slots : 1;
 }
 
 static void note_offer(struct job_host *host, const struct host_entry *entry)
 {
-    int slots = slots_of(entry);
+    int slots = elastic_slots(entry);
 
     host->is_listed = 1;
     host->is_withdrawn = 0;
@@ -187,15 +187,16 @@ static int is_leaving(const struct job *job, int rank)
            job->elastic->leaving[rank].why;
 }
 
-/* Returns whether the ranks of a host are to be replaced: others are listed. */
+/* Returns whether the host's ranks are to be replaced by those of listed
+ * hosts. */
 static int is_outdated(const struct job_host *host)
 {
     return !host->is_listed && host->job->elastic->grow->offered.count > 0;
 }
 
-/* Counts the ranks that run or will be started again, and are not to leave, now
- * or when others have replaced them; and those that are to be started on hosts
- * that are being added. */
+/* Counts the ranks that the job will keep: those that run or wait for a restart
+ * and are neither asked to leave nor to be replaced, and those that are to be
+ * started on hosts that are being added. */
 static int count_all(const struct job *job)
 {
     const struct plan *plan = job->config->plan;
@@ -360,7 +361,7 @@ static struct job_host *add_host(struct job *job, const struct host_entry *from)
         .index = index,
         .state = HOST_LOST,
         .is_listed = 1,
-        .slots = slots_of(entry),
+        .slots = elastic_slots(entry),
     };
     return &job->hosts[index];
 }
@@ -451,7 +452,7 @@ static uint64_t use(struct job *job, size_t i, int *room)
 {
     struct grow *g = job->elastic->grow;
     const struct host_entry *offered = &g->offered.entries[i];
-    int slots = slots_of(offered);
+    int slots = elastic_slots(offered);
     struct job_host *host =
         g->at[i] >= 0 ? &job->hosts[g->at[i]] : add_host(job, offered);
     uint64_t until_ns;
@@ -494,6 +495,8 @@ void job_grow(struct job *job)
     if (!elastic_grows(job))
         return;
     elastic_withdraw(job);
+    if (!elastic_grows(job)) /* that has stopped or ended the job */
+        return;
     room = job->config->most + job->config->spares - count_all(job);
     for (size_t i = 0; i < job->elastic->grow->offered.count; i++) {
         uint64_t until_ns = room > 0 ? use(job, i, &room) : 0;

@@ -192,8 +192,8 @@ int job_remove_ranks(struct job *job, const int *ranks, int count,
     return 0;
 }
 
-/* Gathers requests to leave, so that all these ranks leave at the same commit;
- * until gather_end. */
+/* Holds back the announcement of requests to leave until gather_end, so that
+ * all these ranks leave at the same commit. */
 static void gather(struct job *job)
 {
     if (job->elastic)
@@ -209,8 +209,8 @@ static void gather_end(struct job *job)
         elastic_act(job, generations_begun(&job->elastic->generations));
 }
 
-/* Lists the ranks of a host that run, and those that would be started again,
- * of which there are *pending.  Returns how many there are (heap: *ranks). */
+/* Lists the host's ranks that run or wait for a restart in *ranks (heap), and
+ * sets *pending to the number of the latter.  Returns how many are listed. */
 static int list_ranks(const struct job_host *host, int **ranks, int *pending)
 {
     const struct job *job = host->job;
@@ -230,7 +230,7 @@ static int list_ranks(const struct job_host *host, int **ranks, int *pending)
     return count;
 }
 
-/* Counts those of the ranks that were asked to leave. */
+/* Counts the listed ranks that were asked to leave. */
 static int count_notices(const struct job *job, const int *ranks, int count)
 {
     int known = 0;
@@ -240,7 +240,7 @@ static int count_notices(const struct job *job, const int *ranks, int count)
     return known;
 }
 
-/* Says what becomes of the ranks of a host of which one has failed. */
+/* Tells the user what happens to the other ranks of a failed rank's host. */
 static void say_leave_with(struct job_host *host, int running, int pending)
 {
     if (running > 0)
@@ -343,8 +343,8 @@ void elastic_forget_leaving(struct job *job, int rank)
     job->elastic->leaving[rank] = (struct elastic_leaving){.why = NULL};
 }
 
-/* Returns whether the host gets ranks though others there leave with one that
- * has failed: these are needed, or it has got some meanwhile. */
+/* Returns whether the host may get ranks although its ranks leave because one
+ * of them has failed: they are needed, or the host has new ones already. */
 static int is_kept(const struct job_host *host)
 {
     const struct elastic *e = host->job->elastic;

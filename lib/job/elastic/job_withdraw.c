@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts and slots of an elastic job that are not offered any more: their ranks
- * leave at a commit, as far as the job can spare them. */
+/* Handles hosts and slots that are no longer offered to an elastic job: their
+ * ranks leave at a commit, as far as the job can spare or replace them. */
 #include "lib/job/elastic/job_elastic_impl.h"
 
 #include "lib/base/alloc.h"
 
 /* ---- Hosts ---- */
 
-/* Returns whether the rank works, or will, and is not to leave. */
+/* Returns whether the rank is a member of the generation, or will be one of the
+ * first, and was not asked to leave. */
 static int works(const struct job *job, int rank)
 {
     const struct generations *g = &job->elastic->generations;
@@ -26,7 +27,7 @@ static int count_working(const struct job_host *host)
     return count;
 }
 
-/* Returns whether ranks of hosts that stay wait for a place. */
+/* Returns whether listed hosts have spares that are ready. */
 static int have_spares(const struct job *job)
 {
     const struct generations *g = &job->elastic->generations;
@@ -42,7 +43,7 @@ static int have_spares(const struct job *job)
     return 0;
 }
 
-/* Leaves a host that is not listed any more. */
+/* Asks the ranks of a host that is no longer listed to leave. */
 static void withdraw(struct job_host *host)
 {
     char *why = hb_xasprintf("host %s goes (no longer listed)", host->name);
@@ -53,9 +54,9 @@ static void withdraw(struct job_host *host)
     hb_free(why);
 }
 
-/* Leaves the hosts that are not listed any more, unless no rank would be left
- * that works: then one stays until ranks of others do, or wait to take over the
- * places of its ranks.  An empty list changes nothing. */
+/* Withdraws the hosts that are no longer listed.  If no member would be left,
+ * one of them is kept until other hosts have members, or spares that can take
+ * over.  An empty list changes nothing. */
 static void withdraw_hosts(struct job *job)
 {
     int working = 0, spares = have_spares(job);
@@ -83,8 +84,8 @@ static void withdraw_hosts(struct job *job)
 
 /* ---- Slots ---- */
 
-/* Returns whether the rank takes up a slot, now or when it is started again,
- * and is not to leave. */
+/* Returns whether the rank runs or waits for a restart, and was not asked to
+ * leave. */
 static int stays(const struct job *job, int rank)
 {
     enum generations_life life = job->elastic->generations.ranks[rank].life;
@@ -93,8 +94,8 @@ static int stays(const struct job *job, int rank)
            !job->elastic->leaving[rank].why;
 }
 
-/* Lists the host's ranks that stay, those that do not work first, and the last
- * ones first.  Returns how many there are. */
+/* Lists the host's ranks that stay in the order in which they may leave: spares
+ * first, and higher numbers first.  Returns how many there are. */
 static int list_staying(const struct job_host *host, int *ranks)
 {
     const struct job *job = host->job;
@@ -110,8 +111,8 @@ static int list_staying(const struct job_host *host, int *ranks)
     return count;
 }
 
-/* Returns whether ranks may leave: enough stay, or slots are offered on which
- * others can take their places. */
+/* Returns whether these ranks may leave: enough others stay, or enough slots
+ * are offered to replace them. */
 static int may_leave(const struct job *job, const int *ranks, int count)
 {
     const struct generations *g = &job->elastic->generations;
@@ -119,13 +120,13 @@ static int may_leave(const struct job *job, const int *ranks, int count)
     int64_t slots = 0;
 
     for (size_t i = 0; i < offered->count; i++)
-        slots += offered->entries[i].slots > 0 ? offered->entries[i].slots : 1;
+        slots += elastic_slots(&offered->entries[i]);
     return slots >= job->config->min_np
                ? generations_can_remove(g, ranks, count)
                : generations_can_spare(g, ranks, count);
 }
 
-/* Asks ranks to leave a host that has fewer slots than before, as many as
+/* Asks the ranks in excess of the host's slots to leave, or as many of them as
  * may. */
 static void withdraw_slots(struct job_host *host)
 {

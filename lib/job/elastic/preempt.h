@@ -24,7 +24,7 @@ struct preempt_config {
     const char *file; /* or NULL: */
     const char *script;
     int64_t pause_ms, limit_ms;
-    /* These hosts go; each time that it is said. */
+    /* Called with the hosts of each answer that names any. */
     void (*on_going)(void *arg, const struct going *list, size_t count);
     /* The answer is refused, or there was none: once until a good one. */
     void (*on_trouble)(void *arg, const char *why);

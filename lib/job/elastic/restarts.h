@@ -35,7 +35,7 @@ void restarts_fini(struct restarts *r);
  * restart left. */
 int restarts_plan(struct restarts *r, int rank, uint64_t now_ns,
                   uint32_t random, uint64_t *due_ns);
-/* Notes that the number of a rank goes to a new one, which has all restarts. */
+/* Resets the restarts of a rank number that a new rank gets. */
 void restarts_renew(struct restarts *r, int rank);
 /* Takes the rank that is due first, if that is due by now_ns: returns it, or
  * -1. */

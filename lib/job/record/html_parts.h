@@ -29,15 +29,15 @@ void html_left_out(struct hb_buf *out, int count, const char *what);
 
 enum html_run { RUN_OK, RUN_FAIL, RUN_LOST, RUN_END, RUN_UNKNOWN };
 
-/* Returns how a process is shown. */
+/* Returns the kind of bar that a process gets. */
 enum html_run html_run(const struct record_run *run);
-/* Returns the style's class for that. */
+/* Returns the CSS class of a kind of bar. */
 const char *html_run_class(enum html_run look);
 
 /* Appends hosts and ranks on one time line, as SVG. */
 void html_timeline(struct hb_buf *out, const struct record *r);
-/* Appends who waited for whom, and the collectives; nothing if no rank has
- * told. */
+/* Appends the time waited for each rank, and the table of collectives; nothing
+ * if no rank has sent statistics. */
 void html_statistics(struct hb_buf *out, const struct record *r);
 
 #endif

@@ -110,7 +110,7 @@ static void find_culprit(struct job *job, struct record *r)
         record_culprit(r, m->rank, m->stderr_tail);
 }
 
-/* States the causes for which there is no report. */
+/* Sets the cause of a job that ends without a report of a failure. */
 static void find_cause(const struct job *job, struct record *r)
 {
     char name[HB_SIGNAL_NAME_MAX];

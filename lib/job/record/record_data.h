@@ -26,7 +26,8 @@ enum {
     RECORD_RUNS_MAX = 1 << 17,
     RECORD_EVENTS_MAX = 1000, /* the first and the last half of these */
     RECORD_EVENT_BYTES_MAX = 8 << 10,
-    /* Last lines are kept of that many failed runs, and of the culprit. */
+    /* The last lines of stderr are kept for this many failed runs, and for the
+     * culprit. */
     RECORD_TAILS_MAX = 256,
 };
 
@@ -73,7 +74,7 @@ struct record_rank {
     int local_rank; /* there */
     int is_planned; /* it was to be started at the start of the job */
     int last_run;   /* index in runs, or -1 */
-    /* Of its collectives, of all runs that have told. */
+    /* Sums over all its processes that have sent statistics. */
     int has_stats;
     uint64_t calls, bytes, time_ns, wait_ns;
 };
@@ -131,10 +132,11 @@ void record_run_ended(struct record *r, struct record_run *run, int64_t when_ns,
  * kept in any case. */
 void record_culprit(struct record *r, int rank, const char *tail);
 
-/* Adds what a rank has told about its collectives. */
+/* Adds the statistics that a rank has sent. */
 void record_stats(struct record *r, int rank, const struct worker_stats *m);
 
-/* Adds what hvdrun has said; removes "hvdrun: " at the start of lines. */
+/* Adds an event: lines that hvdrun has printed.  Removes "hvdrun: " at their
+ * start. */
 void record_event(struct record *r, int64_t when_ns, const char *text,
                   size_t len);
 /* Sets the report of the failure, and its first line as the cause if there is
@@ -152,7 +154,7 @@ void record_reach(struct record *r, enum record_phase phase, int64_t when_ns);
 char *record_clean(const char *text);
 /* Appends the text, cleaned, with &, <, >, " and ' escaped for XML and HTML. */
 void record_escape(struct hb_buf *out, const char *text);
-/* Appends the command as one would type it. */
+/* Appends the command line, quoted as for a shell. */
 void record_command(struct hb_buf *out, const struct record *r);
 /* Appends a time since 1970 as "2026-01-31T12:00:00Z". */
 void record_time(struct hb_buf *out, uint64_t wall_ns);
@@ -166,8 +168,7 @@ const struct record_run *record_last_run(const struct record *r, int rank);
  * order (hb_free); sets first[rank] to where the rank's are, and first[ranks]
  * to their number, unless `first` is NULL. */
 int *record_by_rank(const struct record *r, int *first);
-/* Returns whether the rank belongs into the files: it was to be started, or was
- * started. */
+/* Returns whether the files list the rank: it was planned, or was started. */
 int record_has_rank(const struct record *r, int rank);
 /* Returns whether the process failed by itself, or was lost. */
 int record_failed(const struct record_run *run);
@@ -179,8 +180,8 @@ struct record_late {
     uint64_t waited_ns;
 };
 
-/* Returns the ranks that others have waited for, the one waited for longest
- * first, and behind them one with waited_ns 0 (hb_free). */
+/* Returns the ranks that others have waited for, in descending order of that
+ * time; an element with waited_ns 0 ends the array (hb_free). */
 struct record_late *record_late(const struct record *r);
 
 /* ---- The files ---- */

@@ -52,8 +52,8 @@ static int folder_len(const char *path)
     return slash ? (int)(slash - path) + 1 : 0;
 }
 
-/* Returns the file that is written before it replaces the path's (heap): in the
- * same folder, and of that job alone. */
+/* Returns the path of the job's temporary file (heap), which is in the same
+ * folder as the report. */
 static char *temporary_of(const char *path, const char *job_id)
 {
     return hb_xasprintf("%.*s.hvd-report-%s", folder_len(path), path, job_id);

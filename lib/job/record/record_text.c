@@ -33,8 +33,8 @@ static size_t escape_len(const char *p)
     return p[n] == '\033' && p[n + 1] == '\\' ? n + 2 : 0;
 }
 
-/* Appends what a line's end or a tab becomes; returns the bytes that it takes,
- * 0 for any other. */
+/* Appends the replacement of a line end or a tab at p.  Returns the length of
+ * what was replaced; 0 if there is neither at p. */
 static size_t put_blank(struct hb_buf *out, const char *p)
 {
     if (p[0] == '\t') {

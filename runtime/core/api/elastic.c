@@ -208,8 +208,8 @@ static int share(struct hvd_state *s, const struct hvd__state_age *mine)
     return rc;
 }
 
-/* Makes a state as new that this rank has kept while the job went on without
- * it: its contents are none that the others could tell from theirs. */
+/* Resets a state that this rank kept while the job went on without it: its
+ * version would otherwise be compared with those of the other ranks. */
 static void forget_old(struct hvd_state *s)
 {
     if (s && s->whole == HVD__STATE_SYNCED && s->epoch < hvd__sets_returned())
@@ -278,8 +278,8 @@ static int ask_changes(uint32_t changes)
     return (int)changes;
 }
 
-/* Returns whether the state may be committed: it is that of the job, or a new
- * one, which all ranks fill alike by themselves. */
+/* Returns whether the state may be committed: hvd_sync has returned 0 for it in
+ * this generation, or it is new and has no shards. */
 static int may_commit(const struct hvd_state *s)
 {
     if (s->whole == HVD__STATE_SYNCED)

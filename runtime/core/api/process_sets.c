@@ -62,9 +62,9 @@ static int remove_all(struct hb_error *err)
     return rc;
 }
 
-/* Makes the sets of hvd_init_sets.  In an elastic job it begins again with the
- * next generation if a rank dies or leaves meanwhile; and if the world has
- * ranks that are in it for longer, the sets are those that these have made. */
+/* Makes the sets of hvd_init_sets.  In an elastic job, begins again with the
+ * next generation if a rank dies or leaves meanwhile.  Makes none if the world
+ * has ranks of an earlier generation: their sets are the world's. */
 static int add_first_sets(const int *const *ranks, const size_t *counts,
                           size_t n, struct hb_error *err)
 {
@@ -74,8 +74,9 @@ static int add_first_sets(const int *const *ranks, const size_t *counts,
         rc = remove_all(err);
         if (rc == 0)
             rc = add_sets(ranks, counts, n, err);
-        /* A rank that ends the last of them may do so alone; whoever passes
-         * this knows that all have all, and will keep them. */
+        /* If a rank dies while the last set is made, only some ranks may have
+         * made it.  A rank that passes the barrier knows that all have all
+         * sets, which the next generation then keeps. */
         if (rc == 0 && n > 0)
             rc = hvd__words_barrier(err);
         if (rc == 0 || (rc != -HVD_ERESIZED && !hvd__generation_ended(err)))

@@ -60,7 +60,8 @@ static int spread_layout(struct hvd__shard_deal *d, int source, int old_n,
     return rc;
 }
 
-/* Returns of how many shards a rank's slot is; 0: it has none. */
+/* Returns the number of shards of the commit, as a rank's card gives it; 0 if
+ * the rank has no slot of the commit. */
 static uint32_t size_of(const struct hvd__shard_deal *d, int rank)
 {
     int slot = hvd__shard_slot_of(&d->cards[rank], d->seq);

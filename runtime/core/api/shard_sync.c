@@ -301,12 +301,13 @@ static int begin(const struct hvd_state *s, const struct hvd__shard_card *cards,
     return agree_layout(s, layout);
 }
 
-/* Notes that the state's memory that is not sharded is of the commit whose
- * shards are in a slot of this rank, so that both stay together whatever comes;
- * kept -1: this rank has no such slot, and cannot return to any commit. */
+/* Sets the state's version and the confirmed slot together, so that memory with
+ * and without shards is always of the same commit, also if a later step of
+ * hvd_sync fails.  kept: this rank's slot of the commit, or -1, and then it
+ * cannot return to any commit. */
 static void hold(struct hvd_state *s, uint64_t version, int kept)
 {
-    /* One rank has confirmed it, so it holds for all. */
+    /* Some rank has confirmed the commit, so all ranks' slots are whole. */
     s->shards.confirmed = kept;
     s->whole = HVD__STATE_IN_PART;
     if (kept < 0)

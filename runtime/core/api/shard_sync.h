@@ -13,8 +13,8 @@
 
 #include "runtime/core/api/state.h"
 
-/* Returns 0, or -HVD_EINVAL if the job must not have shards: with --np-multiple
- * ranks that live, and their shards, may be outside of the world. */
+/* Returns 0, or -HVD_EINVAL with --np-multiple, which may leave live ranks, and
+ * with them their shards, out of the world. */
 int hvd__shards_allowed(void);
 
 /* Copies the shards of all ranks to their keepers, and confirms that.  change:

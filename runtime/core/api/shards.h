@@ -40,8 +40,9 @@ struct hvd__shard_slot {
 struct hvd__shards {
     size_t blocks;  /* of the state, with HVD_STATE_SHARDED; 0: no shards */
     int is_resized; /* memory is not as in the layout of `confirmed` */
-    /* hvd_sync was called for the memory's contents; and the memory was
-     * replaced after that, before this rank knew of any copies. */
+    /* is_taken: hvd_sync was called, so that the memory holds start values of
+     * shards.  is_replaced: the memory was replaced since, and this rank knows
+     * of no copies. */
     int is_taken, is_replaced;
     struct hvd__shard_slot slot[HVD__SHARD_SLOTS];
     int confirmed; /* a slot, or -1 */

@@ -58,8 +58,8 @@ int hvd__state_compare(const struct hvd__state_age *a,
  * any. */
 void hvd__state_keep(struct hvd_state *s);
 void hvd__state_rewind(struct hvd_state *s);
-/* Makes the state one that hvd_sync has never seen, with the contents that it
- * has. */
+/* Resets the state to one for which hvd_sync was never called; the memory keeps
+ * its contents. */
 void hvd__state_forget(struct hvd_state *s);
 /* Notes that the state is the same on all ranks, and keeps it. */
 void hvd__state_settle(struct hvd_state *s, uint64_t version, uint32_t epoch,

@@ -25,13 +25,13 @@
  * noted before still is. */
 int hvd__sets_remember(struct hb_error *err);
 
-/* Notes that this rank is in a generation (0: the job is not elastic).  If it
- * was in one, but not in the one before, it forgets its sets and is as new.
- * Called before the world of the generation comes up. */
+/* Sets the generation that this rank enters (0: the job is not elastic), before
+ * its world comes up.  If the rank has missed a generation, forgets its sets
+ * and treats the rank as a new one. */
 void hvd__sets_enter(uint32_t generation);
 
-/* Returns the last generation that this rank has entered after one without it,
- * or 0. */
+/* Returns the generation in which this rank last came back after it had missed
+ * some, or 0. */
 uint32_t hvd__sets_returned(void);
 
 /* Makes the sets that were noted, in a world that is up; all of its ranks call
@@ -39,16 +39,16 @@ uint32_t hvd__sets_returned(void);
  * set; the table may then have some of the sets. */
 int hvd__sets_remake(struct hb_error *err);
 
-/* Notes that this rank has not made its first sets yet, so that the next
- * generation counts as its first. */
+/* Makes the next generation count as this rank's first: it has not made its
+ * first sets yet. */
 void hvd__sets_begin_again(void);
 
 /* Returns whether all ranks of the world are in their first generation, or have
  * begun again; 1 if the job is not elastic. */
 int hvd__sets_all_first(void);
 
-/* Forgets the sets: the rank leaves the job.  If it comes back, it is another
- * process to the others. */
+/* Forgets the sets when the rank leaves the job.  If it comes back, the other
+ * ranks treat it as another process. */
 void hvd__sets_forget(void);
 
 #endif
