@@ -115,7 +115,7 @@ ours() {
 }
 
 tells() {
-    ours "${2:-err}" | grep -aEqi -- "$1" ||
+    grep -aEqi -- "$1" < <(ours "${2:-err}") ||
         fail "no message matches '$1': $(ours "${2:-err}" | head -n 20)"
 }
 

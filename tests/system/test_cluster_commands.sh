@@ -154,7 +154,7 @@ diagnoses() { # PATTERN ARG...
     shift
     login "$HVDRUN" doctor --start-timeout 5 "$@" >out 2>err || status=$?
     [ $status -ne 0 ] || fail "exit 0: $(cat out)"
-    cat out err | grep -Eqi -- "$pattern" ||
+    grep -Eqi -- "$pattern" out err ||
         fail "nothing about '$pattern': $(cat out err)"
 }
 
@@ -177,7 +177,7 @@ test_commands_doctor_of_bad_hosts() {
 test_commands_doctor_sees_shell_noise() {
     cluster_up 1 --noise 'echo noise from the start-up file'
     login "$HVDRUN" doctor -H n1 >out 2>err || :
-    cat out err | grep -qi 'noise'
+    grep -qi 'noise' out err
     cluster_down
 }
 

@@ -88,8 +88,8 @@ test_libhvd_hosts_death() {
             "$PROG/coll" lose large $how 3 2 "$PWD/when" ||
             fail "$how"
         [ "$(grep -c 'rank [012]: .*after' out)" -eq 3 ] || fail "$(cat out)"
-        grep 'rank 0: ' out | grep -q 'rank 3'
-        grep 'rank 0: ' out | grep -q 'n2'
+        grep -q 'rank 0: .*rank 3' out
+        grep -q 'rank 0: .*n2' out
         tells 'rank 3 .*n2'
         rm -f when
     done

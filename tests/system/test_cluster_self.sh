@@ -61,7 +61,7 @@ test_hosts_end_with_their_caller() {
     cluster_down
     bash -c '"$1" hold "$2" 2 & "$1" ready "$2" && kill -KILL $$' \
         x "$CLUSTER_PROG" "$PWD/second" 2>err || :
-    wait_for '! ps -eo args= | grep -q "[-]-top $PWD/second "'
+    wait_for '! grep -q "[-]-top $PWD/second " < <(ps -eo args=)'
     "$CLUSTER_PROG" down "$PWD/second"
 }
 

@@ -22,7 +22,7 @@ ranks() {
 rank_pid() {
     local p
     for p in $(ranks); do
-        if tr '\0' '\n' <"/proc/$p/environ" | grep -qx "HVD_RANK=$1"; then
+        if grep -szqx "HVD_RANK=$1" "/proc/$p/environ"; then
             echo "$p"
         fi
     done

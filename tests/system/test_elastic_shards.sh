@@ -26,7 +26,7 @@ rank_pids() {
     local p r
     for r in "$@"; do
         for p in $(ranks); do
-            if tr '\0' '\n' <"/proc/$p/environ" | grep -qx "HVD_RANK=$r"; then
+            if grep -szqx "HVD_RANK=$r" "/proc/$p/environ"; then
                 echo "$p"
             fi
         done

@@ -22,7 +22,8 @@ ps_lists() { # [OPTION...] ID PATTERN
 test_ps_lists_a_running_job() {
     start_job job 2
     ps_lists "$(cat job)" '0-1 .* running +sleep 1000$'
-    head -n 1 out | grep -q '^JOB  *HOST  *RANKS  *PIDS  *USER  *ELAPSED  *CPU  *MEMORY  *STATE  *COMMAND$'
+    sed 1q out >first
+    grep -q '^JOB  *HOST  *RANKS  *PIDS  *USER  *ELAPSED  *CPU  *MEMORY  *STATE  *COMMAND$' first
     expect_exit 0 "$HVDRUN" ps --json
     python3 - "$(cat job)" <<'END'
 import json, sys

@@ -269,7 +269,8 @@ test_colour_only_on_a_terminal() {
     absent $'\e' out
     "$PROG/pty" wait -- env TERM=xterm "$HVDRUN" -np 1 echo colour >screen
     grep -q $'\e\[' screen
-    sed 's/\x1b\[[0-9;]*m//g; s/\r//' screen | grep -q '^\[0\]<stdout>:colour$'
+    grep -qx '\[0\]<stdout>:colour' \
+        < <(sed 's/\x1b\[[0-9;]*m//g; s/\r//' screen)
     "$PROG/pty" wait -- env TERM=xterm NO_COLOR=1 "$HVDRUN" -np 1 echo grey \
         >screen
     absent $'\e' screen

@@ -40,7 +40,7 @@ test_installed_files_are_stripped() {
     done <files
     # ... and on request are not
     install_to DESTDIR="$PWD/whole" PREFIX=/opt/hvd STRIP=:
-    readelf -SW whole/opt/hvd/lib/libhvd.so.0 | grep -q '\.debug_info'
+    grep -q '\.debug_info' < <(readelf -SW whole/opt/hvd/lib/libhvd.so.0)
 }
 
 # Prints the path that --check-build gives for the part, controller or plane
@@ -181,7 +181,7 @@ test_package_files_agree() {
     local debian=$ROOT/.ci/debian version so package
     version=$(sed -n 's/^VERSION := //p' "$ROOT/Makefile")
     so=$(sed -n 's/^SOVERSION := //p' "$ROOT/Makefile")
-    head -n 1 "$debian/changelog" | grep -q "^hvdrun ($version) "
+    grep -q "^hvdrun ($version) " < <(sed 1q "$debian/changelog")
     grep -q "^libhvd.so.$so libhvd$so " "$debian/libhvd$so.symbols"
     sed -n 's/^ (symver)\([A-Z0-9_]*\) .*/\1/p' "$debian/libhvd$so.symbols" |
         sort >expected

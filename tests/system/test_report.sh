@@ -213,7 +213,7 @@ test_late_after_a_death() {
         "$PROG/elastic_steps" 300 100 fw
     wait_for 'grep -q "^working" job.out'
     kill -KILL "$(job_pids job elastic_steps | while read -r p; do
-        ! tr '\0' '\n' <"/proc/$p/environ" | grep -qx HVD_RANK=0 || echo "$p"
+        ! grep -szqx HVD_RANK=0 "/proc/$p/environ" || echo "$p"
     done)"
     finish job 0
     check 'j["late"][0]["rank"] == 2' \

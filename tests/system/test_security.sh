@@ -96,8 +96,8 @@ test_no_ports_for_other_hosts() {
     for p in $(job_pids job hvdrun) $(job_pids job hvd-agent); do
         for inode in $(ls -l "/proc/$p/fd" 2>/dev/null |
             sed -n 's/.*socket:\[\([0-9]*\)\].*/\1/p'); do
-            if grep -h " $inode " /proc/net/tcp /proc/net/tcp6 |
-                awk '$4 == "0A" && $2 !~ /^0100007F:/' | grep -q .; then
+            if [ -n "$(awk -v inode="$inode" '$10 == inode &&
+                $4 == "0A" && $2 !~ /^0100007F:/' /proc/net/tcp*)" ]; then
                 fail "pid $p listens on a TCP port"
             fi
         done

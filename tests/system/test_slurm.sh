@@ -35,7 +35,7 @@ slurm_start() {
         PATH=$PATH:/usr/sbin command -v $tool >/dev/null ||
             skip "there is no $tool here (packages slurmctld, slurmd, slurm-client and munge)"
     done
-    slurmd -h 2>&1 | grep -q -- '-N node' ||
+    grep -q -- '-N node' < <(slurmd -h 2>&1) ||
         skip "this slurmd cannot be one of several on a machine"
     PATH=$PATH:/usr/sbin
     me=$(id -un)
@@ -158,7 +158,7 @@ END
     # salloc sets no variables but those of the components.
     salloc -Q -N 1 -n 1 --exclusive : -N 1 -n 2 --exclusive "$HVDRUN" \
         --dry-run cmd >plan
-    grep -Ec '^[012] +node0[12] ' plan | grep -qx 3
+    [ "$(grep -Ec '^[012] +node0[12] ' plan)" -eq 3 ]
 }
 
 
@@ -221,7 +221,7 @@ END
     scancel --batch --signal=USR1 "$id"
     wait_for '[ "$(count_files usr1.*)" = 2 ]'
     wait_for '[ -z "$(squeue -h)" ]'
-    scontrol show job "$id" | grep -q 'JobState=COMPLETED .*'
+    grep -q 'JobState=COMPLETED ' < <(scontrol show job "$id")
 }
 
 # An elastic job stops at a commit on the signal that Slurm sends before the time
@@ -238,7 +238,7 @@ END
     wait_for 'grep -q "^working" ranks'
     scancel --batch --signal=TERM "$id"
     wait_for '[ -z "$(squeue -h)" ]'
-    scontrol show job "$id" | grep -q 'ExitCode=75:0' || fail "$(cat log)"
+    grep -q 'ExitCode=75:0' < <(scontrol show job "$id") || fail "$(cat log)"
     grep -q '2 ranks have stopped at a commit: exit code 75' log
 }
 

@@ -83,7 +83,7 @@ storm_fail() {
 
 # Fails the job unless a line of hvdrun itself matches $1.
 says() {
-    ours | grep -aEq -- "$1" || storm_fail "hvdrun does not say '$1'"
+    grep -aEq -- "$1" < <(ours) || storm_fail "hvdrun does not say '$1'"
 }
 
 # Prints the exit code of hvdrun after the fault $1 of a rank.
@@ -103,8 +103,9 @@ words() {
 
 # Succeeds if hvdrun's report and exit code name RANK and FAULT as the cause.
 is_culprit() { # RANK FAULT
-    [ -n "$2" ] && [ "$got" -eq "$(exit_code "$2")" ] && ours | grep -aEq -- \
-        "^hvdrun: rank $1 on host [^ ]+ \(pid [0-9]+\) failed: $(words "$2")"
+    [ -n "$2" ] && [ "$got" -eq "$(exit_code "$2")" ] && grep -aEq -- \
+        "^hvdrun: rank $1 on host [^ ]+ \(pid [0-9]+\) failed: $(words "$2")" \
+        < <(ours)
 }
 
 judge() {

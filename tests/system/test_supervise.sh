@@ -49,8 +49,8 @@ test_signal_deaths() {
         expect_exit ${sig#*:} "$HVDRUN" -np 2 --grace 2 sh -c '
             ulimit -c 0; [ $HVD_RANK = 1 ] && kill -'${sig%:*}' $$
             exec sleep 1000'
-        grep -v '^\[' err | grep -q 'rank 1'
-        grep -v '^\[' err | grep -Eqi "SIG${sig%:*}|signal $((${sig#*:} - 128))"
+        grep -q '^[^[].*rank 1' err
+        grep -Eqi "^[^[].*(SIG${sig%:*}|signal $((${sig#*:} - 128)))" err
     done
 }
 
@@ -63,7 +63,7 @@ test_first_failure_is_the_culprit() {
         1) trap "exit 9" TERM; while :; do sleep 0.05; done ;;
         2) exec sleep 1000 ;;
         esac'
-    grep -v '^\[' err | grep -q 'rank 0'
+    grep -q '^[^[].*rank 0' err
 }
 
 # A background child that holds stdout delays neither the detection of a rank's
@@ -168,7 +168,7 @@ agent_and_guardian() {
     pids=$(job_pids tree hvd-agent)
     for p in $pids; do
         parent=$(awk '/^PPid:/{print $2}' "/proc/$p/status")
-        if echo "$pids" | grep -qx "$parent"; then
+        if grep -qx "$parent" <<<"$pids"; then
             echo "$p $parent"
         fi
     done
@@ -342,8 +342,8 @@ test_killed_from_outside() {
     wait_for '[ -e pid.0 ] && [ -e pid.1 ]'
     kill -KILL "$(cat pid.1)"
     finish victim 137
-    grep -v '^\[' victim.err | grep -q 'rank 1'
-    grep -v '^\[' victim.err | grep -Eq 'SIGKILL|signal 9'
+    grep -q '^[^[].*rank 1' victim.err
+    grep -Eq '^[^[].*(SIGKILL|signal 9)' victim.err
 }
 
 test_terminated_from_outside() {
@@ -371,8 +371,8 @@ test_out_of_memory() {
     finish oom
     wait_for 'rmdir "$group" 2>/dev/null'
     [ "$status" -eq 137 ] || fail "exit $status"
-    grep -v '^\[' oom.err | grep -q 'rank 1'
-    grep -v '^\[' oom.err | grep -qi 'memory' || fail "does not say why"
+    grep -q '^[^[].*rank 1' oom.err
+    grep -qi '^[^[].*memory' oom.err || fail "does not say why"
 }
 
 test_rank_on_a_full_disk() {
@@ -384,7 +384,7 @@ test_rank_on_a_full_disk() {
         [ $HVD_RANK = 1 ] || exec sleep 1000
         head -c 1000000 /dev/zero >model || exit 1'
     umount -n disk
-    grep -v '^\[' err | grep 'rank 1 ' | grep -Eqi 'disk|no space|full' ||
+    grep -Eqi '^[^[].*rank 1 .*(disk|no space|full)' err ||
         fail "the report does not name the disk"
 }
 

@@ -572,9 +572,10 @@ static int sum_async(void)
     return rc[0] ? rc[0] : rc[1];
 }
 
-/* elastic RANK K kill|later STEPS: a training of so many steps on the device,
- * in whose K-th step RANK dies, or half a second after.  The others go on,
- * check all sums, and that what they had in CUDA and NCCL is freed. */
+/* elastic RANK K kill|later STEPS RANKS: a training of so many steps on the
+ * device, and of more until there are so many ranks.  RANK dies in its K-th
+ * step, or half a second after.  The others go on, check all sums, and that
+ * what they had in CUDA and NCCL is freed. */
 static int verb_elastic(char **args)
 {
     const struct itimerval soon = {.it_value.tv_usec = 500000};
@@ -590,7 +591,8 @@ static int verb_elastic(char **args)
     must(hvd_state_new(&s), "state");
     must(hvd_state_add(s, "at", &at, sizeof(at), 0), "state");
     rc = hvd_sync(s);
-    while (rc == 0 && at.step < number(args[3])) {
+    while (rc == 0 &&
+           (at.step < number(args[3]) || hvd_size() < number(args[4]))) {
         if (hvd_generation() == 1 && hvd_rank() == number(args[0]) &&
             at.step == number(args[1])) {
             if (strcmp(args[2], "later") != 0)
@@ -673,7 +675,7 @@ static const struct {
     {"alone", verb_alone, 0},       {"init", verb_init, 0},
     {"work", verb_work, 2},         {"retry", verb_retry, 0},
     {"die", verb_die, 3},           {"remove", verb_remove, 1},
-    {"capture", verb_capture, 0},   {"elastic", verb_elastic, 4},
+    {"capture", verb_capture, 0},   {"elastic", verb_elastic, 5},
 };
 
 int main(int argc, char **argv)
