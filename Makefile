@@ -56,6 +56,7 @@ PROTOCOL_SRC := \
 	lib/protocol/agent_hash.c \
 	lib/protocol/control/control.c \
 	lib/protocol/control/control_bytes.c \
+	lib/protocol/control/control_counts.c \
 	lib/protocol/control/control_generation.c \
 	lib/protocol/control/control_json.c \
 	lib/protocol/control/control_json_write.c \
@@ -166,6 +167,7 @@ AGENT_SRC := \
 	lib/agent/route/route_talk.c \
 	lib/agent/route/route_try.c \
 	lib/agent/signals.c \
+	lib/agent/stall/agent_counts.c \
 	lib/agent/stall/agent_stall.c \
 	lib/agent/stall/stack.c \
 	lib/agent/trace_dir.c \

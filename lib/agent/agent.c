@@ -419,6 +419,7 @@ static const struct order {
     [CONTROL_REMOVED] = {AFTER_LAUNCH, agent_on_removed},
     [CONTROL_EVICT] = {AFTER_LAUNCH, agent_on_evict},
     [CONTROL_NOTICE] = {AFTER_LAUNCH, agent_on_notice},
+    [CONTROL_COUNTS_ASK] = {ANY_TIME, agent_on_counts_ask},
 };
 enum { ORDERS = sizeof(orders) / sizeof(orders[0]) };
 

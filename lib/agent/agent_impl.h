@@ -165,12 +165,19 @@ void agent_stall_close(struct agent *a); /* its handles */
 void agent_stall_fini(struct agent *a);  /* its memory */
 int agent_on_stall_ask(struct agent *a, const struct frame *f,
                        struct hb_error *err);
+/* Returns the rank's status in shared memory; NULL: it has none. */
+struct segment_status *agent_status_of(struct agent *a, int slot);
 /* Sends what could not be sent while the link was full. */
 void agent_stall_flush(struct agent *a);
 /* Handles what the endpoint reports of a rank: that it waits or has stopped
  * waiting; that it gives up waiting in hvd_init. */
 void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m);
 void agent_on_late(void *arg, int slot, uint32_t ms);
+
+/* ---- stall/agent_counts.c ---- */
+
+int agent_on_counts_ask(struct agent *a, const struct frame *f,
+                        struct hb_error *err);
 
 /* ---- elastic/agent_generation.c ---- */
 

@@ -27,7 +27,7 @@
 
 enum {
     SEGMENT_MAGIC = 0x68764453, /* "hvDS" */
-    SEGMENT_LAYOUT = 8,
+    SEGMENT_LAYOUT = 9,
     SEGMENT_LOCAL_MAX = 1024, /* local ranks */
     /* two cache lines, which the adjacent-line prefetcher pairs */
     SEGMENT_LINE_BYTES = 128,

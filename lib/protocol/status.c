@@ -77,6 +77,12 @@ static void read_waits(const struct segment_status *s, struct status_view *v)
         v->total = (uint32_t)v->count;
 }
 
+void status_read_counts(const struct segment_status *s, struct status_counts *c)
+{
+    *c = (struct status_counts){get(&s->calls), get(&s->bytes),
+                                get(&s->waited_ns)};
+}
+
 void status_read(const struct segment_status *s, struct status_view *v)
 {
     memset(v, 0, sizeof(*v));

@@ -22,6 +22,10 @@
  * operations in the same order, so a rank that has carried out more than a
  * waiting rank does not keep it waiting.
  *
+ * `calls`, `bytes` and `waited_ns` are what the rank has counted in all worlds,
+ * if it counts for hvdrun (trace/stats.h); written a few times a second at
+ * most.
+ *
  * Readers must not trust any of it: status_read checks and cleans.  Times are
  * CLOCK_MONOTONIC, by its coarse reading.
  */
@@ -43,7 +47,7 @@ enum {
     STATUS_WAITS_MAX = 16,
     STATUS_SETS_MAX = 256, /* process sets */
     STATUS_SETS_WORDS = STATUS_SETS_MAX / 64,
-    STATUS_BYTES = 5888, /* of one rank's status */
+    STATUS_BYTES = 6016, /* of one rank's status */
 };
 
 #define STATUS_KIND(symbol, ...) STATUS_##symbol
@@ -88,6 +92,8 @@ struct segment_status {
     _Alignas(128) _Atomic uint64_t launched[STATUS_SETS_MAX];
     /* By process set: operations that this rank has carried out. */
     _Alignas(128) _Atomic uint64_t carried_out[STATUS_SETS_MAX];
+    _Alignas(128) _Atomic uint64_t calls;
+    _Atomic uint64_t bytes, waited_ns;
 };
 
 _Static_assert(sizeof(struct segment_status) <= STATUS_BYTES,
@@ -152,6 +158,20 @@ static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
     return n;
 }
 
+/* Of a rank's collectives. */
+struct status_counts {
+    uint64_t calls, bytes, waited_ns;
+};
+
+/* Publishes what the rank has counted. */
+static inline void status_put_counts(struct segment_status *s,
+                                     const struct status_counts *c)
+{
+    atomic_store_explicit(&s->calls, c->calls, memory_order_relaxed);
+    atomic_store_explicit(&s->bytes, c->bytes, memory_order_relaxed);
+    atomic_store_explicit(&s->waited_ns, c->waited_ns, memory_order_relaxed);
+}
+
 /* Records that the call has returned to the program. */
 static inline void status_returned(struct segment_status *s, uint64_t n)
 {
@@ -181,6 +201,10 @@ struct status_view {
     uint64_t launched[STATUS_SETS_MAX], carried_out[STATUS_SETS_MAX];
 };
 
+/* Reads what the rank has counted; each number is whole, but they may be of
+ * different moments. */
+void status_read_counts(const struct segment_status *s,
+                        struct status_counts *c);
 /* Reads a consistent view; a torn one if the rank died while writing or keeps
  * writing.  Every field is within its limits. */
 void status_read(const struct segment_status *s, struct status_view *v);

@@ -16,6 +16,13 @@ static struct {
     int n;
 } waited;
 
+/* What hvd__stats_publish has published, of all sets and worlds. */
+static struct {
+    _Atomic uint64_t calls, bytes, waited_ns;
+} published;
+
+enum { PUBLISH_NS = 100000000 };
+
 /* ---- Counting ------------------------------------------------------- */
 
 void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n)
@@ -145,6 +152,38 @@ void hvd__stats_close(void)
 int hvd__stats_wanted(void)
 {
     return waited.ns != NULL;
+}
+
+/* Adds the difference to the total, which it returns. */
+static uint64_t add_more(_Atomic uint64_t *total, uint64_t now, uint64_t before)
+{
+    /* Relaxed, as for the others; atomic, as the drivers of several sets add.
+     * Scaled times may shrink. */
+    uint64_t more = now > before ? now - before : 0;
+
+    return atomic_fetch_add_explicit(total, more, memory_order_relaxed) + more;
+}
+
+void hvd__stats_publish(struct hvd__stats *s, struct segment_status *to,
+                        uint64_t now_ns)
+{
+    struct status_counts before = s->published, all;
+    struct hvd_stats_row sum = {0};
+
+    if (!to || now_ns - s->published_ns < PUBLISH_NS)
+        return;
+    for (int k = 0; k < HVD_STATS_KINDS; k++)
+        for (int c = 0; c < HVD_STATS_CLASSES; c++)
+            sum_row(&s->rows[k][c], &sum);
+    s->published_ns = now_ns;
+    s->published = (struct status_counts){sum.count, sum.bytes, sum.wait_ns};
+    if (sum.wait_ns < before.waited_ns)
+        s->published.waited_ns = before.waited_ns;
+    all.calls = add_more(&published.calls, sum.count, before.calls);
+    all.bytes = add_more(&published.bytes, sum.bytes, before.bytes);
+    all.waited_ns =
+        add_more(&published.waited_ns, sum.wait_ns, before.waited_ns);
+    status_put_counts(to, &all);
 }
 
 void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out)

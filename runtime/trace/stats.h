@@ -17,6 +17,8 @@
  *   before plane->start, if a     hvd__op_time(op): asks the plane to set
  *   request of it is timed        op->trace.agreed_ns and op->trace.late_rank
  *   a request is done             hvd__stats_request(s, &sample)
+ *   afterwards, if the request    hvd__stats_publish(s, status, now_ns)
+ *   was timed and HVD_STATS set
  *   elsewhere                     hvd__stats_count(&s->cuts, 1) and so on
  *   hvd_stats                     hvd__stats_sum(s, &sum) for each set
  *   set removed                   hvd__stats_move(&hvd__context.removed, s), no
@@ -29,6 +31,7 @@
 #ifndef HVD_TRACE_STATS_H
 #define HVD_TRACE_STATS_H
 
+#include "lib/protocol/status.h"
 #include "lib/protocol/worker_stats.h"
 #include "runtime/plane/op.h"
 
@@ -49,6 +52,9 @@ struct hvd__stats {
     struct hvd__stats_row rows[HVD_STATS_KINDS][HVD_STATS_CLASSES];
     _Atomic uint64_t operations, fused, learned, guessed, cuts, negotiations,
         errors;
+    /* Of these, what hvd__stats_publish has published, and when. */
+    struct status_counts published;
+    uint64_t published_ns;
     const int *ranks; /* borrowed: [n]: world ranks of the members */
     int n;
     uint32_t dice;
@@ -123,6 +129,11 @@ void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from);
 int hvd__stats_open(int n);
 void hvd__stats_close(void); /* no driver; idempotent */
 int hvd__stats_wanted(void);
+/* Publishes the sum over all sets, of which these counters are one, for those
+ * who watch the job; not more often than ten times a second.  `to` may be NULL.
+ * The set's driver calls this when a timed request is done. */
+void hvd__stats_publish(struct hvd__stats *s, struct segment_status *to,
+                        uint64_t now_ns);
 
 /* Fills in the report that the agent gets. */
 void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out);

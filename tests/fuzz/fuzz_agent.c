@@ -12,6 +12,7 @@
  */
 #include "lib/agent/agent_impl.h"
 #include "lib/base/alloc.h"
+#include "lib/protocol/control/control_counts.h"
 #include "lib/protocol/query.h"
 #include "tests/fuzz/agent_doubles.h"
 
@@ -157,6 +158,16 @@ static void check_exited(const struct frame *f)
     control_exited_fini(&m);
 }
 
+static void check_counts(const struct frame *f)
+{
+    struct control_counts m;
+    int rc, at = 0;
+
+    while ((rc = control_decode_counts(f->payload, f->len, at, &m, NULL)) > 0)
+        at++;
+    FUZZ_CHECK(rc == 0 && at <= CONTROL_LOCAL_MAX);
+}
+
 static void check_frame(const struct frame *f)
 {
     struct control_hello hello;
@@ -225,6 +236,9 @@ static void check_frame(const struct frame *f)
         FUZZ_CHECK(
             control_decode_stall_stack(f->payload, f->len, &stack, NULL) == 0);
         control_stall_stack_fini(&stack);
+        break;
+    case CONTROL_COUNTS:
+        check_counts(f);
         break;
     case CONTROL_ROUTE_PORT:
         FUZZ_CHECK(control_decode_route_port(f->payload, f->len, &port, NULL) ==

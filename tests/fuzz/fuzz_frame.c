@@ -6,6 +6,7 @@
  * same bytes, a JSON one must be accepted again.
  */
 #include "lib/protocol/control/control.h"
+#include "lib/protocol/control/control_counts.h"
 #include "lib/protocol/worker.h"
 #include "lib/protocol/worker_stats.h"
 #include "tests/fuzz/fuzz.h"
@@ -385,6 +386,22 @@ static void fuzz_stall(const char *p, size_t len)
     hb_buf_free(&b);
 }
 
+/* What the ranks of a host have counted so far. */
+static void fuzz_counts(const char *p, size_t len)
+{
+    static struct control_counts all[CONTROL_LOCAL_MAX + 1];
+    struct hb_buf b = HB_BUF_INIT;
+    int rc, count = 0;
+
+    while ((rc = control_decode_counts(p, len, count, &all[count], NULL)) > 0)
+        FUZZ_CHECK(++count <= CONTROL_LOCAL_MAX);
+    if (rc == 0) {
+        FUZZ_CHECK(control_encode_counts(&b, all, count) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_free(&b);
+}
+
 /* A rank's counters: writing them again may drop only what adds nothing. */
 static void fuzz_stats(const char *p, size_t len)
 {
@@ -433,7 +450,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {'s', fuzz_started}, {'e', fuzz_exited},     {'f', fuzz_failed},
         {'r', fuzz_route},   {'v', fuzz_worker_rdv}, {'t', fuzz_stall},
         {'u', fuzz_status},  {'a', fuzz_stats},      {'g', fuzz_generation},
-        {'m', fuzz_hosts},
+        {'m', fuzz_hosts},   {'c', fuzz_counts},
     };
     char *p;
     size_t i;

@@ -272,6 +272,19 @@ static void take_routes(struct peer *p, const struct frame *f)
     control_route_result_fini(&m);
 }
 
+static void take_counts(struct peer *p, const struct frame *f)
+{
+    int rc;
+
+    for (p->count = 0; p->count < PEER_RANKS_MAX; p->count++) {
+        rc = control_decode_counts(f->payload, f->len, p->count,
+                                   &p->counts[p->count], NULL);
+        ck_assert_int_ge(rc, 0);
+        if (rc == 0)
+            break;
+    }
+}
+
 static void take_stall(struct peer *p, const struct frame *f)
 {
     int rc;
@@ -355,6 +368,9 @@ static void take(struct peer *p, const struct frame *f)
     case CONTROL_STALL_RANKS:
     case CONTROL_STALL_STACK:
         take_stall(p, f);
+        break;
+    case CONTROL_COUNTS:
+        take_counts(p, f);
         break;
     default:
         ck_abort_msg("frame of type %d", f->type);

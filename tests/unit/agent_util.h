@@ -6,6 +6,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/protocol/control/control.h"
+#include "lib/protocol/control/control_counts.h"
 
 #include <sys/types.h>
 
@@ -58,6 +59,8 @@ struct peer {
     struct control_stalled stalled;         /* the last one received */
     struct control_stall_ranks stall_ranks; /* likewise; the test frees it */
     struct control_stall_stack stack;       /* likewise */
+    struct control_counts counts[PEER_RANKS_MAX]; /* of the last COUNTS */
+    int count;
 };
 
 /* Starts bin/hvd-agent of this build and reads its HELLO. */

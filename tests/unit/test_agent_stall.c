@@ -337,6 +337,44 @@ START_TEST(hostile_status)
 }
 END_TEST
 
+static void ask_counts(void)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    control_encode_counts_ask(&out);
+    peer_send(&peer, &out);
+    hb_buf_free(&out);
+    peer_until(&peer, CONTROL_COUNTS);
+}
+
+START_TEST(counts_so_far)
+{
+    struct hb_buf out = HB_BUF_INIT;
+
+    launch("exec /bin/sleep 1000");
+    ask_counts();
+    ck_assert_int_eq(peer.count, RANKS);
+    ck_assert_uint_eq(peer.counts[1].counts.calls, 0);
+    status_put_counts(segment_status(head, RANKS, 1),
+                      &(struct status_counts){1, UINT64_MAX, 3});
+    ask_counts();
+    ck_assert_int_eq(peer.counts[1].rank, 1);
+    ck_assert_uint_eq(peer.counts[1].counts.calls, 1);
+    ck_assert_uint_eq(peer.counts[1].counts.bytes, UINT64_MAX);
+    ck_assert_uint_eq(peer.counts[1].counts.waited_ns, 3);
+    worker_encode_leave(&out, 1);
+    say(1, &out);
+    close(worker[1]);
+    worker[1] = -1;
+    ck_assert_int_eq(kill(peer.pids[1], SIGTERM), 0);
+    peer_until(&peer, CONTROL_EXITED);
+    ask_counts();
+    ck_assert_int_eq(peer.count, 1);
+    ck_assert_int_eq(peer.counts[0].rank, 0);
+    end_job();
+}
+END_TEST
+
 START_TEST(ranks_that_left_or_ended)
 {
     struct hb_buf out = HB_BUF_INIT;
@@ -622,6 +660,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, passed_on);
     tcase_add_test(tc, where_ranks_are);
     tcase_add_test(tc, hostile_status);
+    tcase_add_test(tc, counts_so_far);
     tcase_add_test(tc, ranks_that_left_or_ended);
     tcase_add_test(tc, asked_too_early);
     tcase_add_test(tc, no_tool);

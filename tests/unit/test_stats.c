@@ -36,6 +36,37 @@ static struct hvd__stats_sample sample(uint64_t bytes)
     return s;
 }
 
+/* What is published is the sum of all sets, goes on when a set begins anew, and
+ * is not written too often. */
+START_TEST(test_published)
+{
+    static struct segment_status status;
+    static struct hvd__stats other;
+    struct hvd__stats_sample s = sample(100);
+    struct status_counts c, before;
+
+    hvd__stats_request(&stats, &s);
+    hvd__stats_publish(&stats, NULL, 1000000000);
+    hvd__stats_publish(&stats, &status, 1000000000);
+    status_read_counts(&status, &before);
+    hvd__stats_request(&stats, &s);
+    hvd__stats_publish(&stats, &status, 1000000001);
+    status_read_counts(&status, &c);
+    ck_assert_uint_eq(c.calls, before.calls);
+    hvd__stats_publish(&stats, &status, 1200000000);
+    status_read_counts(&status, &c);
+    ck_assert_uint_eq(c.calls, before.calls + 1);
+    ck_assert_uint_eq(c.bytes, before.bytes + 100);
+    ck_assert_uint_eq(c.waited_ns, before.waited_ns + 400);
+    hvd__stats_init(&other, ranks, 3);
+    hvd__stats_request(&other, &s);
+    hvd__stats_publish(&other, &status, 1300000000);
+    status_read_counts(&status, &c);
+    ck_assert_uint_eq(c.calls, before.calls + 2);
+    ck_assert_uint_eq(c.waited_ns, before.waited_ns + 800);
+}
+END_TEST
+
 START_TEST(test_classes)
 {
     static const struct {
@@ -200,6 +231,7 @@ int main(void)
     tcase_add_checked_fixture(c, set_up, NULL);
     tcase_add_test(c, test_classes);
     tcase_add_test(c, test_rows);
+    tcase_add_test(c, test_published);
     tcase_add_test(c, test_samples_are_scaled);
     tcase_add_test(c, test_which_are_timed);
     tcase_add_test(c, test_move);

@@ -106,7 +106,7 @@ static uint64_t cpu_used_ns(pid_t pid)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static struct segment_status *status_of(struct agent *a, int slot)
+struct segment_status *agent_status_of(struct agent *a, int slot)
 {
     struct segment_head *head = a->endpoint_open ? a->endpoint.head : NULL;
     int place = head ? members_place(&a->endpoint.members, slot) : -1;
@@ -162,7 +162,7 @@ static void fill_rank(struct agent *a, int slot, struct control_stall_rank *r,
 {
     pid_t pid = process_of(a, slot);
     uint64_t passed_ns = now_ns - a->stall.since_ns, used_ns;
-    const struct segment_status *s = status_of(a, slot);
+    const struct segment_status *s = agent_status_of(a, slot);
     struct tree_proc p;
 
     r->rank = a->job.ranks[slot].rank;
@@ -207,7 +207,7 @@ static void ask_ranks(struct agent *a, int id)
     if (!s->cpu_ns)
         s->cpu_ns = hb_xcalloc((size_t)a->job.rank_count, sizeof(*s->cpu_ns));
     for (int i = 0; i < a->job.rank_count; i++) {
-        struct segment_status *status = status_of(a, i);
+        struct segment_status *status = agent_status_of(a, i);
 
         pid_t pid = process_of(a, i);
 

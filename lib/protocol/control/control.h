@@ -68,7 +68,8 @@ enum control_type {
     CONTROL_READY = 21, /* u32 rank, u32 ready: control_generation.h */
     /* u32 generation: its ranks have committed a state.  Before READY. */
     CONTROL_PROGRESS = 22,
-    CONTROL_GOING = 23, /* control_generation.h */
+    CONTROL_GOING = 23,  /* control_generation.h */
+    CONTROL_COUNTS = 24, /* control_counts.h */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */
@@ -100,8 +101,9 @@ enum control_type {
     CONTROL_HOSTS = 52,
     /* as ABORT, with the rank that is removed: control_generation.h */
     CONTROL_REMOVED = 53,
-    CONTROL_EVICT = 54,  /* as ABORT: kill that rank, and why */
-    CONTROL_NOTICE = 55, /* control_generation.h */
+    CONTROL_EVICT = 54,      /* as ABORT: kill that rank, and why */
+    CONTROL_NOTICE = 55,     /* control_generation.h */
+    CONTROL_COUNTS_ASK = 56, /* control_counts.h */
 };
 
 enum {

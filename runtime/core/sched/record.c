@@ -111,6 +111,8 @@ void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
         if (sample.kind != HVD__JOIN)
             hvd__stats_request(&c->stats, &sample);
     }
+    if (hvd__stats_wanted())
+        hvd__stats_publish(&c->stats, hvd__stall_on(), done_ns);
     if (hvd__timeline_on())
         trace(c, op, reqs, n, done_ns);
 }
