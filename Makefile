@@ -227,6 +227,7 @@ JOB_SRC := \
 	lib/job/output/progress.c \
 	lib/job/output/stdio.c \
 	lib/job/output/tty_text.c \
+	lib/job/record/html_script.c \
 	lib/job/record/html_statistics.c \
 	lib/job/record/html_style.c \
 	lib/job/record/html_timeline.c \
@@ -243,6 +244,12 @@ JOB_SRC := \
 	lib/job/route/route_filter.c \
 	lib/job/route/routes.c \
 	lib/job/route/routes_result.c \
+	lib/job/serve/job_counts.c \
+	lib/job/serve/job_serve.c \
+	lib/job/serve/metrics.c \
+	lib/job/serve/serve_address.c \
+	lib/job/serve/serve_request.c \
+	lib/job/serve/status_line.c \
 	lib/job/stall/culprit.c \
 	lib/job/stall/job_stall.c \
 	lib/job/stall/stall_find.c \
@@ -255,8 +262,12 @@ JOB_SRC := \
 	lib/job/trace/offset.c \
 	lib/job/trace/stats_text.c \
 	lib/job/worker_env.c
+# A plug-in of hvdrun, which needs libmicrohttpd.
+SERVE_SRC := \
+	lib/job/serve/serve_mhd.c
 HVDRUN_SRC := \
 	cmd/hvdrun/check_build.c \
+	cmd/hvdrun/color.c \
 	cmd/hvdrun/compat.c \
 	cmd/hvdrun/dryrun.c \
 	cmd/hvdrun/growth.c \
@@ -605,6 +616,7 @@ UNIT_TESTS := \
 	rsh \
 	script \
 	segment \
+	serve \
 	set_keep \
 	shapes \
 	shard_map \
@@ -765,6 +777,12 @@ SSH2_TESTS := ssh2 ssh2_auth ssh2_faults ssh2_hosts ssh2_judge
 UNIT_TESTS += $(SSH_TESTS) $(SSH2_TESTS)
 SSH_FUZZERS := known_hosts ssh_key
 FUZZERS += $(SSH_FUZZERS)
+endif
+WITH_HTTP ?= auto
+HTTP_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
+ifneq ($(or $(filter yes,$(WITH_HTTP)),$(and $(filter auto,$(WITH_HTTP)),\
+		$(HTTP_LIBS))),)
+PLUGINS += $(BUILD)/lib/hvd/status-http.so
 endif
 # WITH_MPI=/path uses /path/bin/mpicc; MPICC names another compiler.
 WITH_MPI ?= auto
@@ -978,6 +996,13 @@ $(LIB)/hvd/transport-ssh2.so: $(call obj,$(SSH2_SRC)) \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ \
 		$(filter %.o %.a,$^) $(UV_LIBS) $(SSH2_LIBS) \
+		-Wl,--exclude-libs,libsodium.a $(SODIUM_A)
+
+# Like the ssh2 plug-in.
+$(LIB)/hvd/status-http.so: $(call obj,$(SERVE_SRC)) $(call ar,base)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,defs -Wl,-z,nodelete -o $@ \
+		$(filter %.o %.a,$^) $(UV_LIBS) $(HTTP_LIBS) \
 		-Wl,--exclude-libs,libsodium.a $(SODIUM_A)
 
 # Like the ssh2 plug-in.  MPI cannot be unloaded.

@@ -14,6 +14,7 @@
 #include "lib/base/env.h"
 #include "lib/base/sys/linkage.h"
 #include "lib/base/text.h"
+#include "lib/job/serve/serve_plugin.h"
 #include "lib/protocol/collectives.h"
 #include "lib/ssh/ssh2.h"
 
@@ -247,15 +248,16 @@ static int find_at_run_time(struct build *b, const struct wanted *w,
     return f->there;
 }
 
-static void find_ssh2(struct build *b)
+/* Checks a plug-in of hvdrun, which a static one cannot load. */
+static void check_own_plugin(struct build *b, struct fact *f, const char *file,
+                             const char *symbol)
 {
-    struct fact *f = add(b, CONTROLLERS, "ssh, by libssh2");
     struct hb_error err = HB_ERROR_INIT;
 
     if (hb_may_load(&err) < 0)
         absent(f, err.text);
     else
-        check_plugin(b, f, SSH2_PLUGIN_FILE, SSH2_PLUGIN_SYMBOL);
+        check_plugin(b, f, file, symbol);
 }
 
 static void find_ssh(struct build *b)
@@ -337,11 +339,14 @@ static void find_all(struct build *b, const char *dir)
 {
     *b = (struct build){.dir = dir};
     find_parts(b);
+    check_own_plugin(b, add(b, PARTS, "server of --http"), SERVE_PLUGIN_FILE,
+                     SERVE_PLUGIN_SYMBOL);
     add(b, CONTROLLERS, "hvd-agent on this machine");
     b->facts[b->count - 1].there = b->facts[0].there;
     if (!b->facts[0].there)
         absent(&b->facts[b->count - 1], "hvd-agent not found");
-    find_ssh2(b);
+    check_own_plugin(b, add(b, CONTROLLERS, "ssh, by libssh2"),
+                     SSH2_PLUGIN_FILE, SSH2_PLUGIN_SYMBOL);
     find_ssh(b);
     find_mpirun(b);
     find_planes(b);

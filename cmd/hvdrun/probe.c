@@ -179,6 +179,14 @@ static void say_number(int major, int minor)
     say(text);
 }
 
+static void say_http(void *symbol)
+{
+    const char *(*get)(void);
+
+    memcpy(&get, &symbol, sizeof(get));
+    printf("libmicrohttpd %s", get());
+}
+
 /* Prints CUDA's version: 12.4 for 12040. */
 static void say_cuda(void *symbol)
 {
@@ -220,7 +228,8 @@ static void say_version(void *so, const char *asked)
     } versions[] = {
         {"MPI_Get_library_version", say_mpi}, {"libssh2_version", say_ssh2},
         {"hvd_nccl_build", say_text},         {"ncclGetVersion", say_nccl},
-        {"cuDriverGetVersion", say_cuda},     {"hvd_version", say_hvd}};
+        {"cuDriverGetVersion", say_cuda},     {"hvd_version", say_hvd},
+        {"MHD_get_version", say_http}};
 
     size_t count = sizeof(versions) / sizeof(versions[0]);
     void *found = NULL;

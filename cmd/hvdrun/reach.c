@@ -61,17 +61,23 @@ char *reach_agent_path(const struct options *o, struct hb_error *err)
     return path;
 }
 
+char *reach_plugin(const char *file)
+{
+    char *dir = run_program_dir(), *name = hb_xasprintf("hvd/%s", file);
+    char *path = libdirs_find(dir, name);
+
+    if (!path)
+        path = hb_xasprintf("%s/../lib/%s", dir, name);
+    hb_free(name);
+    hb_free(dir);
+    return path;
+}
+
 char *reach_plugin_dir(void)
 {
-    static const char file[] = "hvd/" SSH2_PLUGIN_FILE;
-    char *dir = run_program_dir();
-    char *path = libdirs_find(dir, file);
+    char *path = reach_plugin(SSH2_PLUGIN_FILE);
 
-    if (path)
-        *strrchr(path, '/') = '\0';
-    else
-        path = hb_xasprintf("%s/../lib/hvd", dir);
-    hb_free(dir);
+    *strrchr(path, '/') = '\0';
     return path;
 }
 

@@ -10,6 +10,7 @@
  * if others than hvdrun's owner and this user could have put the agent
  * there. */
 char *reach_agent_path(const struct options *o, struct hb_error *err);
+char *reach_plugin(const char *file); /* its path, whether it is there or not */
 char *reach_plugin_dir(void);
 
 /* Checks that files named for ssh can be read, since ssh itself would only

@@ -12,6 +12,7 @@
  */
 #include "cmd/hvdrun/run_job.h"
 
+#include "cmd/hvdrun/color.h"
 #include "cmd/hvdrun/dryrun.h"
 #include "cmd/hvdrun/growth.h"
 #include "cmd/hvdrun/host_plan.h"
@@ -19,9 +20,11 @@
 #include "cmd/hvdrun/reach.h"
 #include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
+#include "lib/base/env.h"
 #include "lib/job/elastic/discovery.h"
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
+#include "lib/job/serve/serve_plugin.h"
 #include "lib/job/worker_env.h"
 #include "lib/remote/remote.h"
 
@@ -56,6 +59,7 @@ struct run {
     int local_hosts;
     char *agent_path;
     char *cwd;
+    char *http_plugin; /* NULL: it is not needed */
     struct job_config config;
     struct main_loop main;
     struct job *job;
@@ -219,24 +223,6 @@ static int fill_random(struct job_config *config, struct hb_error *err)
     return 0;
 }
 
-static unsigned want_color(const struct options *o)
-{
-    const char *term = NULL;
-    struct hb_strv env = {environ, 0, 0};
-    const char *no_color;
-    unsigned color;
-
-    while (environ[env.count])
-        env.count++;
-    no_color = hb_env_get(&env, "NO_COLOR");
-    term = hb_env_get(&env, "TERM");
-    if (!o->tag || (no_color && *no_color) || !term ||
-        strcmp(term, "dumb") == 0)
-        return 0;
-    color = isatty(1) ? 1u : 0u;
-    return color | (isatty(2) ? 2u : 0u);
-}
-
 /* Returns the timeline's path.  With --timeline-filename each rank writes its
  * own on its host and hvdrun's agents collect them; without, and with DYNAMIC
  * (NULL), ranks see to it themselves. */
@@ -257,6 +243,7 @@ static int fill_config(struct run *run, struct hb_error *err)
         run->agent_path = reach_agent_path(o, err);
     if (!run->agent_path)
         return err->status;
+    run->http_plugin = o->http ? reach_plugin(SERVE_PLUGIN_FILE) : NULL;
     if (run->plan.host_count > 1 && !launcher_table[o->launcher].names_differ)
         run->same_as =
             hb_xcalloc((size_t)run->plan.host_count, sizeof(*run->same_as));
@@ -295,11 +282,15 @@ static int fill_config(struct run *run, struct hb_error *err)
         .stdin_rank = o->stdin_rank,
         .tag = o->tag,
         .timestamp = o->timestamp,
-        .color = want_color(o),
+        .color = color_wanted(o),
         .output_dir = o->output_filename,
         .timeline = find_timeline(o),
         .stats = hb_env_get(&o->knobs, "HVD_STATS") != NULL,
         .reports = &o->reports,
+        .http = o->http,
+        .http_token = hb_variable("HVD_HTTP_TOKEN"),
+        .http_plugin = run->http_plugin,
+        .status = o->status && isatty(2),
     };
     return fill_random(&run->config, err);
 }
@@ -323,9 +314,10 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
         hb_must(hb_env_setf(env, "HVD_NP_MULTIPLE", "%d", o->np_multiple));
     else
         hb_must(hb_env_set(env, "HVD_NP_MULTIPLE", NULL));
-    /* A report has the ranks' statistics, unless the user wants none. */
-    if (o->reports.count && !hb_env_get(env, "HVD_STATS") &&
-        !hb_env_get(env, "HOROVOD_STATS"))
+    /* A report, or the status, has the ranks' statistics, unless the user wants
+     * none. */
+    if ((o->reports.count || o->http || o->status) &&
+        !hb_env_get(env, "HVD_STATS") && !hb_env_get(env, "HOROVOD_STATS"))
         hb_must(hb_env_set(env, "HVD_STATS", "1"));
     return 0;
 }
@@ -375,6 +367,7 @@ static void drop_plan(struct run *run)
     hb_free(run->host_is_local);
     hb_free(run->same_as);
     hb_free(run->cwd);
+    hb_free(run->http_plugin);
     plan_free(&run->plan);
 }
 

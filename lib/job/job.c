@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 13,
+    JOB_TIMERS = 14,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -159,6 +159,7 @@ static void act_run(struct job *job)
     if (job->config->timeout_ms > 0)
         job_start_limit(job, (uint64_t)job->config->timeout_ms);
     job_stall_start(job);
+    job_status_start(job);
     job_open_input(job);
     job_hosts_go(job);
     job_grow(job);
@@ -176,6 +177,7 @@ static void act_end(struct job *job, int grace_ms)
         job->failed_before_end = job->failed_count;
     }
     job_wait_end(job);
+    job_status_end(job);
     job_stall_end(job);
     uv_timer_stop(&job->limit_timer);
     if (grace_ms > JOB_NOTICE_MS)
@@ -194,6 +196,7 @@ static void act_end(struct job *job, int grace_ms)
 static void act_drain(struct job *job)
 {
     job_wait_end(job);
+    job_status_end(job);
     job_stall_end(job);
     job_elastic_end(job);
     job_beat_end(job);
@@ -243,6 +246,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[10] = &job->restart_timer;
     timers[11] = &job->grow_timer;
     timers[12] = &job->leave_timer;
+    timers[13] = &job->counts_timer;
 }
 
 static void act_finish(struct job *job)
@@ -253,6 +257,7 @@ static void act_finish(struct job *job)
     list_timers(job, timers);
     job->open_parts = JOB_TIMERS + (input ? 2 : 1);
     job->open_parts += job_preempt_close(job, on_part_closed);
+    job->open_parts += job_serve_close(job, on_part_closed);
     job->input = NULL;
     for (int i = 0; i < JOB_TIMERS; i++)
         uv_close((uv_handle_t *)timers[i], on_timer_closed);
@@ -413,8 +418,11 @@ int job_start(const struct job_config *config,
     if (rc == 0)
         rc = job_trace_open(job, err);
     if (rc == 0)
+        rc = job_serve_open(job, err);
+    if (rc == 0)
         rc = job_open_output(job, err);
     if (rc < 0) {
+        job_serve_abandon(job);
         job_record_free(job);
         job_trace_free(job);
         routes_free(job->routes);
@@ -430,6 +438,7 @@ int job_start(const struct job_config *config,
     job_wait_start(job);
     job_beat_start(job);
     job_open_hosts(job);
+    job_serve_tell(job);
     *out = job;
     return 0;
 }
@@ -441,6 +450,8 @@ void job_free(struct job *job)
     for (int i = 0; i < job->config->plan->host_count; i++)
         job_host_free(&job->hosts[i]);
     job_end_free(job);
+    job_serve_free(job);
+    job_status_end(job);
     job_record_free(job);
     job_trace_free(job);
     hb_free(job->hosts);

@@ -112,15 +112,20 @@ struct job_config {
     int stats;
     /* Paths of the files that --report asks for (record_file.h), or NULL. */
     const struct hb_strv *reports;
+    /* --http: where to serve the status (serve_address.h), the token that the
+     * user has chosen, and the plug-in that serves; each may be NULL. */
+    const char *http, *http_token, *http_plugin;
+    int status; /* show a line about the ranks on the terminal */
 };
 
 struct job;
 
 /* Starts the job.  0, or negative with err set if output_dir, the timeline, a
- * report or the networks cannot be used: then nothing was started and no
- * callback follows.  An agent that cannot be started is a failure of the job,
- * reported through on_done, which runs from a later loop iteration.  The config
- * (and what it points to) must live until on_done. */
+ * report, the address of the status or the networks cannot be used: then
+ * nothing was started and no callback follows.  An agent that cannot be started
+ * is a failure of the job, reported through on_done, which runs from a later
+ * loop iteration.  The config (and what it points to) must live until on_done.
+ */
 int job_start(const struct job_config *config,
               void (*on_done)(void *arg, int exit_code), void *arg,
               struct job **out, struct hb_error *err);

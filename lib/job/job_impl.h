@@ -14,6 +14,8 @@
  *     job_same.c    several names of one host
  *     job_trace.c   timelines and statistics
  *     job_record.c  the files of --report
+ *     job_serve.c   the server of --http
+ *     job_counts.c  what ranks have counted so far
  *     job_elastic.c generations of an elastic job
  *     job_grow.c    hosts and ranks that an elastic job gets while it runs
  *     job_grow_routes.c    the routes to these hosts
@@ -49,8 +51,12 @@ enum host_state {
 struct elastic;
 struct job_preempt;
 struct job_record;
+struct job_serve;
+struct job_status;
 struct job_trace;
+struct record;
 struct stats_sum;
+struct status_counts;
 struct survey;
 struct worker_stats;
 
@@ -79,9 +85,10 @@ struct job_host {
     /* Added while the ranks run, and none of its ranks was started yet: how
      * many are to be; else 0.  Its failure concerns nobody else. */
     int newcomers;
-    int in_round;  /* takes part in job_grow_routes.c's round */
-    int ports_due; /* answers to ROUTE_LISTEN that have not come */
-    int is_ending; /* KILL was sent, as it goes and no rank runs there */
+    int in_round;   /* takes part in job_grow_routes.c's round */
+    int counts_due; /* the answer to COUNTS_ASK has not come */
+    int ports_due;  /* answers to ROUTE_LISTEN that have not come */
+    int is_ending;  /* KILL was sent, as it goes and no rank runs there */
 
     /* Of the host itself, not of its connection: kept when it is reached
      * again. */
@@ -117,7 +124,9 @@ struct job {
     struct routes *routes; /* NULL: one host without --network-interfaces */
     struct job_rendezvous *rendezvous;
     struct job_trace *trace;
-    struct job_record *record; /* NULL: no --report */
+    struct job_record *record; /* NULL: nobody wants one */
+    struct job_serve *serve;   /* NULL: no --http */
+    struct job_status *status; /* NULL: no line of --status was shown */
     struct stall *stall;
     struct elastic *elastic;     /* NULL: the first failure ends the job */
     struct job_preempt *preempt; /* NULL: nobody tells which hosts go */
@@ -136,6 +145,8 @@ struct job {
     uv_timer_t restart_timer;   /* of ranks that have failed */
     uv_timer_t grow_timer;      /* until a host may be used again */
     uv_timer_t leave_timer;     /* deadlines of ranks that are to leave */
+    uv_timer_t counts_timer;    /* until agents are asked again */
+    uint64_t watched_until_ns;  /* they are asked until then */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
     int open_parts; /* handles that close at the end */
@@ -225,6 +236,8 @@ void job_end_free(struct job *job);
 
 void job_wait_start(struct job *job); /* starts the progress line */
 void job_wait_end(struct job *job);
+/* Returns how long a line on the terminal may be. */
+size_t job_terminal_width(void);
 /* Checks whether every host has connected or failed. */
 void job_check_connected(struct job *job);
 /* Turns the setbacks of hosts that are still being tried into troubles, and
@@ -275,7 +288,8 @@ void job_trace_end(struct job *job);
 /* Returns the sum of the ranks' statistics, which the trace keeps. */
 const struct stats_sum *job_trace_sum(const struct job *job);
 
-/* ---- job_record.c: without --report, these do nothing ---- */
+/* ---- job_record.c: without --report, --http and --status, these do nothing
+ * ---- */
 
 /* Checks that the files can be written.  0, or negative with err set. */
 int job_record_open(struct job *job, struct hb_error *err);
@@ -292,12 +306,38 @@ void job_record_exited(const struct job_host *host,
 /* Marks the host's ranks as ended if the host was lost. */
 void job_record_lost(const struct job_host *host);
 void job_record_stats(struct job *job, int rank, const struct worker_stats *m);
+/* Adds what a running rank has counted so far. */
+void job_record_counts(struct job *job, int rank,
+                       const struct status_counts *c);
 /* Adds lines that hvdrun has printed to the record's events. */
 void job_record_event(struct job *job, const char *text, size_t len);
 /* Keeps the text of the failure report; "" if there is none. */
 void job_record_report(struct job *job, const char *text);
 /* Writes the files, once, and reports those that cannot be written. */
 void job_record_end(struct job *job);
+/* Sets *view to the record of the job as it is now.  The view borrows the job's
+ * memory: it is valid until control returns to the loop, and is not freed. */
+void job_record_view(const struct job *job, struct record *view);
+
+/* ---- job_serve.c: without --http, these do nothing ---- */
+
+/* Listens and starts to answer.  0, or negative with err set. */
+int job_serve_open(struct job *job, struct hb_error *err);
+void job_serve_tell(struct job *job); /* prints where the status is */
+/* Stops answering: calls `closed` later, as often as it returns. */
+int job_serve_close(struct job *job, void (*closed)(struct job *job));
+/* Undoes job_serve_open in a job that has not started. */
+void job_serve_abandon(struct job *job);
+void job_serve_free(struct job *job);
+
+/* ---- job_counts.c ---- */
+
+/* Notes that somebody watches the job: agents are asked for a while. */
+void job_counts_watch(struct job *job);
+/* Starts to show the line of --status, if it is wanted: all ranks run. */
+void job_status_start(struct job *job);
+void job_status_end(struct job *job); /* removes the line; idempotent */
+int job_counts_frame(void *host, const struct frame *f, struct hb_error *err);
 
 /* ---- job_routes.c: between JOB_EV_CONNECTED and JOB_EV_ROUTED ---- */
 
@@ -356,6 +396,8 @@ int job_elastic_host_lost(struct job_host *host, uint64_t when_ns,
                           const char *why);
 void job_elastic_end(struct job *job);     /* the ranks are being ended */
 void job_elastic_resumed(struct job *job); /* the ranks had been stopped */
+/* Returns the number of the job's generation; -1 if the job is not elastic. */
+int job_elastic_generation(const struct job *job);
 /* Reports which ranks were lost in a job that ends well. */
 void job_elastic_report(struct job *job);
 

@@ -24,7 +24,7 @@ enum {
 
 /* ---- Progress ---- */
 
-static size_t terminal_width(void)
+size_t job_terminal_width(void)
 {
     struct winsize size;
 
@@ -61,7 +61,7 @@ static void show_progress(struct job *job)
         names[p.count++] = job->hosts[i].name;
         p.stage = job->hosts[i].link.stage;
     }
-    p.width = terminal_width();
+    p.width = job_terminal_width();
     if (p.count > 0)
         progress_format(&text, &p);
     output_status(job->output, hb_buf_data(&text));

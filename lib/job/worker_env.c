@@ -36,6 +36,7 @@ static const char *const foreign[] = {
     "BASH_FUNC_*",
     "OLDPWD",
     "_HOROVOD_SECRET_KEY",
+    "HVD_HTTP_TOKEN",
     "HOROVOD_GLOO_RENDEZVOUS_ADDR",
     "HOROVOD_GLOO_RENDEZVOUS_PORT",
     "HOROVOD_GLOO_IFACE",

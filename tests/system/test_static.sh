@@ -111,3 +111,11 @@ test_ranks_with_libhvd() {
     expect_exit 0 "$STATIC_HVDRUN" --agent "$HVD_AGENT" -np 3 "$PROG/coll" \
         sum 1000 3
 }
+
+# It has no server for --http, and says so.
+test_http_is_refused_in_one_line() {
+    need_static
+    expect_exit 2 "$STATIC_HVDRUN" --agent "$HVD_AGENT" --http 0 -np 1 \
+        touch "$PWD/started"
+    check_refusal '^hvdrun: error: --http 0: this hvdrun is linked statically'
+}

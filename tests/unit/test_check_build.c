@@ -88,6 +88,9 @@ START_TEST(nothing_there)
                      0);
     ck_assert_ptr_nonnull(strstr(text, "[ ] libhvd: not found"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] hvd-agent: not found"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "[ ] server of --http: status-http.so not found; it is "
+                     "built where its library is installed\n"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, shared memory"));
     ck_assert_ptr_nonnull(strstr(text, "[ ] native, TCP"));
     ck_assert_ptr_nonnull(

@@ -509,6 +509,13 @@ static const struct {
      "--report 'b.txt': the name must end in .json, .xml (JUnit) or .html"},
     {"hvdrun -np 2 --mpi --report a.json cmd",
      "--report cannot be used with --mpi: mpirun has nothing like it"},
+    {"hvdrun -np 2 --http localhost:80 cmd",
+     "--http 'localhost:80': it must be PORT, ADDRESS:PORT or [ADDRESS]:PORT, "
+     "with a numeric address"},
+    {"hvdrun -np 2 --http 65536 cmd",
+     "--http '65536': 65536 is out of range; give a number from 0 to 65535"},
+    {"hvdrun -np 2 --mpi --http 0 cmd",
+     "--http cannot be used with --mpi: mpirun has nothing like it"},
     {"hvdrun -np 2 --env-file /no/such/file cmd",
      "--env-file: /no/such/file: cannot open: No such file or directory"},
 };

@@ -59,6 +59,7 @@ void options_fini(struct options *o)
                        o->discovery_script,
                        o->wdir,
                        o->output_filename,
+                       o->http,
                        o->preempt_file,
                        o->preempt_script,
                        o->job,

@@ -62,6 +62,8 @@ struct options {
     char *wdir; /* absolute, on every host; NULL: hvdrun's own */
     char *output_filename;
     struct hb_strv reports; /* --report */
+    char *http;             /* --http: where; or NULL */
+    int status;             /* --status */
     int timestamp;
     int tag;                  /* 1 unless --no-tag-output */
     int stdin_rank;           /* JOB_STDIN_* */

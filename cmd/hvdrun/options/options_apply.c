@@ -9,6 +9,7 @@
 #include "lib/base/env.h"
 #include "lib/job/job.h"
 #include "lib/job/record/record_file.h"
+#include "lib/job/serve/serve_address.h"
 #include "lib/job/worker_env.h"
 
 #include <ctype.h>
@@ -378,6 +379,16 @@ int apply_report(struct applier *a, const struct setting *s,
         return hb_error_context(err, "%s '%s'", s->where, s->value);
     return hb_strv_add(&a->options->reports, s->value) < 0 ? out_of_memory(err)
                                                            : 0;
+}
+
+int apply_http(struct applier *a, const struct setting *s, struct hb_error *err)
+{
+    struct serve_address address;
+
+    if (serve_address_parse(s->value, &address, err) < 0)
+        return hb_error_context(err, "%s '%s'", s->where, s->value);
+    set_string(&a->options->http, s->value);
+    return 0;
 }
 
 int apply_wdir(struct applier *a, const struct setting *s, struct hb_error *err)

@@ -175,6 +175,8 @@ int apply_cooldown(struct applier *a, const struct setting *s,
                    struct hb_error *err);
 int apply_report(struct applier *a, const struct setting *s,
                  struct hb_error *err);
+int apply_http(struct applier *a, const struct setting *s,
+               struct hb_error *err);
 int apply_horovod(struct applier *a, const struct setting *s,
                   struct hb_error *err);
 

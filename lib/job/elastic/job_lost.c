@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks that an elastic job has lost, for the report at its end. */
+/* What an elastic job tells about itself: the ranks that it has lost, for the
+ * report at its end, and its generation. */
 #include "lib/job/elastic/job_elastic_impl.h"
 
 #include "lib/base/alloc.h"
@@ -23,6 +24,11 @@ void elastic_forget_lost(struct elastic *e, int rank)
         else
             e->lost[kept++] = e->lost[i];
     e->lost_count = kept;
+}
+
+int job_elastic_generation(const struct job *job)
+{
+    return job->elastic ? (int)job->elastic->generations.number : -1;
 }
 
 void job_elastic_report(struct job *job)

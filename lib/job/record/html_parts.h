@@ -18,6 +18,8 @@ enum {
 
 /* The style sheet, for light and dark screens. */
 extern const char html_style[];
+/* The script of the page of a job that runs. */
+extern const char html_script[];
 
 /* Appends a time as people read it: "12.3 ms", "1.24 s", "2 min 5 s". */
 void html_span(struct hb_buf *out, double ns);
@@ -27,12 +29,15 @@ void html_bytes(struct hb_buf *out, double bytes);
  */
 void html_left_out(struct hb_buf *out, int count, const char *what);
 
-enum html_run { RUN_OK, RUN_FAIL, RUN_LOST, RUN_END, RUN_UNKNOWN };
+enum html_run { RUN_ALIVE, RUN_OK, RUN_FAIL, RUN_LOST, RUN_END, RUN_UNKNOWN };
 
 /* Returns the kind of bar that a process gets. */
-enum html_run html_run(const struct record_run *run);
+enum html_run html_run(const struct record *r, const struct record_run *run);
 /* Returns the CSS class of a kind of bar. */
 const char *html_run_class(enum html_run look);
+
+/* Returns how a process has ended, or that it runs, in a few words. */
+const char *html_how(const struct record *r, const struct record_run *run);
 
 /* Appends hosts and ranks on one time line, as SVG. */
 void html_timeline(struct hb_buf *out, const struct record *r);

@@ -145,13 +145,13 @@ static void put_run(struct picture *p, const struct record_run *run)
         return;
     }
     p->bars_left--;
-    p->shown |= 1u << html_run(run);
-    put_bar(p, html_run_class(html_run(run)), run->start_ns, end,
+    p->shown |= 1u << html_run(p->r, run);
+    put_bar(p, html_run_class(html_run(p->r, run)), run->start_ns, end,
             p->row_height - 5);
     xprintf(p->out, "<title>rank %d on host ", run->rank);
     record_escape(p->out, p->r->hosts[run->host].name);
     xprintf(p->out, ", pid %d: ", (int)run->pid);
-    record_escape(p->out, record_how(run));
+    record_escape(p->out, html_how(p->r, run));
     xbuf_puts(p->out, "; from ");
     html_span(p->out, (double)run->start_ns);
     xbuf_puts(p->out, " to ");
@@ -243,6 +243,7 @@ static void put_key(struct hb_buf *out, unsigned shown)
     } keys[] = {
         {LOOK_HOST, "host", "connecting to the host"},
         {LOOK_NEVER, "fail", "host not reached"},
+        {1u << RUN_ALIVE, "alive", "runs"},
         {1u << RUN_OK, "ok", "exit code 0"},
         {1u << RUN_FAIL, "fail", "failed"},
         {1u << RUN_LOST, "lost", "lost with its host"},

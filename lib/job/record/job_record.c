@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hvdrun's part of --report: notes what happens in a job, and writes the files
- * at its end.  In a job without --report all functions do nothing.
+ * at its end; --http and --status show it while it runs.  In a job without
+ * these, all functions do nothing.
  */
 #include "lib/job/job_impl.h"
 
@@ -63,14 +64,19 @@ static void add_plan(struct record *r, const struct job_config *config)
     }
 }
 
+static size_t report_count(const struct job *job)
+{
+    return job->config->reports ? job->config->reports->count : 0;
+}
+
 int job_record_open(struct job *job, struct hb_error *err)
 {
     const struct job_config *config = job->config;
     struct job_record *jr;
 
-    if (!config->reports || config->reports->count == 0)
+    if (report_count(job) == 0 && !config->http && !config->status)
         return 0;
-    for (size_t i = 0; i < config->reports->count; i++) {
+    for (size_t i = 0; i < report_count(job); i++) {
         const char *path = config->reports->items[i];
 
         if (config->timeline && strcmp(path, config->timeline) == 0)
@@ -141,7 +147,7 @@ void job_record_end(struct job *job)
     jr->record.stats = job_trace_sum(job);
     find_culprit(job, &jr->record);
     find_cause(job, &jr->record);
-    for (size_t i = 0; i < job->config->reports->count; i++) {
+    for (size_t i = 0; i < report_count(job); i++) {
         struct hb_error err = HB_ERROR_INIT;
         const char *path = job->config->reports->items[i];
 
@@ -149,6 +155,16 @@ void job_record_end(struct job *job)
             job_say(job, "report %s was not written: %s", path, err.text);
     }
     jr->record.stats = NULL;
+}
+
+void job_record_view(const struct job *job, struct record *view)
+{
+    const struct job_record *jr = job->record;
+
+    *view = jr->record;
+    view->is_running = !jr->is_written;
+    view->now_ns = now(jr);
+    view->stats = job_trace_sum(job);
 }
 
 /* ---- What happens ---- */
@@ -260,6 +276,12 @@ void job_record_stats(struct job *job, int rank, const struct worker_stats *m)
 {
     if (job->record)
         record_stats(&job->record->record, rank, m);
+}
+
+void job_record_counts(struct job *job, int rank, const struct status_counts *c)
+{
+    if (job->record && record_running(&job->record->record, rank))
+        record_counts(&job->record->record, rank, c);
 }
 
 void job_record_event(struct job *job, const char *text, size_t len)

@@ -83,6 +83,16 @@ void record_place(struct record *r, int rank, int host, int local_rank)
     r->ranks[rank].local_rank = local_rank;
 }
 
+/* Keeps what a process has counted that has ended without telling all. */
+static void keep_counts(struct record_rank *k)
+{
+    k->calls += k->so_far.calls;
+    k->bytes += k->so_far.bytes;
+    k->wait_ns += k->so_far.waited_ns;
+    k->has_stats |= k->so_far.calls > 0;
+    k->so_far = (struct status_counts){0};
+}
+
 void record_run_started(struct record *r, int rank, pid_t pid, int64_t when_ns)
 {
     struct record_rank *k = &r->ranks[rank];
@@ -97,6 +107,7 @@ void record_run_started(struct record *r, int rank, pid_t pid, int64_t when_ns)
         r->runs =
             hb_xrealloc_array(r->runs, (size_t)r->run_cap, sizeof(*r->runs));
     }
+    keep_counts(k);
     k->last_run = r->run_count++;
     r->runs[k->last_run] = (struct record_run){
         .rank = rank,
@@ -147,6 +158,7 @@ void record_stats(struct record *r, int rank, const struct worker_stats *m)
     struct record_rank *k = &r->ranks[rank];
 
     k->has_stats = 1;
+    k->so_far = (struct status_counts){0};
     for (int kind = 0; kind < WORKER_STATS_KINDS; kind++)
         for (int class = 0; class < WORKER_STATS_CLASSES; class ++) {
             const struct worker_stats_row *row = &m->rows[kind][class];
@@ -156,6 +168,23 @@ void record_stats(struct record *r, int rank, const struct worker_stats *m)
             k->time_ns += row->time_ns;
             k->wait_ns += row->wait_ns;
         }
+}
+
+void record_counts(struct record *r, int rank, const struct status_counts *c)
+{
+    r->ranks[rank].so_far = *c;
+}
+
+int record_counted(const struct record *r, int rank, struct status_counts *sum)
+{
+    const struct record_rank *k = &r->ranks[rank];
+
+    *sum = (struct status_counts){
+        .calls = k->calls + k->so_far.calls,
+        .bytes = k->bytes + k->so_far.bytes,
+        .waited_ns = k->wait_ns + k->so_far.waited_ns,
+    };
+    return k->has_stats || k->so_far.calls > 0;
 }
 
 /* ---- What hvdrun says ---- */
@@ -226,7 +255,7 @@ void record_reach(struct record *r, enum record_phase phase, int64_t when_ns)
 
 int64_t record_duration_ns(const struct record *r)
 {
-    int64_t end = r->phases[RECORD_ENDED];
+    int64_t end = r->is_running ? r->now_ns : r->phases[RECORD_ENDED];
 
     return end > 0 ? end : 0;
 }
@@ -234,6 +263,11 @@ int64_t record_duration_ns(const struct record *r)
 const char *record_how(const struct record_run *run)
 {
     return run->how ? run->how : "how it ended is unknown";
+}
+
+int record_is_alive(const struct record *r, const struct record_run *run)
+{
+    return r->is_running && !run->how;
 }
 
 const struct record_run *record_last_run(const struct record *r, int rank)

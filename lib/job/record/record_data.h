@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What has happened in a job, for `hvdrun --report`.  Pure data: job_record.c
- * fills it in while the job runs, and one function for each kind of file
- * turns it into text.
+ * What has happened in a job, for `hvdrun --report` and `--http`.  Pure data:
+ * job_record.c fills it in while the job runs, and one function for each kind
+ * of file turns it into text.
  *
  * All times are ns since the start of hvdrun's job, on hvdrun's monotonic
  * clock; RECORD_NEVER for what has not happened.  Texts may come from ranks
@@ -16,6 +16,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/strv.h"
 #include "lib/job/trace/stats_text.h"
+#include "lib/protocol/status.h"
 
 #include <sys/types.h>
 
@@ -77,6 +78,8 @@ struct record_rank {
     /* Sums over all its processes that have sent statistics. */
     int has_stats;
     uint64_t calls, bytes, time_ns, wait_ns;
+    /* What its present process has counted so far, until it tells the above. */
+    struct status_counts so_far;
 };
 
 struct record_event {
@@ -99,6 +102,9 @@ struct record {
     int tail_count;
     struct record_event *events; /* what hvdrun has said, in order */
     int event_count, events_left_out;
+    /* The job runs still, and this is a view of it at now_ns. */
+    int is_running;
+    int64_t now_ns;
     int exit_code;
     int culprit;  /* index in runs of the one that failed first, or -1 */
     char *cause;  /* why the job has failed, one line, or NULL */
@@ -135,6 +141,9 @@ void record_culprit(struct record *r, int rank, const char *tail);
 /* Adds the statistics that a rank has sent. */
 void record_stats(struct record *r, int rank, const struct worker_stats *m);
 
+/* Notes what a rank's present process has counted so far. */
+void record_counts(struct record *r, int rank, const struct status_counts *c);
+
 /* Adds an event: lines that hvdrun has printed.  Removes "hvdrun: " at their
  * start. */
 void record_event(struct record *r, int64_t when_ns, const char *text,
@@ -158,10 +167,16 @@ void record_escape(struct hb_buf *out, const char *text);
 void record_command(struct hb_buf *out, const struct record *r);
 /* Appends a time since 1970 as "2026-01-31T12:00:00Z". */
 void record_time(struct hb_buf *out, uint64_t wall_ns);
-/* Returns how long the job took; 0 if it has not ended. */
+/* Returns how long the job took, or has taken until now; 0 if neither is
+ * known. */
 int64_t record_duration_ns(const struct record *r);
 /* Returns how a process has ended, in a few words; never NULL. */
 const char *record_how(const struct record_run *run);
+/* Sums up what all processes of a rank have counted.  Returns 0 if none has
+ * told anything. */
+int record_counted(const struct record *r, int rank, struct status_counts *sum);
+/* Returns whether a process runs still, as far as is known. */
+int record_is_alive(const struct record *r, const struct record_run *run);
 /* Returns the last process of a rank; NULL if none was started. */
 const struct record_run *record_last_run(const struct record *r, int rank);
 /* Returns the indexes of all processes, sorted by rank, those of a rank in
@@ -189,5 +204,13 @@ struct record_late *record_late(const struct record *r);
 void record_json(struct hb_buf *out, const struct record *r);
 void record_junit(struct hb_buf *out, const struct record *r);
 void record_html(struct hb_buf *out, const struct record *r);
+
+/* Appends the same page for a job that runs.  Its only script, which the nonce
+ * allows, replaces what is in its element main by what record_html_main
+ * appends, each time that the stream of events at `events` has sent it. */
+void record_html_live(struct hb_buf *out, const struct record *r,
+                      const char *nonce);
+/* Appends what is in the page's element main. */
+void record_html_main(struct hb_buf *out, const struct record *r);
 
 #endif

@@ -4,8 +4,9 @@
  * no network.
  *
  * It has no script, and its Content-Security-Policy allows none, nor anything
- * else but its own style.  Every text of ranks, hosts and the command line
- * goes through record_escape.
+ * else but its own style.  The page of a job that runs has one script, and may
+ * ask only the server that it came from.  Every text of ranks, hosts and the
+ * command line goes through record_escape.
  */
 #include "lib/job/record/html_parts.h"
 
@@ -74,8 +75,10 @@ void html_left_out(struct hb_buf *out, int count, const char *what)
                 what);
 }
 
-enum html_run html_run(const struct record_run *run)
+enum html_run html_run(const struct record *r, const struct record_run *run)
 {
+    if (record_is_alive(r, run))
+        return RUN_ALIVE;
     switch (run->ended) {
     case RECORD_ITSELF:
         return run->exit_code ? RUN_FAIL : RUN_OK;
@@ -92,11 +95,16 @@ enum html_run html_run(const struct record_run *run)
 const char *html_run_class(enum html_run look)
 {
     static const char *const classes[] = {
-        [RUN_OK] = "ok",   [RUN_FAIL] = "fail",   [RUN_LOST] = "lost",
-        [RUN_END] = "end", [RUN_UNKNOWN] = "end",
+        [RUN_ALIVE] = "alive", [RUN_OK] = "ok",   [RUN_FAIL] = "fail",
+        [RUN_LOST] = "lost",   [RUN_END] = "end", [RUN_UNKNOWN] = "end",
     };
 
     return classes[look];
+}
+
+const char *html_how(const struct record *r, const struct record_run *run)
+{
+    return record_is_alive(r, run) ? "runs" : record_how(run);
 }
 
 /* ---- Head ---- */
@@ -106,6 +114,11 @@ static const char *state_of(const struct record *r, const char **class)
 {
     int signo = r->exit_code - 128;
 
+    *class = "state alive";
+    if (r->is_running)
+        return r->phases[RECORD_ENDING] != RECORD_NEVER    ? "Ending"
+               : r->phases[RECORD_STARTED] != RECORD_NEVER ? "Running"
+                                                           : "Starting";
     *class = "state mid";
     if (r->exit_code == EXIT_STOPPED && r->culprit < 0)
         return "Stopped at a commit";
@@ -153,8 +166,10 @@ static void put_tiles(struct hb_buf *out, const struct record *r)
         started += r->ranks[i].last_run >= 0;
     }
     xbuf_puts(out, "<div class='tiles'>\n");
-    put_count_tile(out, "exit code", "exit code", r->exit_code);
-    put_span_tile(out, "from start to end", record_duration_ns(r));
+    if (!r->is_running)
+        put_count_tile(out, "exit code", "exit code", r->exit_code);
+    put_span_tile(out, r->is_running ? "since the start" : "from start to end",
+                  record_duration_ns(r));
     put_span_tile(out, "until all ranks ran", r->phases[RECORD_STARTED]);
     put_count_tile(out, "rank", "ranks", ranks);
     put_count_tile(out, "host", "hosts", r->host_count);
@@ -176,24 +191,37 @@ static void put_time(struct hb_buf *out, uint64_t wall_ns)
     hb_buf_free(&text);
 }
 
-static void put_head(struct hb_buf *out, const struct record *r)
+/* Appends all before the element main; `nonce` NULL: no script is allowed. */
+static void put_top(struct hb_buf *out, const struct record *r,
+                    const char *nonce)
+{
+    struct hb_buf command = HB_BUF_INIT;
+    const char *class;
+
+    record_command(&command, r);
+    xbuf_puts(out,
+              "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>\n"
+              "<meta http-equiv='Content-Security-Policy' "
+              "content=\"default-src 'none'; style-src 'unsafe-inline'");
+    if (nonce)
+        xprintf(out, "; script-src 'nonce-%s'; connect-src 'self'", nonce);
+    xprintf(out,
+            "\">\n<meta name='viewport' "
+            "content='width=device-width, initial-scale=1'>\n<title>%s: ",
+            state_of(r, &class));
+    record_escape(out, hb_buf_data(&command));
+    xprintf(out, "</title>\n<style>\n%s</style></head>\n<body>", html_style);
+    hb_buf_free(&command);
+}
+
+static void put_header(struct hb_buf *out, const struct record *r)
 {
     struct hb_buf command = HB_BUF_INIT;
     const char *class, *state = state_of(r, &class);
 
     record_command(&command, r);
-    xprintf(out,
-            "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>\n"
-            "<meta http-equiv='Content-Security-Policy' "
-            "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-            "<meta name='viewport' "
-            "content='width=device-width, initial-scale=1'>\n<title>%s: ",
+    xprintf(out, "<header><span class='%s'>%s</span>\n<h1><code>", class,
             state);
-    record_escape(out, hb_buf_data(&command));
-    xprintf(out,
-            "</title>\n<style>\n%s</style></head>\n<body><main>\n"
-            "<header><span class='%s'>%s</span>\n<h1><code>",
-            html_style, class, state);
     record_escape(out, hb_buf_data(&command));
     xbuf_puts(out, "</code></h1>\n<div class='soft'>started ");
     put_time(out, r->wall_ns);
@@ -251,7 +279,10 @@ static void put_phase(struct hb_buf *out, const char *name, int64_t from_ns,
 static void put_phases(struct hb_buf *out, const struct record *r)
 {
     const int64_t *t = r->phases;
-    int64_t end = t[RECORD_ENDING], routed = t[RECORD_ROUTED];
+    int64_t routed = t[RECORD_ROUTED];
+    int64_t end = t[RECORD_ENDING] == RECORD_NEVER && r->is_running
+                      ? r->now_ns
+                      : t[RECORD_ENDING];
     int64_t started = t[RECORD_STARTED];
     double start;
 
@@ -269,7 +300,8 @@ static void put_phases(struct hb_buf *out, const struct record *r)
     if (t[RECORD_ROUTED] != RECORD_NEVER)
         put_phase(out, "starting the ranks", routed, started, start);
     put_phase(out, "all ranks run", t[RECORD_STARTED], end, 0);
-    put_phase(out, "ending", end, t[RECORD_ENDED], 0);
+    put_phase(out, "ending", t[RECORD_ENDING],
+              r->is_running ? r->now_ns : t[RECORD_ENDED], 0);
     xbuf_puts(out, "</tbody></table></div>\n</section>\n");
 }
 
@@ -330,8 +362,8 @@ static void put_run(struct hb_buf *out, const struct record *r,
     xbuf_puts(out, "</td><td class='n'>");
     if (run->end_ns != RECORD_NEVER)
         html_span(out, (double)run->end_ns);
-    xprintf(out, "</td><td class='w %s'>", html_run_class(html_run(run)));
-    record_escape(out, record_how(run));
+    xprintf(out, "</td><td class='w %s'>", html_run_class(html_run(r, run)));
+    record_escape(out, html_how(r, run));
     xbuf_puts(out, run->ended == RECORD_BY_HVDRUN ? " (ended by hvdrun)" : "");
     xbuf_puts(out, "</td></tr>\n");
 }
@@ -390,9 +422,9 @@ static void put_events(struct hb_buf *out, const struct record *r)
     xbuf_puts(out, "</details></section>\n");
 }
 
-void record_html(struct hb_buf *out, const struct record *r)
+void record_html_main(struct hb_buf *out, const struct record *r)
 {
-    put_head(out, r);
+    put_header(out, r);
     put_failure(out, r);
     xbuf_puts(out, "<section><h2>Time line</h2>\n");
     html_timeline(out, r);
@@ -403,6 +435,25 @@ void record_html(struct hb_buf *out, const struct record *r)
     put_runs(out, r);
     put_events(out, r);
     xbuf_puts(out, "<footer>Written by hvdrun " HVD_VERSION
-                   ".  Times count from the start of the job.</footer>\n"
-                   "</main></body></html>\n");
+                   ".  Times count from the start of the job.</footer>\n");
+}
+
+void record_html(struct hb_buf *out, const struct record *r)
+{
+    put_top(out, r, NULL);
+    xbuf_puts(out, "<main>\n");
+    record_html_main(out, r);
+    xbuf_puts(out, "</main></body></html>\n");
+}
+
+void record_html_live(struct hb_buf *out, const struct record *r,
+                      const char *nonce)
+{
+    put_top(out, r, nonce);
+    xbuf_puts(out, "<main>\n");
+    record_html_main(out, r);
+    xprintf(out,
+            "</main><p id='note' role='status'></p>\n"
+            "<script nonce='%s'>\n%s</script></body></html>\n",
+            nonce, html_script);
 }

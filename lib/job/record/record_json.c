@@ -305,7 +305,8 @@ void record_json(struct hb_buf *out, const struct record *r)
     json_t *j = object();
 
     put_head(j, r);
-    put(j, "exit_code", json_integer(r->exit_code));
+    put(j, "exit_code",
+        r->is_running ? json_null() : json_integer(r->exit_code));
     put(j, "cause", text_or_null(r->cause));
     put(j, "culprit", culprit(r));
     put(j, "report", lines(r->report));
