@@ -358,6 +358,7 @@ RUNTIME_SRC := \
 	runtime/core/set/connect.c \
 	runtime/core/set/device.c \
 	runtime/core/set/mpi_context.c \
+	runtime/core/set/outcome.c \
 	runtime/core/set/provider.c \
 	runtime/core/set/set.c \
 	runtime/core/set/set_change.c \

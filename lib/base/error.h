@@ -33,13 +33,14 @@ struct hb_error {
     int status;    /* 0 or negative enum hvd_status */
     int sys_errno; /* 0 if not an error of the operating system */
     enum hb_stage stage;
-    int rank;                     /* -1 if not about a rank */
-    char host[64];                /* "" if not about a host */
+    int rank;      /* -1 if not about a rank */
+    int is_told;   /* another rank has failed and told this one why */
+    char host[64]; /* "" if not about a host */
     char text[HB_ERROR_TEXT_MAX]; /* one line, no final newline */
 };
 
 /* clang-format off */
-#define HB_ERROR_INIT { 0, 0, HB_STAGE_NONE, -1, "", "" }
+#define HB_ERROR_INIT { 0, 0, HB_STAGE_NONE, -1, 0, "", "" }
 /* clang-format on */
 
 void hb_error_clear(struct hb_error *err);

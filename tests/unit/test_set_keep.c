@@ -3,6 +3,7 @@
  * Process sets in elastic jobs: over deaths, with ranks that come late, and
  * when a rank dies while sets are made, removed or made again.
  */
+#include "lib/base/alloc.h"
 #include "runtime/hvd.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/world.h"
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -427,6 +429,121 @@ START_TEST(test_random)
 }
 END_TEST
 
+/* ---- Lack of memory --------------------------------------------------------
+ */
+
+/* Shared with the ranks. */
+struct shortage {
+    long succeed; /* allocations of rank 2 before one fails */
+    int has_failed;
+};
+
+/* Calls `enter`, in which rank 2 lacks memory for something, and then dies. */
+static int enter_short(struct shortage *shortage, int rank, int (*enter)(void))
+{
+    int rc;
+
+    hb_alloc_fail_after(rank == 2 ? shortage->succeed : -1);
+    rc = enter();
+    if (hb_alloc_fail_after(-1))
+        shortage->has_failed = 1;
+    if (rank == 2 && rc < 0)
+        kill(getpid(), SIGKILL);
+    want(rc == 0);
+    while ((rc = hvd_barrier(NULL)) < 0)
+        want(rc == -HVD_ERESIZED && enter() == 0);
+    return 0;
+}
+
+static hvd_state *state;
+
+static int make_state(void)
+{
+    static int64_t weights[1000];
+
+    want(hvd_state_new(&state) == 0);
+    want(hvd_state_add(state, "weights", weights, sizeof(weights), 0) == 0);
+    return 0;
+}
+
+static int sync_state(void)
+{
+    return hvd_sync(state);
+}
+
+static int init_and_sync(void)
+{
+    int rc = hvd_init();
+
+    return rc == 0 ? sync_state() : rc;
+}
+
+/* Rank 2 lacks memory as it begins: the others go on without it. */
+static int short_init_body(int rank, void *arg)
+{
+    int set = -1;
+
+    want(make_state() == 0 && enter_short(arg, rank, init_and_sync) == 0);
+    want(hvd_size() == 5 || hvd_size() == 4);
+    want(hvd_process_set_add(low, 3, &set) == 0 && is_set(set, low, 3) == 0);
+    return hvd_shutdown();
+}
+
+/* Rank 2 lacks memory in hvd_sync, after the death of rank 1. */
+static int short_sync_body(int rank, void *arg)
+{
+    static const int low_then[] = {0, 1}, low_last[] = {0};
+    int sets[4], rc = 0;
+
+    want(make_state() == 0 && init_and_sync() == 0);
+    want(make_four(sets) == 0);
+    if (rank == 1)
+        die_next();
+    while (rc == 0)
+        rc = hvd_barrier(NULL);
+    want(rc == -HVD_ERESIZED);
+    want(enter_short(arg, rank, sync_state) == 0);
+    if (hvd_size() == 4)
+        want(is_set(sets[0], low_then, 2) == 0);
+    else
+        want(hvd_size() == 3 && is_set(sets[0], low_last, 1) == 0);
+    return hvd_shutdown();
+}
+
+/* Plays a scene with each allocation of rank 2 failing, or with some where the
+ * others wait for a connection first.  deaths: of other ranks. */
+static void play_short(const struct scene *scene, world_fn *body, int deaths)
+{
+    struct shortage *shortage =
+        mmap(NULL, sizeof(*shortage), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int failed;
+
+    ck_assert_ptr_ne(shortage, MAP_FAILED);
+    do {
+        shortage->has_failed = 0;
+        failed = play(scene, body, shortage, 0);
+        ck_assert_msg(
+            failed == deaths || (failed == deaths + 1 && shortage->has_failed),
+            "allocation %ld: %d ranks failed", shortage->succeed, failed);
+        shortage->succeed += scene == scenes ? 1 : 6;
+    } while (shortage->has_failed);
+    ck_assert_int_gt(shortage->succeed, 10);
+    munmap(shortage, sizeof(*shortage));
+}
+
+START_TEST(test_short_init)
+{
+    play_short(&scenes[_i], short_init_body, 0);
+}
+END_TEST
+
+START_TEST(test_short_sync)
+{
+    play_short(&scenes[_i], short_sync_body, 1);
+}
+END_TEST
+
 /* ---- Leaving the job -------------------------------------------------------
  */
 
@@ -466,6 +583,8 @@ int main(void)
     tcase_add_loop_test(tc, test_init_again, 0, SCENES);
     tcase_add_loop_test(tc, test_spare, 0, SCENES);
     tcase_add_loop_test(tc, test_random, 0, SCENES);
+    tcase_add_loop_test(tc, test_short_init, 0, SCENES);
+    tcase_add_loop_test(tc, test_short_sync, 0, SCENES);
     tcase_add_loop_test(tc, test_shutdown, 0, SCENES);
     suite_add_tcase(s, tc);
     return unit_run(s);

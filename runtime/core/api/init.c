@@ -112,6 +112,15 @@ static int open_trace(struct hb_error *err)
     return hvd__trace_open(&owner, err);
 }
 
+/* Returns whether ranks begin again in the next generation after `err`: one has
+ * died or left, or one has failed, in which case that rank's program decides
+ * whether it tries again or ends. */
+static int begins_again(const struct hb_error *err)
+{
+    return err->status == -HVD_ERESIZED || hvd__generation_ended(err) ||
+           (atomic_load(&hvd__context.generation) && err->is_told);
+}
+
 /* Joins the world and opens everything; on failure, closes it. */
 static int bring_up_once(struct hb_error *err)
 {
@@ -142,8 +151,7 @@ static int bring_up_once(struct hb_error *err)
         /* Ranks that have come this far must not wait for this one. */
         if (hvd__world_has_peers())
             say_goodbye(HVD_PROCESS_SETS_MAX);
-        generation_ended =
-            err->status == -HVD_ERESIZED || hvd__generation_ended(err);
+        generation_ended = begins_again(err);
         take_down(1);
         return hb_error_context(err, "hvd_init");
     }
@@ -179,16 +187,16 @@ static void end_sets(const struct hb_error *why)
 }
 
 /* Makes the process sets of the generation before; on failure, closes the
- * world. */
+ * world.  The other ranks then begin again, without this one if its program
+ * gives up. */
 static int remake_sets(struct hb_error *err)
 {
-    struct hb_error why;
+    struct hb_error why = HB_ERROR_INIT;
 
     if (hvd__sets_remake(err) == 0)
         return 0;
-    why = *err;
-    generation_ended =
-        err->status == -HVD_ERESIZED || hvd__generation_ended(err);
+    generation_ended = begins_again(err);
+    hb_error_set(&why, HVD_ERESIZED, "%s", err->text);
     end_world(&why);
     end_sets(&why);
     take_down(1);

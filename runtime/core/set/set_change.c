@@ -3,6 +3,7 @@
 #include "runtime/core/set/set_change.h"
 
 #include "lib/base/alloc.h"
+#include "runtime/core/set/outcome.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/set/set_members.h"
 #include "runtime/core/set/words.h"
@@ -22,12 +23,6 @@ static int by_value(const void *pa, const void *pb)
     return (a > b) - (a < b);
 }
 
-/* One rank's outcome; all ranks report the first failure. */
-struct outcome {
-    int32_t status;
-    char text[HB_ERROR_TEXT_MAX];
-};
-
 /* What a rank asks for, and the outcome. */
 struct proposal {
     int size;    /* of the world */
@@ -35,7 +30,7 @@ struct proposal {
     int *all;    /* [size * size]: every rank's */
     int n, slot; /* members; number of the set */
     int twin;    /* the set that has the same ranks; -1: there is none */
-    struct outcome *outcomes; /* [size] */
+    struct hvd__outcome *outcomes; /* [size] */
 };
 
 static int same_members(const struct hvd__set *s, const struct proposal *p)
@@ -110,20 +105,16 @@ static int compare_all(const struct proposal *p, struct hb_error *err)
     return 0;
 }
 
-/* Exchanges all ranks' outcomes.  Returns the first failure, this rank's own
- * before the others'. */
+/* Exchanges all ranks' outcomes.  Returns the first failure, as
+ * hvd__outcome_merge does. */
 static int agree_on_outcome(const struct proposal *p, struct hb_error *err)
 {
-    struct outcome own = {err->status, ""}, *all = p->outcomes;
+    struct hvd__outcome own;
     size_t room = (size_t)p->size * sizeof(own);
 
-    snprintf(own.text, sizeof(own.text), "%s", err->text);
-    hvd__words_allgather(&own, sizeof(own), all, room, err);
-    for (int r = 0; r < p->size && !err->status; r++)
-        if (all[r].status)
-            hb_error_set(err, hb_status_told(all[r].status), "rank %d: %.*s", r,
-                         (int)sizeof(all[r].text) - 1, all[r].text);
-    return err->status;
+    hvd__outcome_fill(&own, err);
+    hvd__words_allgather(&own, sizeof(own), p->outcomes, room, err);
+    return hvd__outcome_merge(p->outcomes, NULL, p->size, err);
 }
 
 static int too_many(const struct proposal *p, struct hb_error *err)

@@ -3,6 +3,7 @@
 #include "runtime/core/set/set_members.h"
 
 #include "lib/base/alloc.h"
+#include "runtime/core/set/outcome.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/set/world_set.h"
 #include "runtime/core/world/agent_call.h"
@@ -105,23 +106,16 @@ static int exchange(void *arg, const void *mine, size_t len, void *all,
 }
 
 /* Tells all members this rank's status, which err explains.  Returns 0 if all
- * are 0; else the first failure, this rank's own before the others'. */
+ * are 0; else the first failure, as hvd__outcome_merge does. */
 static int agree(const struct meeting *m, struct hb_error *err)
 {
-    struct outcome {
-        int32_t status;
-        char text[HB_ERROR_TEXT_MAX];
-    } own = {err->status, ""}, *all = hb_calloc((size_t)m->n, sizeof(*all));
+    struct hvd__outcome own, *all = hb_calloc((size_t)m->n, sizeof(*all));
 
-    snprintf(own.text, sizeof(own.text), "%s", err->text);
+    hvd__outcome_fill(&own, err);
     if (!all)
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d members", m->n);
     gather(m, "made", &own, sizeof(own), all, err);
-    for (int i = 0; i < m->n && !err->status; i++)
-        if (all[i].status)
-            hb_error_set(err, hb_status_told(all[i].status), "rank %d: %.*s",
-                         m->ranks[i], (int)sizeof(all[i].text) - 1,
-                         all[i].text);
+    hvd__outcome_merge(all, m->ranks, m->n, err);
     hb_free(all);
     return err->status;
 }

@@ -408,12 +408,16 @@ static int read_places(const struct hvd__subset *s, const struct place *all,
 {
     const struct hvd__map *map = &s->world->map;
 
-    for (int r = 0; r < map->size; r++)
-        if (all[r].status < 0)
-            return hb_error_set(err, hb_status_told(all[r].status),
-                                "rank %d on host %s: %.*s", r,
-                                hvd__map_host_name(map, (uint32_t)r),
-                                (int)sizeof(all[r].text) - 1, all[r].text);
+    for (int r = 0; r < map->size; r++) {
+        if (all[r].status >= 0)
+            continue;
+        if (!err->status)
+            err->is_told = r != (int)s->world->rank;
+        return hb_error_set(err, hb_status_told(all[r].status),
+                            "rank %d on host %s: %.*s", r,
+                            hvd__map_host_name(map, (uint32_t)r),
+                            (int)sizeof(all[r].text) - 1, all[r].text);
+    }
     for (int i = 0; i < s->n; i++)
         ports[i] = all[s->ranks[i]].port;
     return 0;
