@@ -267,7 +267,6 @@ SERVE_SRC := \
 	lib/job/serve/serve_mhd.c
 HVDRUN_SRC := \
 	cmd/hvdrun/check_build.c \
-	cmd/hvdrun/color.c \
 	cmd/hvdrun/compat.c \
 	cmd/hvdrun/dryrun.c \
 	cmd/hvdrun/growth.c \
@@ -295,6 +294,7 @@ HVDRUN_SRC := \
 	cmd/hvdrun/probe.c \
 	cmd/hvdrun/reach.c \
 	cmd/hvdrun/run_job.c \
+	cmd/hvdrun/terminal.c \
 	cmd/hvdrun/tools/doctor.c \
 	cmd/hvdrun/tools/doctor_checks.c \
 	cmd/hvdrun/tools/doctor_net.c \

@@ -12,12 +12,12 @@
  */
 #include "cmd/hvdrun/run_job.h"
 
-#include "cmd/hvdrun/color.h"
 #include "cmd/hvdrun/dryrun.h"
 #include "cmd/hvdrun/growth.h"
 #include "cmd/hvdrun/host_plan.h"
 #include "cmd/hvdrun/main_loop.h"
 #include "cmd/hvdrun/reach.h"
+#include "cmd/hvdrun/terminal.h"
 #include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
@@ -25,11 +25,11 @@
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
 #include "lib/job/serve/serve_plugin.h"
+#include "lib/job/serve/serve_request.h"
 #include "lib/job/worker_env.h"
 #include "lib/remote/remote.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,6 +60,7 @@ struct run {
     char *agent_path;
     char *cwd;
     char *http_plugin; /* NULL: it is not needed */
+    char *http_token;  /* NULL: the user has chosen none */
     struct job_config config;
     struct main_loop main;
     struct job *job;
@@ -209,20 +210,6 @@ static int find_cwd(struct run *run, struct hb_error *err)
 
 /* ---- The job's description ---- */
 
-static int fill_random(struct job_config *config, struct hb_error *err)
-{
-    unsigned char random[sizeof(config->secret) + 16];
-
-    if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return hb_error_sys(err, errno, "random bytes for the job");
-    memcpy(config->secret, random, sizeof(config->secret));
-    for (size_t i = 0; i < 16; i++)
-        snprintf(config->job_id + 2 * i, 3, "%02x",
-                 random[sizeof(config->secret) + i]);
-    explicit_bzero(random, sizeof(random));
-    return 0;
-}
-
 /* Returns the timeline's path.  With --timeline-filename each rank writes its
  * own on its host and hvdrun's agents collect them; without, and with DYNAMIC
  * (NULL), ranks see to it themselves. */
@@ -231,6 +218,17 @@ static const char *find_timeline(const struct options *o)
     const char *path = hb_env_get(&o->knobs, "HVD_TIMELINE");
 
     return path && strcmp(path, "DYNAMIC") != 0 ? path : NULL;
+}
+
+/* Takes the token of --http out of the environment, which agents and other
+ * helpers inherit. */
+static void take_token(struct run *run)
+{
+    const char *token = hb_variable("HVD_HTTP_TOKEN");
+
+    if (token)
+        run->http_token = hb_xstrdup(token);
+    unsetenv("HVD_HTTP_TOKEN");
 }
 
 static int fill_config(struct run *run, struct hb_error *err)
@@ -244,6 +242,8 @@ static int fill_config(struct run *run, struct hb_error *err)
     if (!run->agent_path)
         return err->status;
     run->http_plugin = o->http ? reach_plugin(SERVE_PLUGIN_FILE) : NULL;
+    if (!run->http_token)
+        take_token(run);
     if (run->plan.host_count > 1 && !launcher_table[o->launcher].names_differ)
         run->same_as =
             hb_xcalloc((size_t)run->plan.host_count, sizeof(*run->same_as));
@@ -288,11 +288,14 @@ static int fill_config(struct run *run, struct hb_error *err)
         .stats = hb_env_get(&o->knobs, "HVD_STATS") != NULL,
         .reports = &o->reports,
         .http = o->http,
-        .http_token = hb_variable("HVD_HTTP_TOKEN"),
+        .http_token = run->http_token,
         .http_plugin = run->http_plugin,
-        .status = o->status && isatty(2),
+        .status = status_is_shown(o),
     };
-    return fill_random(&run->config, err);
+    if (getrandom(run->config.secret, sizeof(run->config.secret), 0) !=
+        sizeof(run->config.secret))
+        return hb_error_sys(err, errno, "random bytes for the job");
+    return serve_token_make(run->config.job_id, err);
 }
 
 static int common_env(const struct options *o, int remote, struct hb_strv *env,
@@ -316,7 +319,7 @@ static int common_env(const struct options *o, int remote, struct hb_strv *env,
         hb_must(hb_env_set(env, "HVD_NP_MULTIPLE", NULL));
     /* A report, or the status, has the ranks' statistics, unless the user wants
      * none. */
-    if ((o->reports.count || o->http || o->status) &&
+    if ((o->reports.count || o->http || status_is_shown(o)) &&
         !hb_env_get(env, "HVD_STATS") && !hb_env_get(env, "HOROVOD_STATS"))
         hb_must(hb_env_set(env, "HVD_STATS", "1"));
     return 0;
@@ -368,6 +371,7 @@ static void drop_plan(struct run *run)
     hb_free(run->same_as);
     hb_free(run->cwd);
     hb_free(run->http_plugin);
+    hb_free(run->http_token);
     plan_free(&run->plan);
 }
 

@@ -77,10 +77,24 @@ static void read_waits(const struct segment_status *s, struct status_view *v)
         v->total = (uint32_t)v->count;
 }
 
+void status_put_counts(struct segment_status *s, const struct status_counts *c)
+{
+    atomic_store(&s->counts[0].calls, c->calls);
+    atomic_store(&s->counts[0].bytes, c->bytes);
+    atomic_store(&s->counts[0].waited_ns, c->waited_ns);
+    atomic_store(&s->counts[1].calls, 0);
+    atomic_store(&s->counts[1].bytes, 0);
+    atomic_store(&s->counts[1].waited_ns, 0);
+}
+
 void status_read_counts(const struct segment_status *s, struct status_counts *c)
 {
-    *c = (struct status_counts){get(&s->calls), get(&s->bytes),
-                                get(&s->waited_ns)};
+    *c = (struct status_counts){0};
+    for (int i = 0; i < 2; i++) {
+        c->calls += get(&s->counts[i].calls);
+        c->bytes += get(&s->counts[i].bytes);
+        c->waited_ns += get(&s->counts[i].waited_ns);
+    }
 }
 
 void status_read(const struct segment_status *s, struct status_view *v)

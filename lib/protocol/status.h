@@ -22,9 +22,9 @@
  * operations in the same order, so a rank that has carried out more than a
  * waiting rank does not keep it waiting.
  *
- * `calls`, `bytes` and `waited_ns` are what the rank has counted in all worlds,
- * if it counts for hvdrun (trace/stats.h); written a few times a second at
- * most.
+ * `counts` are what the rank has counted in all worlds, if it counts for hvdrun
+ * (trace/stats.h): in the world's collectives, of which one thread at a time
+ * adds, and in those of other process sets, to which several may.
  *
  * Readers must not trust any of it: status_read checks and cleans.  Times are
  * CLOCK_MONOTONIC, by its coarse reading.
@@ -92,8 +92,9 @@ struct segment_status {
     _Alignas(128) _Atomic uint64_t launched[STATUS_SETS_MAX];
     /* By process set: operations that this rank has carried out. */
     _Alignas(128) _Atomic uint64_t carried_out[STATUS_SETS_MAX];
-    _Alignas(128) _Atomic uint64_t calls;
-    _Atomic uint64_t bytes, waited_ns;
+    _Alignas(128) struct {
+        _Atomic uint64_t calls, bytes, waited_ns;
+    } counts[2];
 };
 
 _Static_assert(sizeof(struct segment_status) <= STATUS_BYTES,
@@ -163,13 +164,29 @@ struct status_counts {
     uint64_t calls, bytes, waited_ns;
 };
 
-/* Publishes what the rank has counted. */
-static inline void status_put_counts(struct segment_status *s,
-                                     const struct status_counts *c)
+/* Adds to a word that only this thread writes now. */
+static inline void status_add(_Atomic uint64_t *word, uint64_t more)
 {
-    atomic_store_explicit(&s->calls, c->calls, memory_order_relaxed);
-    atomic_store_explicit(&s->bytes, c->bytes, memory_order_relaxed);
-    atomic_store_explicit(&s->waited_ns, c->waited_ns, memory_order_relaxed);
+    atomic_store_explicit(
+        word, atomic_load_explicit(word, memory_order_relaxed) + more,
+        memory_order_relaxed);
+}
+
+/* Adds a call of the world, or of another process set, to what the rank has
+ * counted. */
+static inline void status_add_call(struct segment_status *s, int is_world,
+                                   uint64_t bytes, uint64_t waited_ns)
+{
+    if (is_world) {
+        status_add(&s->counts[0].calls, 1);
+        status_add(&s->counts[0].bytes, bytes);
+        status_add(&s->counts[0].waited_ns, waited_ns);
+        return;
+    }
+    atomic_fetch_add_explicit(&s->counts[1].calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->counts[1].bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->counts[1].waited_ns, waited_ns,
+                              memory_order_relaxed);
 }
 
 /* Records that the call has returned to the program. */
@@ -201,6 +218,8 @@ struct status_view {
     uint64_t launched[STATUS_SETS_MAX], carried_out[STATUS_SETS_MAX];
 };
 
+/* Sets what the rank has counted before; nobody adds yet. */
+void status_put_counts(struct segment_status *s, const struct status_counts *c);
 /* Reads what the rank has counted; each number is whole, but they may be of
  * different moments. */
 void status_read_counts(const struct segment_status *s,

@@ -16,13 +16,6 @@ static struct {
     int n;
 } waited;
 
-/* What hvd__stats_publish has published, of all sets and worlds. */
-static struct {
-    _Atomic uint64_t calls, bytes, waited_ns;
-} published;
-
-enum { PUBLISH_NS = 100000000 };
-
 /* ---- Counting ------------------------------------------------------- */
 
 void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n)
@@ -40,53 +33,70 @@ static void add_waited(int rank, uint64_t ns)
         atomic_fetch_add_explicit(&waited.ns[rank], ns, memory_order_relaxed);
 }
 
-void hvd__stats_request(struct hvd__stats *s,
-                        const struct hvd__stats_sample *sample)
-{
-    struct hvd__stats_row *row;
-    uint64_t wait = 0;
-
-    if ((unsigned)sample->kind >= HVD_STATS_KINDS)
-        return;
-    row = &s->rows[sample->kind][hvd__stats_class(sample->bytes)];
-    hvd__stats_count(&row->count, 1);
-    hvd__stats_count(&row->bytes, sample->bytes);
-    if (!sample->issued_ns || sample->done_ns < sample->issued_ns)
-        return;
-    if (sample->agreed_ns > sample->issued_ns)
-        wait = (sample->agreed_ns < sample->done_ns ? sample->agreed_ns
-                                                    : sample->done_ns) -
-               sample->issued_ns;
-    hvd__stats_count(&row->timed, 1);
-    hvd__stats_count(&row->time_ns, sample->done_ns - sample->issued_ns);
-    hvd__stats_count(&row->wait_ns, wait);
-    if (wait > 0 && sample->late_rank >= 0 && sample->late_rank < s->n)
-        add_waited(s->ranks[sample->late_rank], wait);
-}
-
-/* ---- Telling -------------------------------------------------------- */
-
 static uint64_t get(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Scales the time of the timed requests up to all. */
-static uint64_t scale(uint64_t ns, uint64_t count, uint64_t timed)
+/* Returns how many operations the samples of a row stand for. */
+static uint64_t sampled_from(const struct hvd__stats_row *row)
 {
-    if (timed == 0 || timed >= count)
+    uint64_t count = get(&row->count), timed = get(&row->timed.count);
+
+    return count > timed ? count - timed : 0; /* read by another thread */
+}
+
+uint64_t hvd__stats_request(struct hvd__stats *s,
+                            const struct hvd__stats_sample *sample)
+{
+    struct hvd__stats_times *times;
+    struct hvd__stats_row *row;
+    uint64_t wait = 0, others;
+
+    if ((unsigned)sample->kind >= HVD_STATS_KINDS)
+        return 0;
+    row = &s->rows[sample->kind][hvd__stats_class(sample->bytes)];
+    hvd__stats_count(&row->count, 1);
+    hvd__stats_count(&row->bytes, sample->bytes);
+    if (!sample->issued_ns || sample->done_ns < sample->issued_ns)
+        return 0;
+    if (sample->agreed_ns > sample->issued_ns)
+        wait = (sample->agreed_ns < sample->done_ns ? sample->agreed_ns
+                                                    : sample->done_ns) -
+               sample->issued_ns;
+    times = sample->timing == HVD__SAMPLED ? &row->sampled : &row->timed;
+    hvd__stats_count(&times->count, 1);
+    hvd__stats_count(&times->time_ns, sample->done_ns - sample->issued_ns);
+    hvd__stats_count(&times->wait_ns, wait);
+    if (wait > 0 && sample->late_rank >= 0 && sample->late_rank < s->n)
+        add_waited(s->ranks[sample->late_rank], wait);
+    if (times == &row->timed)
+        return wait;
+    others = sampled_from(row) - row->represented;
+    row->represented += others;
+    return wait * others;
+}
+
+/* ---- Telling -------------------------------------------------------- */
+
+/* Scales the time of the samples up to all for which they stand. */
+static uint64_t scale(uint64_t ns, uint64_t all, uint64_t samples)
+{
+    if (samples == 0 || samples >= all)
         return ns;
-    return (uint64_t)((double)ns * ((double)count / (double)timed));
+    return (uint64_t)((double)ns * ((double)all / (double)samples));
 }
 
 static void sum_row(const struct hvd__stats_row *row, struct hvd_stats_row *to)
 {
-    uint64_t count = get(&row->count), timed = get(&row->timed);
+    uint64_t all = sampled_from(row), samples = get(&row->sampled.count);
 
-    to->count += count;
+    to->count += get(&row->count);
     to->bytes += get(&row->bytes);
-    to->time_ns += scale(get(&row->time_ns), count, timed);
-    to->wait_ns += scale(get(&row->wait_ns), count, timed);
+    to->time_ns += get(&row->timed.time_ns) +
+                   scale(get(&row->sampled.time_ns), all, samples);
+    to->wait_ns += get(&row->timed.wait_ns) +
+                   scale(get(&row->sampled.wait_ns), all, samples);
 }
 
 void hvd__stats_sum(const struct hvd__stats *s, struct hvd_stats *sum)
@@ -109,6 +119,14 @@ static void move(_Atomic uint64_t *to, _Atomic uint64_t *from)
     atomic_store_explicit(from, 0, memory_order_relaxed);
 }
 
+static void move_times(struct hvd__stats_times *to,
+                       struct hvd__stats_times *from)
+{
+    move(&to->count, &from->count);
+    move(&to->time_ns, &from->time_ns);
+    move(&to->wait_ns, &from->wait_ns);
+}
+
 void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from)
 {
     for (int k = 0; k < HVD_STATS_KINDS; k++)
@@ -117,9 +135,8 @@ void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from)
 
             move(&t->count, &f->count);
             move(&t->bytes, &f->bytes);
-            move(&t->timed, &f->timed);
-            move(&t->time_ns, &f->time_ns);
-            move(&t->wait_ns, &f->wait_ns);
+            move_times(&t->timed, &f->timed);
+            move_times(&t->sampled, &f->sampled);
         }
     move(&to->operations, &from->operations);
     move(&to->fused, &from->fused);
@@ -152,38 +169,6 @@ void hvd__stats_close(void)
 int hvd__stats_wanted(void)
 {
     return waited.ns != NULL;
-}
-
-/* Adds the difference to the total, which it returns. */
-static uint64_t add_more(_Atomic uint64_t *total, uint64_t now, uint64_t before)
-{
-    /* Relaxed, as for the others; atomic, as the drivers of several sets add.
-     * Scaled times may shrink. */
-    uint64_t more = now > before ? now - before : 0;
-
-    return atomic_fetch_add_explicit(total, more, memory_order_relaxed) + more;
-}
-
-void hvd__stats_publish(struct hvd__stats *s, struct segment_status *to,
-                        uint64_t now_ns)
-{
-    struct status_counts before = s->published, all;
-    struct hvd_stats_row sum = {0};
-
-    if (!to || now_ns - s->published_ns < PUBLISH_NS)
-        return;
-    for (int k = 0; k < HVD_STATS_KINDS; k++)
-        for (int c = 0; c < HVD_STATS_CLASSES; c++)
-            sum_row(&s->rows[k][c], &sum);
-    s->published_ns = now_ns;
-    s->published = (struct status_counts){sum.count, sum.bytes, sum.wait_ns};
-    if (sum.wait_ns < before.waited_ns)
-        s->published.waited_ns = before.waited_ns;
-    all.calls = add_more(&published.calls, sum.count, before.calls);
-    all.bytes = add_more(&published.bytes, sum.bytes, before.bytes);
-    all.waited_ns =
-        add_more(&published.waited_ns, sum.wait_ns, before.waited_ns);
-    status_put_counts(to, &all);
 }
 
 void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out)

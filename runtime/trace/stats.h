@@ -12,13 +12,11 @@
  * Who calls what:
  *
  *   a request is issued           if it is asynchronous, or
- *                                 hvd__stats_timed(s, bytes):
+ *                                 hvd__stats_timing(s, bytes, now_ns):
  *                                 req->issued_ns = hb_now_ns()
  *   before plane->start, if a     hvd__op_time(op): asks the plane to set
  *   request of it is timed        op->trace.agreed_ns and op->trace.late_rank
  *   a request is done             hvd__stats_request(s, &sample)
- *   afterwards, if the request    hvd__stats_publish(s, status, now_ns)
- *   was timed and HVD_STATS set
  *   elsewhere                     hvd__stats_count(&s->cuts, 1) and so on
  *   hvd_stats                     hvd__stats_sum(s, &sum) for each set
  *   set removed                   hvd__stats_move(&hvd__context.removed, s), no
@@ -40,24 +38,33 @@
 enum {
     STATS_SAMPLE = 16,
     STATS_SMALL_BYTES = 16 << 10, /* below: sampled */
+    /* A set that has timed nothing for so long times the next operation. */
+    STATS_RARE_NS = 20000000,
+};
+
+/* How an operation was chosen to be timed: whatever it is, or by chance, so
+ * that it stands for others. */
+enum hvd__timing { HVD__UNTIMED, HVD__TIMED, HVD__SAMPLED };
+
+struct hvd__stats_times {
+    _Atomic uint64_t count, time_ns, wait_ns;
 };
 
 struct hvd__stats_row {
     _Atomic uint64_t count, bytes;
-    _Atomic uint64_t timed; /* those of count that are in the times */
-    _Atomic uint64_t time_ns, wait_ns;
+    struct hvd__stats_times timed, sampled;
+    uint64_t represented; /* operations for which the samples stand; the
+                             driver's */
 };
 
 struct hvd__stats {
     struct hvd__stats_row rows[HVD_STATS_KINDS][HVD_STATS_CLASSES];
     _Atomic uint64_t operations, fused, learned, guessed, cuts, negotiations,
         errors;
-    /* Of these, what hvd__stats_publish has published, and when. */
-    struct status_counts published;
-    uint64_t published_ns;
     const int *ranks; /* borrowed: [n]: world ranks of the members */
     int n;
     uint32_t dice;
+    uint64_t timed_ns; /* when an operation was last timed */
 };
 
 /* Sets all counters to 0.  ranks: borrowed. */
@@ -72,29 +79,34 @@ static inline void hvd__stats_count(_Atomic uint64_t *counter, uint64_t more)
         memory_order_relaxed);
 }
 
-/* Decides whether a blocking operation of that size is timed.  Called by the
- * driver. */
-static inline int hvd__stats_timed(struct hvd__stats *s, uint64_t bytes)
+/* Decides whether a blocking operation of that size is timed.  now_ns: on any
+ * clock, always the same one; may be coarse.  Called by the driver. */
+static inline enum hvd__timing
+hvd__stats_timing(struct hvd__stats *s, uint64_t bytes, uint64_t now_ns)
 {
-    if (bytes >= STATS_SMALL_BYTES)
-        return 1;
+    if (bytes >= STATS_SMALL_BYTES || now_ns - s->timed_ns > STATS_RARE_NS) {
+        s->timed_ns = now_ns;
+        return HVD__TIMED;
+    }
     /* A linear congruential generator; its upper bits are random enough. */
     s->dice = s->dice * 1664525u + 1013904223u;
-    return s->dice >> 24 < 256 / STATS_SAMPLE;
+    return s->dice >> 24 < 256 / STATS_SAMPLE ? HVD__SAMPLED : HVD__UNTIMED;
 }
 
 struct hvd__stats_sample {
     enum hvd__kind kind;
     uint64_t bytes;
-    uint64_t issued_ns; /* 0: not timed, and the next two are unset */
+    uint64_t issued_ns; /* 0: not timed, and all below is unset */
     uint64_t agreed_ns; /* less than issued_ns: unknown */
     uint64_t done_ns;
     int late_rank; /* the last member to come; -1: unknown */
+    enum hvd__timing timing;
 };
 
-/* Counts a request that is done, unless it is a join. */
-void hvd__stats_request(struct hvd__stats *s,
-                        const struct hvd__stats_sample *sample);
+/* Counts a request that is done, unless it is a join.  Returns for how long
+ * this rank has waited in it, and in others that were not timed. */
+uint64_t hvd__stats_request(struct hvd__stats *s,
+                            const struct hvd__stats_sample *sample);
 
 /* Returns the size class: 0 below 2^6 bytes, then one for each factor of
  * 2^4. */
@@ -129,11 +141,6 @@ void hvd__stats_move(struct hvd__stats *to, struct hvd__stats *from);
 int hvd__stats_open(int n);
 void hvd__stats_close(void); /* no driver; idempotent */
 int hvd__stats_wanted(void);
-/* Publishes the sum over all sets, of which these counters are one, for those
- * who watch the job; not more often than ten times a second.  `to` may be NULL.
- * The set's driver calls this when a timed request is done. */
-void hvd__stats_publish(struct hvd__stats *s, struct segment_status *to,
-                        uint64_t now_ns);
 
 /* Fills in the report that the agent gets. */
 void hvd__stats_report(const struct hvd_stats *sum, struct worker_stats *out);

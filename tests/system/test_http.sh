@@ -6,6 +6,7 @@
 # or delay the job.
 
 TOKEN=0123456789abcdef-test
+PYTHON=/usr/bin/python3 # has Prometheus' client
 # The command of ranks that run until the file `go` is there.
 GATE='until [ -e go ]; do sleep 0.05; done'
 
@@ -87,6 +88,11 @@ test_own_token() {
     [ "$(status "$url/?token=x$TOKEN")" = 401 ]
     run_now 1
     get /job.json >job.json
+    for pid in $(job_pids j hvd-agent); do
+        tr '\0' '\n' <"/proc/$pid/environ" >"environ.$pid"
+        absent "$TOKEN" "environ.$pid"
+    done
+    ls environ.*
     end
     grep -q '^HVD_RANK=0$' env
     for file in j.err env job.json r.json r.html; do
@@ -147,14 +153,21 @@ test_other_addresses() {
     end
 }
 
-# parsed FILE [ASSERTION...]: reads metrics, also by Prometheus' own parser if
-# that is installed; each ASSERTION is Python, for which v(NAME, LABEL=VALUE...)
-# is a value.
+need_parser() {
+    need_server
+    $PYTHON -c 'import prometheus_client' 2>/dev/null ||
+        skip 'no python3-prometheus-client'
+}
+
+# parsed FILE [ASSERTION...]: reads metrics, also by Prometheus' own parser; each
+# ASSERTION is Python, for which v(NAME, LABEL=VALUE...) is a value.
 parsed() {
-    python3 - "$@" <<'END'
+    $PYTHON - "$@" <<'END'
 import re
 import sys
 import time
+
+from prometheus_client.parser import text_string_to_metric_families
 
 text = open(sys.argv[1], encoding="utf-8").read()
 values, described = {}, None
@@ -175,13 +188,9 @@ for line in text[:-1].split("\n"):
     key = m[1], tuple(sorted(re.findall(r'([a-z_]+)="([^"]*)"', m[2] or "")))
     assert key not in values, line
     values[key] = float(m[3])
-try:
-    from prometheus_client.parser import text_string_to_metric_families
-    theirs = {(s.name, tuple(sorted(s.labels.items()))): s.value
-              for f in text_string_to_metric_families(text) for s in f.samples}
-    assert theirs == values, (theirs, values)
-except ImportError:
-    pass
+theirs = {(s.name, tuple(sorted(s.labels.items()))): s.value
+          for f in text_string_to_metric_families(text) for s in f.samples}
+assert theirs == values, (theirs, values)
 
 
 def v(name, **labels):
@@ -194,6 +203,7 @@ END
 }
 
 test_metrics() {
+    need_parser
     serve -np 3 sh -c "\"$PROG/coll\" sum 1000 20 && $GATE"
     run_now 3
     parsed m 'v("ranks", state="waiting") == 0' 'v("deaths_total") == 0' \
@@ -205,6 +215,7 @@ test_metrics() {
 
 # Numbers of collectives grow while the ranks run.
 test_live_numbers() {
+    need_parser
     serve -np 2 "$PROG/coll" sum 1000 1000000000
     wait_for "has 'hvdrun_errors_total 0' &&
         grep -q '^hvdrun_operations_total{rank=\"1\"}' m"
@@ -219,12 +230,19 @@ test_live_numbers() {
     parsed m 'v("operations_total", rank="0") > 0' \
         'v("bytes_total", rank="0") > 4000 * v("operations_total", rank="0") / 2' \
         'v("waiting_seconds_total", rank="1") >= 0'
+    get /job.json >job.json
+    python3 -c 'import json
+ranks = json.load(open("job.json"))["ranks"]
+assert all(r["collectives"]["calls"] > 0 for r in ranks), ranks'
+    get / >page
+    grep -q '<td>1</td><td>[^<]*</td><td class=.n.>[0-9][0-9]*</td>' page
     kill -TERM "$(cat j.pid)"
     finish j 143
 }
 
 # Restarts, deaths and generations of an elastic job.
 test_metrics_of_an_elastic_job() {
+    need_parser
     # shellcheck disable=SC2016 # the rank expands it
     serve -np 2 --min-np 1 --restart-failed 1 sh -c '
         if [ "$HVD_RANK" = 1 ] && mkdir died 2>/dev/null; then exit 3; fi
@@ -257,6 +275,22 @@ test_many_clients() {
     wait "${curls[@]}"
     [ "$(cat code.* | sort | uniq -c | tr -d ' ')" = 100200 ] ||
         fail "$(cat code.* | sort | uniq -c)"
+    end
+}
+
+# As many connections as the server takes, which end all at once, leave it able
+# to take others.
+test_connections_come_and_go() {
+    serve -np 1 sh -c "$GATE"
+    for n in 31 32 33 40; do
+        python3 -c 'import socket, sys, time
+all = [socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+       for _ in range(int(sys.argv[2]))]
+time.sleep(0.2)
+for s in all:
+    s.close()' "${url##*:}" $n
+        [ "$(get /healthz -m 10)" = ok ] || fail "no answer after $n"
+    done
     end
 }
 

@@ -215,6 +215,7 @@ static void begin_job(void)
     record_host(&rec, "n2 </main><script>");
     rec.hosts[0].asked_ns = rec.hosts[1].asked_ns = MS;
     rec.hosts[0].reached_ns = 2 * MS;
+    rec.hosts[0].is_reached = 1;
     record_reach(&rec, RECORD_CONNECTED, 3 * MS);
     record_reach(&rec, RECORD_STARTED, 4 * MS);
     for (int rank = 0; rank < 5; rank++) {
@@ -246,6 +247,11 @@ START_TEST(live_page)
     holds("<rect class='r-alive'");
     holds("<td class='w alive'>runs</td>");
     holds("n2 &#60;/main&#62;&#60;script&#62;");
+    lacks("Waiting, by rank");
+    record_counts(&rec, 2, &(struct status_counts){12345, 2048, 0});
+    hb_buf_clear(&text);
+    record_html_live(&text, &rec, "f00f");
+    holds("<td>2</td><td>n1</td><td class='n'>12345</td>");
     lacks("exit code");
     lacks("unknown");
     hb_buf_clear(&text);
@@ -271,6 +277,7 @@ START_TEST(live_json)
     json_t *j;
 
     begin_job();
+    record_counts(&rec, 1, &(struct status_counts){12345, 2048, 0});
     record_json(&text, &rec);
     j = json_loads(hb_buf_data(&text), 0, NULL);
     ck_assert_ptr_nonnull(j);
@@ -278,6 +285,12 @@ START_TEST(live_json)
     ck_assert(
         json_is_null(json_object_get(json_object_get(j, "phases"), "ended")));
     ck_assert(json_real_value(json_object_get(j, "duration")) == 5.0);
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(
+            json_object_get(json_array_get(json_object_get(j, "ranks"), 1),
+                            "collectives"),
+            "calls")),
+        12345);
     json_decref(j);
 }
 END_TEST
@@ -323,8 +336,8 @@ START_TEST(metrics)
 }
 END_TEST
 
-/* What a process has counted so far is replaced by what it tells at its end, or
- * kept if it is killed and the rank started again. */
+/* What a process has counted so far is kept when the rank is started again, and
+ * no number ever falls.  At the end, statistics alone count. */
 START_TEST(counts_so_far)
 {
     static struct worker_stats told;
@@ -344,61 +357,78 @@ START_TEST(counts_so_far)
     ck_assert_int_eq(record_counted(&rec, 0, &sum), 1);
     ck_assert_uint_eq(sum.calls, 4);
     ck_assert_uint_eq(sum.waited_ns, 400);
-    told.rows[0][0] = (struct worker_stats_row){5, 50, 0, 500};
+    record_counts(&rec, 0, &(struct status_counts){1, 9, 200});
+    record_counted(&rec, 0, &sum);
+    ck_assert_uint_eq(sum.bytes, 40);
+    ck_assert_uint_eq(sum.waited_ns, 500);
+    told.rows[0][0] = (struct worker_stats_row){5, 30, 0, 500};
     record_stats(&rec, 0, &told);
     record_counted(&rec, 0, &sum);
-    ck_assert_uint_eq(sum.calls, 8);
-    ck_assert_uint_eq(sum.bytes, 80);
-    ck_assert_uint_eq(sum.waited_ns, 800);
+    ck_assert_uint_eq(sum.calls, 5);
+    ck_assert_uint_eq(sum.bytes, 40);
+    rec.is_running = 0;
+    record_counted(&rec, 0, &sum);
+    ck_assert_uint_eq(sum.bytes, 30);
+    ck_assert_int_eq(record_counted(&rec, 1, &sum), 0);
 }
 END_TEST
 
-static void shows(struct status_line *last, int generation, size_t width,
+static void shows(struct status_line *line, int generation, size_t width,
                   const char *want)
 {
     hb_buf_clear(&text);
-    status_line_format(&text, last, &rec, generation, width);
+    status_line_format(&text, line, &rec, generation, width);
     ck_assert_str_eq(hb_buf_data(&text), want);
     rec.now_ns += 2000 * MS;
 }
 
-/* Counts of all ranks that run, as many times as in one turn. */
+/* Lets all ranks that run count more. */
 static void count(uint64_t turns, const uint64_t waited_ms[4])
 {
-    for (int rank = 0; rank < 4; rank++)
+    for (int rank = 0; rank < 4; rank++) {
+        struct status_counts c = rec.ranks[rank].so_far;
+
+        c.calls += turns * 100;
+        c.bytes += turns << 20;
+        c.waited_ns += turns * waited_ms[rank] * (uint64_t)MS;
         if (record_running(&rec, rank))
-            record_counts(&rec, rank,
-                          &(struct status_counts){turns * 100, turns << 20,
-                                                  turns * waited_ms[rank] *
-                                                      (uint64_t)MS});
+            record_counts(&rec, rank, &c);
+    }
 }
 
 START_TEST(lines)
 {
     static const uint64_t even[4] = {900, 900, 900, 900},
                           one_late[4] = {1000, 10, 1000, 1000};
-    struct status_line last = {0};
+    struct status_line line = {0};
 
     begin_job();
-    shows(&last, -1, 80, "4 of 5 ranks on 1 host, 0:05");
+    shows(&line, -1, 80, "4 of 5 ranks on 1 host, 0:05");
     count(1, even);
-    shows(&last, -1, 80,
+    shows(&line, -1, 80,
           "4 of 5 ranks on 1 host, 0:07, 50 operations/s, 512 KiB/s");
-    count(2, even);
-    shows(&last, 1, 80,
+    count(1, even);
+    shows(&line, 1, 80,
           "4 of 5 ranks on 1 host, 0:09, 50 operations/s, 512 KiB/s");
-    count(4, one_late);
-    shows(&last, 3, 200,
-          "4 of 5 ranks on 1 host, 0:11, generation 3, 100 operations/s, "
-          "1.0 MiB/s, the others wait for rank 1 (100 %)");
-    count(5, one_late);
-    shows(&last, 3, 200,
-          "4 of 5 ranks on 1 host, 0:13, generation 3, 50 operations/s, "
-          "512 KiB/s, the others wait for rank 1 (50 %)");
+    count(2, one_late);
+    shows(&line, 3, 200,
+          "4 of 5 ranks on 1 host, 0:11, generation 3, 67 operations/s, "
+          "683 KiB/s, the others wait for rank 1 (63 %)");
+    /* The last lines' numbers stay until they are of too long ago. */
+    for (int i = 0; i < 8; i++) {
+        hb_buf_clear(&text);
+        status_line_format(&text, &line, &rec, -1, 200);
+        rec.now_ns += 2000 * MS;
+    }
+    shows(&line, -1, 200,
+          "4 of 5 ranks on 1 host, 0:29, 10 operations/s, 102 KiB/s, "
+          "the others wait for rank 1 (10 %)");
+    shows(&line, -1, 80,
+          "4 of 5 ranks on 1 host, 0:31, no operation has ended for 0:20");
     rec.now_ns += 3600000 * MS;
-    shows(&last, -1, 40, "4 of 5 ranks on 1 host, 1:00:15");
-    shows(&last, -1, 10, "");
-    status_line_fini(&last);
+    shows(&line, -1, 40, "4 of 5 ranks on 1 host, 1:00:33");
+    shows(&line, -1, 10, "");
+    status_line_fini(&line);
 }
 END_TEST
 
@@ -435,6 +465,7 @@ START_TEST(many_ranks)
     record_init(&rec, METRICS_RANKS_MAX + 10);
     for (int rank = 0; rank < rec.rank_count; rank++)
         rec.ranks[rank].has_stats = 1;
+    rec.is_running = 1;
     metrics_text(&text, &rec, -1);
     holds("_bytes_total{rank=\"8191\"}");
     lacks("_bytes_total{rank=\"8192\"}");

@@ -5,11 +5,13 @@
  */
 #include "lib/base/log.h"
 #include "runtime/core/api/trace.h"
+#include "runtime/core/sched/record.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/world/agent_client.h"
 #include "runtime/trace/stats.h"
 #include "tests/unit/unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const int ranks[] = {2, 5, 7};
@@ -36,34 +38,40 @@ static struct hvd__stats_sample sample(uint64_t bytes)
     return s;
 }
 
-/* What is published is the sum of all sets, goes on when a set begins anew, and
- * is not written too often. */
-START_TEST(test_published)
+/* Those who watch learn at once of every call, also of those in worlds before.
+ */
+START_TEST(test_watched)
 {
-    static struct segment_status status;
-    static struct hvd__stats other;
-    struct hvd__stats_sample s = sample(100);
-    struct status_counts c, before;
+    static struct segment_status status, next;
+    static struct hvd__controller c;
+    struct hvd_request req = {.op.kind = HVD__ALLREDUCE,
+                              .timing = HVD__UNTIMED};
+    struct hvd__timeline_owner owner = {.host = "here"};
+    struct status_counts now;
 
-    hvd__stats_request(&stats, &s);
-    hvd__stats_publish(&stats, NULL, 1000000000);
-    hvd__stats_publish(&stats, &status, 1000000000);
-    status_read_counts(&status, &before);
-    hvd__stats_request(&stats, &s);
-    hvd__stats_publish(&stats, &status, 1000000001);
-    status_read_counts(&status, &c);
-    ck_assert_uint_eq(c.calls, before.calls);
-    hvd__stats_publish(&stats, &status, 1200000000);
-    status_read_counts(&status, &c);
-    ck_assert_uint_eq(c.calls, before.calls + 1);
-    ck_assert_uint_eq(c.bytes, before.bytes + 100);
-    ck_assert_uint_eq(c.waited_ns, before.waited_ns + 400);
-    hvd__stats_init(&other, ranks, 3);
-    hvd__stats_request(&other, &s);
-    hvd__stats_publish(&other, &status, 1300000000);
-    status_read_counts(&status, &c);
-    ck_assert_uint_eq(c.calls, before.calls + 2);
-    ck_assert_uint_eq(c.waited_ns, before.waited_ns + 800);
+    req.op.count = 100;
+    req.op.elem_bytes = 1;
+    hvd__stats_init(&c.stats, ranks, 3);
+    hvd__sets_init();
+    setenv("HVD_STATS", "1", 1);
+    atomic_store(&hvd__context.status, &status);
+    ck_assert_int_eq(hvd__trace_open(&owner, NULL), 0);
+    hvd__record_done_one(&c, &req);
+    status_read_counts(&status, &now);
+    ck_assert_uint_eq(now.calls, 1);
+    ck_assert_uint_eq(now.bytes, 100);
+    status_add_call(&status, 0, 1000, 7);
+    hvd__trace_unwatch();
+    hvd__record_done_one(&c, &req); /* nobody watches */
+    atomic_store(&hvd__context.status, &next);
+    ck_assert_int_eq(hvd__trace_open(&owner, NULL), 0);
+    hvd__record_done_one(&c, &req);
+    status_read_counts(&next, &now);
+    ck_assert_uint_eq(now.calls, 3);
+    ck_assert_uint_eq(now.bytes, 1200);
+    ck_assert_uint_eq(now.waited_ns, 7);
+    hvd__trace_unwatch();
+    hvd__stats_close();
 }
 END_TEST
 
@@ -112,32 +120,47 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* One of four operations was timed: its times are scaled to all. */
+/* One of four operations is a sample: its times are scaled to all.  One that
+ * was timed in any case stands for itself. */
 START_TEST(test_samples_are_scaled)
 {
     struct hvd__stats_sample s = sample(8);
 
-    hvd__stats_request(&stats, &s);
+    ck_assert_uint_eq(hvd__stats_request(&stats, &s), 400);
     s.issued_ns = 0;
     for (int i = 0; i < 3; i++)
-        hvd__stats_request(&stats, &s);
+        ck_assert_uint_eq(hvd__stats_request(&stats, &s), 0);
+    s.issued_ns = 1000;
+    s.timing = HVD__SAMPLED;
+    ck_assert_uint_eq(hvd__stats_request(&stats, &s), 4 * 400);
     hvd__stats_sum(&stats, &sum);
-    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].count, 4);
-    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].time_ns, 4000);
-    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].wait_ns, 1600);
+    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].count, 5);
+    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].time_ns, 5000);
+    ck_assert_uint_eq(sum.rows[HVD__ALLREDUCE][0].wait_ns, 2000);
+    ck_assert_uint_eq(hvd__stats_request(&stats, &s), 400);
 }
 END_TEST
 
 START_TEST(test_which_are_timed)
 {
-    int timed = 0;
+    uint64_t now = 1000000000;
+    int sampled = 0;
 
-    for (int i = 0; i < 16000; i++)
-        timed += hvd__stats_timed(&stats, 8);
-    ck_assert_int_gt(timed, 16000 / STATS_SAMPLE / 2);
-    ck_assert_int_lt(timed, 2 * 16000 / STATS_SAMPLE);
+    ck_assert_int_eq(hvd__stats_timing(&stats, 8, now), HVD__TIMED);
+    for (int i = 0; i < 16000; i++) {
+        enum hvd__timing timing = hvd__stats_timing(&stats, 8, now);
+
+        ck_assert_int_ne(timing, HVD__TIMED);
+        sampled += timing == HVD__SAMPLED;
+    }
+    ck_assert_int_gt(sampled, 16000 / STATS_SAMPLE / 2);
+    ck_assert_int_lt(sampled, 2 * 16000 / STATS_SAMPLE);
     for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(hvd__stats_timed(&stats, STATS_SMALL_BYTES), 1);
+        ck_assert_int_eq(hvd__stats_timing(&stats, STATS_SMALL_BYTES, now),
+                         HVD__TIMED);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(hvd__stats_timing(&stats, 8, now += STATS_RARE_NS + 1),
+                         HVD__TIMED);
 }
 END_TEST
 
@@ -231,7 +254,7 @@ int main(void)
     tcase_add_checked_fixture(c, set_up, NULL);
     tcase_add_test(c, test_classes);
     tcase_add_test(c, test_rows);
-    tcase_add_test(c, test_published);
+    tcase_add_test(c, test_watched);
     tcase_add_test(c, test_samples_are_scaled);
     tcase_add_test(c, test_which_are_timed);
     tcase_add_test(c, test_move);

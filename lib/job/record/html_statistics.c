@@ -45,13 +45,18 @@ static void put_rank(struct hb_buf *out, const struct record *r, int rank,
 {
     const struct record_rank *k = &r->ranks[rank];
     double waited_for = (double)record_waited_for_ns(r, rank);
+    struct status_counts counted;
 
+    record_counted(r, rank, &counted);
     xprintf(out, "<tr><td>%d</td><td>", rank);
     if (k->host >= 0)
         record_escape(out, r->hosts[k->host].name);
+    xprintf(out, "</td><td class='n'>%llu</td><td class='n'>",
+            (unsigned long long)counted.calls);
+    html_bytes(out, (double)counted.bytes);
     xbuf_puts(out, "</td>");
-    put_span_cell(out, (double)k->wait_ns);
-    put_bar(out, "wait", share((double)k->wait_ns, longest));
+    put_span_cell(out, (double)counted.waited_ns);
+    put_bar(out, "wait", share((double)counted.waited_ns, longest));
     put_span_cell(out, waited_for);
     put_bar(out, "late", share(waited_for, longest));
     xbuf_puts(out, "</tr>\n");
@@ -59,7 +64,10 @@ static void put_rank(struct hb_buf *out, const struct record *r, int rank,
 
 static int is_shown(const struct record *r, int rank)
 {
-    return r->ranks[rank].has_stats || record_waited_for_ns(r, rank) > 0;
+    struct status_counts counted;
+
+    return record_counted(r, rank, &counted) ||
+           record_waited_for_ns(r, rank) > 0;
 }
 
 /* Finds the longest bar; returns how many ranks have one. */
@@ -69,9 +77,12 @@ static int find_longest(const struct record *r, double *longest)
 
     *longest = 0;
     for (int i = 0; i < r->rank_count; i++) {
-        double waited = (double)r->ranks[i].wait_ns;
         double waited_for = (double)record_waited_for_ns(r, i);
+        struct status_counts counted;
+        double waited;
 
+        record_counted(r, i, &counted);
+        waited = (double)counted.waited_ns;
         n += is_shown(r, i);
         *longest = waited > *longest ? waited : *longest;
         *longest = waited_for > *longest ? waited_for : *longest;
@@ -113,7 +124,8 @@ static void put_waiting(struct hb_buf *out, const struct record *r)
               "for others, and how long others have waited for it: a long "
               "bar on the right is a rank that was late.</p>\n"
               "<div class='scroll'><table><thead><tr><th>rank</th>"
-              "<th>host</th><th class='n'>waited</th><th></th>"
+              "<th>host</th><th class='n'>calls</th><th class='n'>data</th>"
+              "<th class='n'>waited</th><th></th>"
               "<th class='n'>others waited for it</th><th></th></tr></thead>"
               "<tbody>\n");
     put_ranks(out, r);
@@ -212,8 +224,10 @@ static void put_collectives(struct hb_buf *out, const struct record *r)
 
 void html_statistics(struct hb_buf *out, const struct record *r)
 {
-    if (!r->stats || r->stats->ranks == 0)
-        return;
-    put_waiting(out, r);
-    put_collectives(out, r);
+    double longest;
+
+    if (find_longest(r, &longest) > 0)
+        put_waiting(out, r);
+    if (r->stats && r->stats->ranks > 0)
+        put_collectives(out, r);
 }

@@ -193,6 +193,7 @@ void job_record_reached(const struct job_host *host,
         return;
     h = &jr->record.hosts[index_of(host)];
     h->is_local = job_host_is_local(host);
+    h->is_reached = 1;
     if (h->reached_ns != RECORD_NEVER)
         return;
     h->asked_ns = time_of(jr, host->since_ns);

@@ -69,6 +69,7 @@ void record_trouble(struct record *r, int host, int64_t when_ns,
 {
     struct record_host *h = &r->hosts[host];
 
+    h->is_reached = 0;
     if (h->trouble)
         return;
     h->trouble = hb_xstrdup(text);
@@ -83,13 +84,12 @@ void record_place(struct record *r, int rank, int host, int local_rank)
     r->ranks[rank].local_rank = local_rank;
 }
 
-/* Keeps what a process has counted that has ended without telling all. */
+/* Keeps what a process has counted that is over. */
 static void keep_counts(struct record_rank *k)
 {
-    k->calls += k->so_far.calls;
-    k->bytes += k->so_far.bytes;
-    k->wait_ns += k->so_far.waited_ns;
-    k->has_stats |= k->so_far.calls > 0;
+    k->kept.calls += k->so_far.calls;
+    k->kept.bytes += k->so_far.bytes;
+    k->kept.waited_ns += k->so_far.waited_ns;
     k->so_far = (struct status_counts){0};
 }
 
@@ -158,7 +158,6 @@ void record_stats(struct record *r, int rank, const struct worker_stats *m)
     struct record_rank *k = &r->ranks[rank];
 
     k->has_stats = 1;
-    k->so_far = (struct status_counts){0};
     for (int kind = 0; kind < WORKER_STATS_KINDS; kind++)
         for (int class = 0; class < WORKER_STATS_CLASSES; class ++) {
             const struct worker_stats_row *row = &m->rows[kind][class];
@@ -170,21 +169,33 @@ void record_stats(struct record *r, int rank, const struct worker_stats *m)
         }
 }
 
+/* Raises each number to that of c, if that is greater. */
+static void raise_to(struct status_counts *s, const struct status_counts *c)
+{
+    s->calls = c->calls > s->calls ? c->calls : s->calls;
+    s->bytes = c->bytes > s->bytes ? c->bytes : s->bytes;
+    s->waited_ns = c->waited_ns > s->waited_ns ? c->waited_ns : s->waited_ns;
+}
+
 void record_counts(struct record *r, int rank, const struct status_counts *c)
 {
-    r->ranks[rank].so_far = *c;
+    raise_to(&r->ranks[rank].so_far, c);
 }
 
 int record_counted(const struct record *r, int rank, struct status_counts *sum)
 {
     const struct record_rank *k = &r->ranks[rank];
-
-    *sum = (struct status_counts){
-        .calls = k->calls + k->so_far.calls,
-        .bytes = k->bytes + k->so_far.bytes,
-        .waited_ns = k->wait_ns + k->so_far.waited_ns,
+    struct status_counts live = {
+        .calls = k->kept.calls + k->so_far.calls,
+        .bytes = k->kept.bytes + k->so_far.bytes,
+        .waited_ns = k->kept.waited_ns + k->so_far.waited_ns,
     };
-    return k->has_stats || k->so_far.calls > 0;
+
+    *sum = (struct status_counts){k->calls, k->bytes, k->wait_ns};
+    if (!r->is_running)
+        return k->has_stats;
+    raise_to(sum, &live);
+    return k->has_stats || live.calls > 0;
 }
 
 /* ---- What hvdrun says ---- */

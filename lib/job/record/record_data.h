@@ -56,6 +56,7 @@ struct record_host {
     char *version, *machine;      /* of the agent and its CPU; or NULL */
     char *trouble;                /* the first one, or NULL */
     int64_t trouble_ns;
+    int is_reached; /* now: its agent has answered, and has not been lost */
 };
 
 /* One process of a rank. */
@@ -78,8 +79,9 @@ struct record_rank {
     /* Sums over all its processes that have sent statistics. */
     int has_stats;
     uint64_t calls, bytes, time_ns, wait_ns;
-    /* What its present process has counted so far, until it tells the above. */
-    struct status_counts so_far;
+    /* In a job that is watched: what its present process has counted so far,
+     * and what those before it had. */
+    struct status_counts so_far, kept;
 };
 
 struct record_event {
@@ -172,8 +174,9 @@ void record_time(struct hb_buf *out, uint64_t wall_ns);
 int64_t record_duration_ns(const struct record *r);
 /* Returns how a process has ended, in a few words; never NULL. */
 const char *record_how(const struct record_run *run);
-/* Sums up what all processes of a rank have counted.  Returns 0 if none has
- * told anything. */
+/* Sums up what all processes of a rank have counted: at the end of the job,
+ * those that have sent statistics; before, what is known of all.  Returns 0 if
+ * nothing is known. */
 int record_counted(const struct record *r, int rank, struct status_counts *sum);
 /* Returns whether a process runs still, as far as is known. */
 int record_is_alive(const struct record *r, const struct record_run *run);

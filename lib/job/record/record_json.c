@@ -148,13 +148,17 @@ static json_t *run(const struct record *r, const struct record_run *run)
 
 static json_t *rank_stats(const struct record *r, int rank)
 {
-    const struct record_rank *k = &r->ranks[rank];
-    json_t *j = object();
+    struct status_counts counted;
+    json_t *j;
 
-    put(j, "calls", json_integer((json_int_t)k->calls));
-    put(j, "bytes", json_integer((json_int_t)k->bytes));
-    put(j, "time", seconds((double)k->time_ns));
-    put(j, "waited", seconds((double)k->wait_ns));
+    if (!record_counted(r, rank, &counted))
+        return json_null();
+    j = object();
+    put(j, "calls", json_integer((json_int_t)counted.calls));
+    put(j, "bytes", json_integer((json_int_t)counted.bytes));
+    put(j, "time",
+        r->is_running ? json_null() : seconds((double)r->ranks[rank].time_ns));
+    put(j, "waited", seconds((double)counted.waited_ns));
     return j;
 }
 
@@ -177,7 +181,7 @@ static json_t *ranks(const struct record *r)
             k->host < 0 ? json_null() : text_or_null(r->hosts[k->host].name));
         put(j, "local_rank", json_integer(k->local_rank));
         put(j, "runs", runs[i]);
-        put(j, "collectives", k->has_stats ? rank_stats(r, i) : json_null());
+        put(j, "collectives", rank_stats(r, i));
         put(j, "waited_for", seconds((double)record_waited_for_ns(r, i)));
         add(all, j);
     }

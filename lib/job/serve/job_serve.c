@@ -115,6 +115,7 @@ static void on_event(void *arg, int is_last, struct hb_buf *out)
     struct hb_buf text = HB_BUF_INIT;
     struct record view;
 
+    job_counts_watch(js->job);
     job_record_view(js->job, &view);
     record_html_main(&text, &view);
     serve_event(out, "page", hb_buf_data(&text));

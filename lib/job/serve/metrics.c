@@ -88,10 +88,10 @@ static void put_hosts(struct hb_buf *out, const struct record *r)
     int reached = 0, failed = 0;
 
     for (int i = 0; i < r->host_count; i++)
-        if (r->hosts[i].trouble)
-            failed++;
-        else if (r->hosts[i].reached_ns != RECORD_NEVER)
+        if (r->hosts[i].is_reached)
             reached++;
+        else if (r->hosts[i].trouble)
+            failed++;
     begin(out, "hosts", "gauge", "Hosts of the job, by state.");
     xprintf(out,
             "hvdrun_hosts{state=\"waiting\"} %d\n"

@@ -119,12 +119,24 @@ static void stop(struct serve *s)
 
 static void on_timer(uv_timer_t *timer);
 
+static unsigned count_connections(const struct serve *s)
+{
+    return MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+        ->num_connections;
+}
+
 /* Lets libmicrohttpd do what is due. */
 static void turn(struct serve *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
+    unsigned before;
 
-    MHD_run(s->daemon);
+    /* At its limit of connections it watches no new ones, and at the end of
+     * some it does so again only when it runs the next time. */
+    do {
+        before = count_connections(s);
+        MHD_run(s->daemon);
+    } while (count_connections(s) < before);
     if (s->is_closing && !s->streams)
         stop(s);
     else if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)

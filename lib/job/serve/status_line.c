@@ -11,6 +11,8 @@
  * it less than half of that. */
 enum { LATE_PERCENT = 10 };
 
+#define NS_PER_S INT64_C(1000000000)
+
 /* What the ranks that have told have done in a time. */
 struct progress_made {
     int ranks;
@@ -56,24 +58,56 @@ static void add_rank(struct progress_made *p, int rank,
     p->late_waited_ns = waited_ns;
 }
 
-/* Adds up what the ranks that run have done since the last line. */
-static struct progress_made compare(struct status_line *last,
-                                    const struct record *r)
+/* Returns the latest moment, or NULL. */
+static const struct status_line_moment *latest(const struct status_line *line)
 {
+    return line->count ? &line->before[(line->count - 1) % STATUS_LINE_S]
+                       : NULL;
+}
+
+static const struct status_line_moment *oldest(const struct status_line *line)
+{
+    return &line->before[line->count < STATUS_LINE_S
+                             ? 0
+                             : line->count % STATUS_LINE_S];
+}
+
+/* Notes what the ranks have counted by now. */
+static void note(struct status_line *line, const struct record *r,
+                 const struct status_counts *now)
+{
+    const struct status_line_moment *last = latest(line);
+    struct status_line_moment *m = &line->before[line->count % STATUS_LINE_S];
+    size_t size = (size_t)r->rank_count * sizeof(*now);
+
+    for (int i = 0; i < r->rank_count; i++)
+        if (now[i].calls > (last ? last->counts[i].calls : 0))
+            line->changed_ns = r->now_ns;
+    if (!m->counts)
+        m->counts = hb_xcalloc((size_t)r->rank_count + 1, sizeof(*now));
+    memcpy(m->counts, now, size);
+    m->when_ns = r->now_ns;
+    line->count++;
+}
+
+/* Adds up what the ranks that run have done since the oldest moment, notes this
+ * one, and sets *passed_ns to the time between them. */
+static struct progress_made compare(struct status_line *line,
+                                    const struct record *r, double *passed_ns)
+{
+    struct status_counts *now =
+        hb_xcalloc((size_t)r->rank_count + 1, sizeof(*now));
     struct progress_made p = {.late = -1};
-    int is_first = !last->before;
 
-    if (is_first)
-        last->before =
-            hb_xcalloc((size_t)r->rank_count + 1, sizeof(*last->before));
-    for (int rank = 0; rank < r->rank_count; rank++) {
-        struct status_counts now;
-
-        if (record_counted(r, rank, &now) && !is_first &&
+    *passed_ns = 0;
+    for (int rank = 0; rank < r->rank_count; rank++)
+        if (record_counted(r, rank, &now[rank]) && line->count &&
             record_running(r, rank))
-            add_rank(&p, rank, &now, &last->before[rank]);
-        last->before[rank] = now;
-    }
+            add_rank(&p, rank, &now[rank], &oldest(line)->counts[rank]);
+    if (line->count)
+        *passed_ns = (double)(r->now_ns - oldest(line)->when_ns);
+    note(line, r, now);
+    hb_free(now);
     return p;
 }
 
@@ -91,6 +125,29 @@ static void put_bytes(struct hb_buf *part, double per_s)
     for (; i < 4 && per_s >= 999.5; i++)
         per_s /= 1024;
     put_speed(part, per_s, units[i]);
+}
+
+static void put_age(struct hb_buf *part, int64_t age_ns)
+{
+    long s = (long)(age_ns / NS_PER_S);
+
+    if (s >= 3600)
+        hb_must(hb_buf_printf(part, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60,
+                              s % 60));
+    else
+        hb_must(hb_buf_printf(part, "%ld:%02ld", s / 60, s % 60));
+}
+
+/* Appends for how long no rank has ended a collective. */
+static void put_silence(struct hb_buf *out, size_t start, size_t *width,
+                        int64_t ns)
+{
+    struct hb_buf part = HB_BUF_INIT;
+
+    hb_must(hb_buf_printf(&part, "no operation has ended for "));
+    put_age(&part, ns);
+    put_part(out, start, width, hb_buf_data(&part));
+    hb_buf_free(&part);
 }
 
 /* Appends how fast the ranks' collectives go, and who is late. */
@@ -130,28 +187,19 @@ static void put_ranks(struct hb_buf *part, const struct record *r)
         running += record_running(r, i) != NULL;
     }
     for (int i = 0; i < r->host_count; i++)
-        hosts += r->hosts[i].reached_ns != RECORD_NEVER && !r->hosts[i].trouble;
+        hosts += r->hosts[i].is_reached;
     if (running < all)
         hb_must(hb_buf_printf(part, "%d of ", running));
     hb_must(hb_buf_printf(part, "%d rank%s on %d host%s", all,
                           all == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s"));
 }
 
-static void put_age(struct hb_buf *part, int64_t age_ns)
-{
-    long s = (long)(age_ns / 1000000000);
-
-    if (s >= 3600)
-        hb_must(hb_buf_printf(part, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60,
-                              s % 60));
-    else
-        hb_must(hb_buf_printf(part, "%ld:%02ld", s / 60, s % 60));
-}
-
-void status_line_format(struct hb_buf *out, struct status_line *last,
+void status_line_format(struct hb_buf *out, struct status_line *line,
                         const struct record *r, int generation, size_t width)
 {
-    struct progress_made made = compare(last, r);
+    double passed_ns;
+    struct progress_made made = compare(line, r, &passed_ns);
+    int64_t silent_ns = r->now_ns - line->changed_ns;
     struct hb_buf part = HB_BUF_INIT;
     size_t start = hb_buf_len(out);
 
@@ -165,13 +213,16 @@ void status_line_format(struct hb_buf *out, struct status_line *last,
         hb_must(hb_buf_printf(&part, "generation %d", generation));
         put_part(out, start, &width, hb_buf_data(&part));
     }
-    put_made(out, start, &width, &made, (double)(r->now_ns - last->when_ns));
-    last->when_ns = r->now_ns;
+    if (made.calls > 0)
+        put_made(out, start, &width, &made, passed_ns);
+    else if (line->changed_ns && silent_ns >= STATUS_LINE_S * NS_PER_S)
+        put_silence(out, start, &width, silent_ns);
     hb_buf_free(&part);
 }
 
-void status_line_fini(struct status_line *last)
+void status_line_fini(struct status_line *line)
 {
-    hb_free(last->before);
-    *last = (struct status_line){0};
+    for (int i = 0; i < STATUS_LINE_S; i++)
+        hb_free(line->before[i].counts);
+    *line = (struct status_line){0};
 }

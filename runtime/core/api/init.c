@@ -36,6 +36,7 @@ static int take_down(int keep)
     for (int i = 0; i < HVD_PROCESS_SETS_MAX; i++)
         hvd__set_free(&hvd__context.sets[i]);
     hvd__providers_close();
+    hvd__trace_unwatch();
     hvd__stats_close();
     hvd__stats_init(&hvd__context.removed, NULL, 0);
     atomic_store(&hvd__context.status, NULL);

@@ -3,6 +3,7 @@
 #include "runtime/core/api/trace.h"
 
 #include "lib/base/env.h"
+#include "lib/protocol/status.h"
 #include "runtime/core/set/provider.h"
 #include "runtime/core/set/set.h"
 #include "runtime/core/world/agent_client.h"
@@ -12,6 +13,26 @@
 #include <string.h>
 
 static struct hvd__timeline_owner self; /* set by hvd_init */
+static struct status_counts counted;    /* in the worlds before */
+
+/* Lets those who watch the job read what this process counts. */
+static void watch(void)
+{
+    struct segment_status *s = hvd__stall_on();
+
+    if (!s)
+        return;
+    status_put_counts(s, &counted);
+    atomic_store(&hvd__context.counted, s);
+}
+
+void hvd__trace_unwatch(void)
+{
+    struct segment_status *s = atomic_exchange(&hvd__context.counted, NULL);
+
+    if (s)
+        status_read_counts(s, &counted);
+}
 
 int hvd__trace_open(const struct hvd__timeline_owner *owner,
                     struct hb_error *err)
@@ -29,6 +50,8 @@ int hvd__trace_open(const struct hvd__timeline_owner *owner,
         rc = hvd__timeline_open(k.path, k.flags, owner, err);
     if (rc < 0)
         hvd__stats_close();
+    else if (stats)
+        watch();
     hvd__timeline_knobs_fini(&k);
     return rc;
 }

@@ -16,6 +16,10 @@ struct hvd__agent;
 int hvd__trace_open(const struct hvd__timeline_owner *owner,
                     struct hb_error *err);
 
+/* Keeps what this process has counted for the next world; called when nothing
+ * is carried out any more, before the segment goes.  Idempotent. */
+void hvd__trace_unwatch(void);
+
 /* Sends the counters to the agent, if hvdrun wants them, and ends the timeline.
  * Called when nothing is carried out any more, or at exit; idempotent. */
 void hvd__trace_close(struct hvd__agent *agent, const struct hb_log *log);

@@ -89,6 +89,7 @@ static void trace(const struct hvd__controller *c, const struct hvd__op *op,
 void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
                       struct hvd_request *const *reqs, size_t n)
 {
+    struct segment_status *s = hvd__counted();
     uint64_t agreed_ns, done_ns;
 
     if (!c->timed) {
@@ -106,13 +107,16 @@ void hvd__record_done(struct hvd__controller *c, const struct hvd__op *op,
             .agreed_ns = agreed_ns,
             .done_ns = done_ns,
             .late_rank = op->trace.late_rank,
+            .timing = reqs[i]->timing,
         };
+        uint64_t waited_ns;
 
-        if (sample.kind != HVD__JOIN)
-            hvd__stats_request(&c->stats, &sample);
+        if (sample.kind == HVD__JOIN)
+            continue;
+        waited_ns = hvd__stats_request(&c->stats, &sample);
+        if (s)
+            status_add_call(s, c->set == HVD_WORLD, sample.bytes, waited_ns);
     }
-    if (hvd__stats_wanted())
-        hvd__stats_publish(&c->stats, hvd__stall_on(), done_ns);
     if (hvd__timeline_on())
         trace(c, op, reqs, n, done_ns);
 }

@@ -18,13 +18,16 @@ static inline uint64_t hvd__record_bytes(const struct hvd__op *op)
                                       : hvd_dtype_size(op->part_dtype));
 }
 
-/* Notes the time at which `req` is issued; of small blocking ones, for a random
- * sample only, as reading the clock costs. */
+/* Notes the time at which `req` is issued; of small blocking ones that are not
+ * rare, for a random sample only, as reading the clock costs. */
 static inline void hvd__record_issued(struct hvd__controller *c,
                                       struct hvd_request *req, int blocking)
 {
-    if (!blocking || hvd__timeline_on() ||
-        hvd__stats_timed(&c->stats, hvd__record_bytes(&req->op)))
+    req->timing = HVD__TIMED;
+    if (blocking && !hvd__timeline_on())
+        req->timing = hvd__stats_timing(&c->stats, hvd__record_bytes(&req->op),
+                                        req->stall_ns);
+    if (req->timing != HVD__UNTIMED)
         req->issued_ns = hb_now_ns();
 }
 
@@ -51,14 +54,24 @@ static inline void hvd__record_begin_one(struct hvd__controller *c,
     c->timed = 0;
 }
 
+static inline void hvd__record_untimed(struct hvd__controller *c,
+                                       const struct hvd_request *req)
+{
+    uint64_t bytes = hvd__record_bytes(&req->op);
+    struct segment_status *s = hvd__counted();
+
+    hvd__stats_untimed(&c->stats, req->op.kind, bytes);
+    if (s)
+        status_add_call(s, c->set == HVD_WORLD, bytes, 0);
+}
+
 static inline void hvd__record_done_one(struct hvd__controller *c,
                                         struct hvd_request *req)
 {
     if (c->timed)
         hvd__record_done(c, &req->op, &req, 1);
     else if (req->op.kind != HVD__JOIN)
-        hvd__stats_untimed(&c->stats, req->op.kind,
-                           hvd__record_bytes(&req->op));
+        hvd__record_untimed(c, req);
 }
 
 #endif

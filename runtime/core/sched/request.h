@@ -16,6 +16,7 @@
 
 #include "runtime/core/world/context.h"
 #include "runtime/plane/op.h"
+#include "runtime/trace/stats.h"
 
 #include <stdatomic.h>
 
@@ -60,6 +61,7 @@ struct hvd_request {
                            that carries it out */
     uint64_t issued_ns; /* on hb_now_ns's clock; 0: not timed */
     uint64_t stall_ns;  /* the same on trace/stall.h's clock */
+    enum hvd__timing timing;
     const void *caller; /* call site, plane/site.h; or NULL */
     uint64_t opened;    /* if launched: engine->opened at that time */
     int priority;

@@ -42,6 +42,8 @@ struct hvd__context {
     /* Where the stall inspector lists what this rank waits for (trace/stall.h);
      * NULL: there is no inspector. */
     struct segment_status *_Atomic status;
+    /* The same if hvdrun wants to know what the rank has counted, else NULL. */
+    struct segment_status *_Atomic counted;
     struct hvd__topology topology;
     struct hvd__knobs knobs;
     struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */
@@ -83,6 +85,12 @@ static inline struct segment_status *hvd__stall_on(void)
 {
     /* Relaxed: set before hvd__alive, which all calls check. */
     return atomic_load_explicit(&hvd__context.status, memory_order_relaxed);
+}
+
+/* Returns where to count calls (status_add_call), or NULL. */
+static inline struct segment_status *hvd__counted(void)
+{
+    return atomic_load_explicit(&hvd__context.counted, memory_order_relaxed);
 }
 
 /* Returns whether this process is a child forked from an initialised one.  Such

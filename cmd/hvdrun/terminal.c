@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See color.h. */
-#include "cmd/hvdrun/color.h"
+/* See terminal.h. */
+#include "cmd/hvdrun/terminal.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -21,4 +21,9 @@ unsigned color_wanted(const struct options *o)
         return 0;
     color = isatty(1) ? 1u : 0u;
     return color | (isatty(2) ? 2u : 0u);
+}
+
+int status_is_shown(const struct options *o)
+{
+    return o->status && isatty(2);
 }
