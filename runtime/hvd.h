@@ -267,17 +267,19 @@ typedef struct hvd_request hvd_request;
  *                     agent is another user's, or refuses this rank
  *   HVD_ETIMEOUT      the other ranks did not come within HVD_START_TIMEOUT,
  *                     30 s by default
- *   HVD_EPEER         a rank has died, now or earlier
+ *   HVD_EPEER         a rank has died, now or earlier, in a job that is not
+ *                     elastic
+ *   HVD_EREMOVED      this rank of an elastic job was asked to leave
  *   HVD_ECLOSED       the agent is gone
  *   HVD_EPROTO        a malformed message of the agent, or another release of
  *                     libhvd on another host
- *   HVD_EUNSUPPORTED  more than 64 ranks on one host, hosts of different byte
+ *   HVD_EUNSUPPORTED  more than 512 ranks on one host, hosts of different byte
  *                     order, a forked child, or an MPI that cannot be used: no
  *                     plug-in, finalised, or its thread level is below
  *                     MPI_THREAD_SERIALIZED
  *   HVD_EMISMATCH     HVD_CPU_PLANE is not the same on all ranks, or under an
  *                     MPI launcher HVD_ALLOC_BYTES on those of one host
- *   HVD_ENOMEM
+ *   HVD_ENOMEM        in an elastic job on this rank alone: the others go on
  * On failure nothing is held and it may be called again, except that hvdrun
  * ends the job after HVD_ETIMEOUT, and that under an MPI launcher an MPI call
  * that failed, or did not return in time, fails again.
@@ -294,9 +296,9 @@ typedef struct hvd_request hvd_request;
  * the program has done so.  MPI is finalised when the process exits with status
  * 0, unless the program does that.
  *
- * After hvd_shutdown it may be called again, any number of times, as long as no
- * rank has ended: a job's ranks are started once.  Source: Horovod's init;
- * unlike MPI_Init (MPI 4.0, 11.2.1) not only once.
+ * After hvd_shutdown it may be called again, any number of times; in a job that
+ * is not elastic, as long as no rank has ended.  Source: Horovod's init; unlike
+ * MPI_Init (MPI 4.0, 11.2.1) not only once.
  */
 HVD_API int hvd_init(void);
 
@@ -922,7 +924,8 @@ HVD_API int hvd_state_shards(const hvd_state *s, const char *name,
  * begins again by itself.  No other thread may be in the library, but for
  * hvd_wait and hvd_test of requests that have ended.
  * Returns 0, or negative, and then the world cannot be used: -HVD_ENOTINIT,
- * -HVD_EINVAL (the state has shards, and hvdrun has --np-multiple),
+ * -HVD_EINVAL (the state has shards, and hvdrun has --np-multiple; or they are
+ * too large in all),
  * -HVD_EREMOVED (this rank was asked to leave at its last hvd_commit: it exits
  * with 0 after what it still has to do; hvd_init returns this, too),
  * -HVD_EMISMATCH (ranks have added different memory, and the message names two;
@@ -1033,7 +1036,8 @@ HVD_API int hvd_on_resize(hvd_resize_fn *fn, void *arg);
  *         when all is done, or a negative status
  *   arg   passed on
  *
- * Returns 0, or negative: what step or hvd_sync returned.
+ * Returns 0, or negative: what step, hvd_sync or hvd_restore returned, or
+ * -HVD_EINVAL (a pointer is NULL).
  * Order, threads: as hvd_sync.
  * Source: Elastic Horovod's run.
  */

@@ -595,7 +595,7 @@ static uint64_t *sizes_of(struct hvd__shm *p, int rank, int *n)
     if (current->kind != HVD__ALLTOALL || line->how != IN_SLOTS)
         return NULL;
     return p->n <= SHM_TABLE_MAX ? (uint64_t *)(void *)line->payload + 1
-                                 : p->ranks[rank].counts[shm_parity(p)];
+                                 : shm_counts(p, rank);
 }
 
 /* Cuts sizes that a plane would accept, up to PTRDIFF_MAX, to those that need a
@@ -624,19 +624,25 @@ static void imitate(struct hvd__shm *p)
 
         memcpy((void *)&rank->line[parity], (void *)&p->ranks[0].line[parity],
                sizeof(rank->line[0]));
-        memcpy(rank->counts[parity], p->ranks[0].counts[parity],
-               sizeof(rank->counts[0]));
+        memcpy(shm_counts(p, r), shm_counts(p, 0),
+               (size_t)p->n * sizeof(uint64_t));
         atomic_store(&rank->filled.value, p->base + ROUNDS);
         atomic_store(&rank->drained.value, p->base + ROUNDS);
     }
     for (unsigned k = 0; k < change_count; k++) {
         const struct change *c = &changes[k];
-        struct shm_rank *rank = &p->ranks[1 + (int)c->which % (p->n - 1)];
-        size_t room = c->which & 128 ? sizeof(struct shm_line) : sizeof(*rank);
-        unsigned char *at = c->which & 128
-                                ? (unsigned char *)&rank->line[shm_parity(p)]
-                                : (unsigned char *)rank;
+        int r = 1 + (int)c->which % (p->n - 1);
+        struct shm_rank *rank = &p->ranks[r];
+        size_t room = sizeof(*rank);
+        unsigned char *at = (unsigned char *)rank;
 
+        if (c->which & 128) {
+            room = sizeof(struct shm_line);
+            at = (unsigned char *)&rank->line[shm_parity(p)];
+        } else if (c->which & 64) {
+            room = (size_t)p->n * sizeof(uint64_t);
+            at = (unsigned char *)shm_counts(p, r);
+        }
         memcpy(at + c->at % (room - 7), &c->value, sizeof(c->value));
     }
     limit_rounds(p);

@@ -358,3 +358,18 @@ test_library_exports_only_its_own_names() {
     sanitized || [ ! -s strange ] || fail "exports $(head -n 3 strange)"
     grep -q ' hvd_init' < <(nm -D --defined-only "$BUILD/lib/libhvd.so")
 }
+
+# More ranks than processors of most hosts, each collective, also with several
+# cache domains.  hvd-bench checks the results.
+test_many_ranks() {
+    local kind n=100
+    ! sanitized || n=66
+    for kind in allreduce broadcast allgather alltoall reducescatter barrier; do
+        expect_exit 0 "$HVDRUN" -np $n "$HVD_BENCH" $kind --sizes 8,4K \
+            --iters 1 --warmup 0
+        grep -q " $n ranks, plane shm" out
+    done
+    HVD_DOMAINS=$(seq -s, 0 0.1 $((n / 10))) # ten ranks each
+    HVD_DOMAINS=${HVD_DOMAINS//.[0-9]/} expect_exit 0 "$HVDRUN" -np $n \
+        "$HVD_BENCH" allreduce --sizes 8,4K --iters 1 --warmup 0
+}

@@ -225,6 +225,9 @@ START_TEST(growth)
     explore_growth("growth, exit and return", 3, three_hosts, 1, 2, 3, w);
     w = (struct world){.deaths = 2, .joins = 2};
     explore_growth("below min_np and back", 3, three_hosts, 2, 2, 3, w);
+    w = (struct world){.deaths = 2, .joins = 1};
+    explore_growth("four hosts, two deaths and a join", 4, four_hosts, 1, 3, 4,
+                   w);
 }
 END_TEST
 

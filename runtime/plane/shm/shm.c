@@ -17,10 +17,16 @@ _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES,
 _Static_assert(sizeof(struct shm_rank) % SEGMENT_LINE_BYTES == 0,
                "ranks share no cache line");
 
+static uint64_t ranks_bytes(int ranks)
+{
+    return sizeof(struct shm_shared) +
+           (uint64_t)ranks * sizeof(struct shm_rank);
+}
+
 static uint64_t control_bytes(int ranks)
 {
-    uint64_t bytes =
-        sizeof(struct shm_shared) + (uint64_t)ranks * sizeof(struct shm_rank);
+    uint64_t n = (uint64_t)ranks;
+    uint64_t bytes = ranks_bytes(ranks) + n * 2 * n * sizeof(uint64_t);
 
     return (bytes + 4095) & ~(uint64_t)4095;
 }
@@ -354,6 +360,7 @@ static void lay_out(struct hvd__shm *p)
     p->shared = part_of(p->head, ranks, p->config.slot);
     at = (unsigned char *)p->shared;
     p->ranks = (struct shm_rank *)(void *)(at + sizeof(*p->shared));
+    p->counts = (uint64_t *)(void *)(at + ranks_bytes(ranks));
     p->data = at + control_bytes(ranks);
     p->exchange = p->data + (uint64_t)ranks * 2 * SHM_REGION_BYTES;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HVD__SHM_LOCAL_MAX = 64, HVD__SHM_EXCHANGE_MAX = 128 << 10 };
+enum { HVD__SHM_LOCAL_MAX = 512, HVD__SHM_EXCHANGE_MAX = 128 << 10 };
 
 struct hvd__shm_config {
     struct segment_head *head; /* mapped; the caller unmaps it, after free */

@@ -38,7 +38,7 @@ static struct elsewhere *elsewhere(const struct hvd__shm *p, int rank)
 static uint64_t *table_of(const struct hvd__shm *p, int rank)
 {
     return p->n <= SHM_TABLE_MAX ? elsewhere(p, rank)->table
-                                 : p->ranks[rank].counts[shm_parity(p)];
+                                 : shm_counts(p, rank);
 }
 
 /* Returns the bytes that `rank` sends to `to`, another rank. */
@@ -238,7 +238,7 @@ static int advance_exchange(struct hvd__shm *p, struct hvd__op *op)
 static void stage_small(struct hvd__shm *p, const struct hvd__op *op)
 {
     struct shm_line *line = shm_line(p, p->me);
-    uint64_t *counts = p->ranks[p->me].counts[shm_parity(p)];
+    uint64_t *counts = shm_counts(p, p->me);
     const unsigned char *src = op->sendbuf;
     unsigned char *dst = line->payload;
 

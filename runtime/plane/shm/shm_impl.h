@@ -3,10 +3,10 @@
  * Inside the shared-memory plane.
  *
  * The segment after its head has a part for each process set (a slot): one
- * struct shm_shared, one struct shm_rank and two data regions per rank, then
- * the slots of an exchange.  Each rank's part is written by that rank only.  A
- * new plane clears its rank's part, which an earlier plane of the same slot may
- * have used.
+ * struct shm_shared, one struct shm_rank per rank, two tables of counts and two
+ * data regions per rank, then the slots of an exchange.  Each rank's part is
+ * written by that rank only.  A new plane clears its rank's part, which an
+ * earlier plane of the same slot may have used.
  *
  * Every operation has a number `seq`, counted alike on all ranks, and begins
  * with a header: each rank writes its line[seq & 1] (small payloads are inline
@@ -104,8 +104,6 @@ struct shm_rank {
     _Atomic uint32_t gave_up; /* it failed; its later operations fail, too */
     /* Its config.exchange_bytes; written before its first header. */
     _Atomic uint32_t exchange_bytes;
-    /* Alltoall: bytes for each rank, if they are not in the header. */
-    _Alignas(SEGMENT_LINE_BYTES) uint64_t counts[2][HVD__SHM_LOCAL_MAX];
     /* Leaders only, by parity: merged headers of its domain, and of all
      * ranks. */
     struct shm_merged merged[2], released[2];
@@ -173,6 +171,7 @@ struct hvd__shm {
     struct segment_head *head;
     struct shm_shared *shared;
     struct shm_rank *ranks;
+    uint64_t *counts; /* shm_counts */
     unsigned char *data;
     unsigned char *exchange; /* four slots: shm_exchange.h */
     int n, me;
@@ -256,6 +255,15 @@ static inline unsigned char *shm_slot(const struct hvd__shm *p, int rank,
 static inline struct shm_line *shm_line(const struct hvd__shm *p, int rank)
 {
     return &p->ranks[rank].line[shm_parity(p)];
+}
+
+/* Returns the bytes that a rank sends to each other in the alltoall in
+ * progress, if they are not in the header. */
+static inline uint64_t *shm_counts(const struct hvd__shm *p, int rank)
+{
+    size_t index = (size_t)rank * 2 + (size_t)shm_parity(p);
+
+    return p->counts + index * (size_t)p->config.segment_ranks;
 }
 
 /* Returns whether the ranks of this plane send each other data by the exchange
