@@ -209,6 +209,7 @@ JOB_SRC := \
 	lib/job/elastic/strikes.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
+	lib/job/job_deadline.c \
 	lib/job/job_end.c \
 	lib/job/job_frames.c \
 	lib/job/job_host.c \
@@ -226,6 +227,7 @@ JOB_SRC := \
 	lib/job/output/output.c \
 	lib/job/output/progress.c \
 	lib/job/output/stdio.c \
+	lib/job/output/tail_view.c \
 	lib/job/output/tty_text.c \
 	lib/job/record/html_script.c \
 	lib/job/record/html_statistics.c \
@@ -256,7 +258,6 @@ JOB_SRC := \
 	lib/job/stall/stall_inspector.c \
 	lib/job/stall/stall_report.c \
 	lib/job/survey.c \
-	lib/job/tail_view.c \
 	lib/job/trace/job_timeline.c \
 	lib/job/trace/job_trace.c \
 	lib/job/trace/offset.c \

@@ -40,7 +40,7 @@ static int is_nothing_new(const struct options *o, const struct hostlist *l,
 /* Reads the allocation, if there is any; as host_plan_read. */
 static int read_allocation(const struct options *o, const char *hostname,
                            const struct hb_log *log, struct hostlist *hosts,
-                           char **from, struct hb_error *err)
+                           struct host_origin *from, struct hb_error *err)
 {
     struct hb_strv env = {environ, 0, 0};
     const struct allocation_source source = {.env = &env, .run = run_program};
@@ -65,8 +65,10 @@ static int read_allocation(const struct options *o, const char *hostname,
                "it once, in the script of the job",
                a.system, a.copies);
     hb_free(line);
-    if (!is_nothing_new(o, &a.hosts, hostname)) {
-        *from = allocation_name(&a);
+    from->name = allocation_name(&a);
+    from->end_s = a.end_s;
+    from->is_used = !is_nothing_new(o, &a.hosts, hostname);
+    if (from->is_used) {
         *hosts = a.hosts;
         a.hosts = (struct hostlist)HOSTLIST_INIT;
     }
@@ -88,11 +90,11 @@ static int parse_here(const struct options *o, const char *name,
 
 int host_plan_read(const struct options *o, const char *hostname,
                    const struct hb_log *log, struct hostlist *hosts,
-                   char **from, struct hb_error *err)
+                   struct host_origin *from, struct hb_error *err)
 {
     int rc;
 
-    *from = NULL;
+    *from = (struct host_origin){0};
     if (o->watch && !o->hostfile)
         return hb_error_set(err, HVD_EINVAL, "--watch: give a --hostfile");
     if (o->hosts)
@@ -128,9 +130,11 @@ static int check_limits(const struct options *o, const struct plan *plan,
 }
 
 int host_plan_make(const struct options *o, const struct hostlist *hosts,
-                   const char *from, struct plan *plan, struct hb_error *err)
+                   const struct host_origin *from, struct plan *plan,
+                   struct hb_error *err)
 {
-    const struct plan_options options = {.allocation = from,
+    const char *allocation = from->is_used ? from->name : NULL;
+    const struct plan_options options = {.allocation = allocation,
                                          .num_proc = o->num_proc,
                                          .map = o->map,
                                          .npernode = o->npernode,

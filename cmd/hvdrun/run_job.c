@@ -50,9 +50,9 @@ struct run {
     const struct options *options;
     struct hb_log log; /* goes through the job while there is one */
     struct hostlist hosts;
-    struct hostlist found;  /* as they were read, to compare with others */
-    struct hb_strv aliases; /* pairs: a name of a host, and its first one */
-    char *hosts_from;       /* see host_plan_read */
+    struct hostlist found;     /* as they were read, to compare with others */
+    struct hb_strv aliases;    /* pairs: a name of a host, and its first one */
+    struct host_origin origin; /* of the hosts */
     struct plan plan;
     unsigned char *host_is_local; /* [plan.host_count] */
     int *same_as;                 /* [plan.host_count]; see job_config */
@@ -138,7 +138,7 @@ static int read_hosts(struct run *run, struct hb_error *err)
     int rc = o->discovery_script
                  ? growth_discover(o, &run->log, &run->hosts, err)
                  : host_plan_read(o, run->hostname, &run->log, &run->hosts,
-                                  &run->hosts_from, err);
+                                  &run->origin, err);
 
     if (rc == 0 && options_grows(o))
         discovery_copy(&run->found, &run->hosts);
@@ -184,8 +184,8 @@ static int run_plan(struct run *run, struct hb_error *err)
     if (rc > 0)
         run->exit_code = rc;
     if (rc == 0)
-        rc = host_plan_make(run->options, &run->hosts, run->hosts_from,
-                            &run->plan, err);
+        rc = host_plan_make(run->options, &run->hosts, &run->origin, &run->plan,
+                            err);
     if (rc)
         return rc;
     if (options_grows(run->options) && run->options->action == OPTIONS_RUN)
@@ -276,6 +276,8 @@ static int fill_config(struct run *run, struct hb_error *err)
         .cooldown_least_ms = o->cooldown_least_ms,
         .cooldown_most_ms = o->cooldown_most_ms,
         .stop_at_commit = o->stop_at_commit,
+        .within = run->origin.name,
+        .ends_s = run->origin.end_s,
         .preempt_file = o->preempt_file,
         .preempt_script = o->preempt_script,
         .elastic_timeout_ms = o->elastic_timeout_ms,
@@ -371,7 +373,6 @@ static void drop_plan(struct run *run)
     hb_free(run->same_as);
     hb_free(run->cwd);
     hb_free(run->http_plugin);
-    hb_free(run->http_token);
     plan_free(&run->plan);
 }
 
@@ -383,7 +384,8 @@ static void run_fini(struct run *run)
     hostlist_free(&run->hosts);
     hostlist_free(&run->found);
     hb_strv_free(&run->aliases);
-    hb_free(run->hosts_from);
+    hb_free(run->origin.name);
+    hb_free(run->http_token);
 }
 
 /* ---- Signals ---- */
@@ -573,7 +575,8 @@ static int plan_again(struct run *run, struct hb_error *err)
         .hosts = run->hosts,
         .found = run->found,
         .aliases = run->aliases,
-        .hosts_from = run->hosts_from,
+        .origin = run->origin,
+        .http_token = run->http_token,
         .agent_path = run->agent_path,
         .main = run->main,
     };

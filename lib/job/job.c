@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 14,
+    JOB_TIMERS = 15,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -160,6 +160,7 @@ static void act_run(struct job *job)
         job_start_limit(job, (uint64_t)job->config->timeout_ms);
     job_stall_start(job);
     job_status_start(job);
+    job_deadline_start(job);
     job_open_input(job);
     job_hosts_go(job);
     job_grow(job);
@@ -178,6 +179,7 @@ static void act_end(struct job *job, int grace_ms)
     }
     job_wait_end(job);
     job_status_end(job);
+    job_deadline_end(job);
     job_stall_end(job);
     uv_timer_stop(&job->limit_timer);
     if (grace_ms > JOB_NOTICE_MS)
@@ -197,6 +199,7 @@ static void act_drain(struct job *job)
 {
     job_wait_end(job);
     job_status_end(job);
+    job_deadline_end(job);
     job_stall_end(job);
     job_elastic_end(job);
     job_beat_end(job);
@@ -247,6 +250,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[11] = &job->grow_timer;
     timers[12] = &job->leave_timer;
     timers[13] = &job->counts_timer;
+    timers[14] = &job->deadline_timer;
 }
 
 static void act_finish(struct job *job)

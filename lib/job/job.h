@@ -100,6 +100,10 @@ struct job_config {
     int names_differ; /* each name is a host of its own */
     int64_t cooldown_least_ms, cooldown_most_ms; /* strikes.h */
     int stop_at_commit;                          /* what SIGTERM does first */
+    /* The batch system's job in which this one runs, such as "Slurm job 17",
+     * and when it ends, in seconds since 1970; 0: not known. */
+    const char *within;
+    int64_t ends_s;
     /* With spec.elastic: who says which hosts go away; or NULL. */
     const char *preempt_file, *preempt_script;
     int stdin_rank;         /* JOB_STDIN_NONE, JOB_STDIN_ALL or a rank */

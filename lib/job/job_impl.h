@@ -12,6 +12,7 @@
  *     job_io.c      output and input
  *     job_routes.c  the round of routes
  *     job_same.c    several names of one host
+ *     job_deadline.c the end of the batch system's job
  *     job_trace.c   timelines and statistics
  *     job_record.c  the files of --report
  *     job_serve.c   the server of --http
@@ -146,6 +147,8 @@ struct job {
     uv_timer_t grow_timer;      /* until a host may be used again */
     uv_timer_t leave_timer;     /* deadlines of ranks that are to leave */
     uv_timer_t counts_timer;    /* until agents are asked again */
+    uv_timer_t deadline_timer;  /* until the batch system's job is to end */
+    int deadline_is_near;       /* and it has been said */
     uint64_t watched_until_ns;  /* they are asked until then */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
     int stop_tries;
@@ -318,6 +321,13 @@ void job_record_end(struct job *job);
 /* Sets *view to the record of the job as it is now.  The view borrows the job's
  * memory: it is valid until control returns to the loop, and is not freed. */
 void job_record_view(const struct job *job, struct record *view);
+
+/* ---- job_deadline.c ---- */
+
+void job_deadline_start(struct job *job); /* all ranks run */
+void job_deadline_end(struct job *job);
+/* Appends that the batch system's job was about to end, if it was. */
+void job_deadline_note(const struct job *job, struct hb_buf *out);
 
 /* ---- job_serve.c: without --http, these do nothing ---- */
 

@@ -5,8 +5,8 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/hosts/hostfold.h"
+#include "lib/job/output/tail_view.h"
 #include "lib/job/output/xbuf.h"
-#include "lib/job/tail_view.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * traceback between lines that have none, and that connect it with none, is
  * found whole.
  */
-#include "lib/job/tail_view.h"
+#include "lib/job/output/tail_view.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char traceback[] = "Traceback (most recent call last):\n"

@@ -101,3 +101,31 @@ sees_hosts_of_lsf() {
     expect_exit 0 env LSB_MCPU_HOSTS='n1 2 n2 1' "$HVDRUN" --mpi --dry-run cmd
     grep -Eq -- 'n1:2,n2:1' out
 }
+
+# in_job LEFT ARG...: starts hvdrun as job `j` in an allocation of this machine
+# that ends LEFT seconds from now.
+in_job() {
+    start j env SLURM_JOB_ID=17 SLURM_JOB_NODELIST="$(hostname)" \
+        SLURM_TASKS_PER_NODE=2 \
+        SLURM_JOB_END_TIME=$(($(date +%s) + $1)) "$HVDRUN" "${@:2}"
+}
+
+test_allocation_that_ends() {
+    in_job 61 -np 2 --report r.json sleep 1000
+    wait_for "grep -q '^hvdrun: Slurm job 17 ends in [0-9]* s$' j.err"
+    kill -TERM "$(cat j.pid)"
+    finish j 143
+    grep -q '"cause": "SIGTERM ended the job; Slurm job 17 had [0-9]* s left"' \
+        r.json || fail "$(cat r.json)"
+    in_job 1000 -np 2 true
+    finish j 0
+    [ ! -s j.err ]
+}
+
+# With --stop-at-commit the ranks stop in time for twice the time of --grace.
+test_allocation_ends_after_a_commit() {
+    in_job 95 -np 2 --min-np 2 --stop-at-commit --grace 38 --no-tag-output \
+        "$PROG/elastic_steps" 100000000 1000 fp
+    wait_for "grep -q '^hvdrun: Slurm job 17 ends in [0-9]* s: all ranks stop at the next commit' j.err"
+    finish j 75
+}

@@ -114,6 +114,13 @@ test_hosts_by_two_names_are_one() {
         -H n1,10.66.0.1 "$PROG/coll" sum 10 10
     grep -q 'host 10.66.0.1: counted as host n1, which it is' err
     python3 -m json.tool t.json >/dev/null
+    # The plan is made anew; the server of --http keeps the token.
+    if [ -e "$BUILD/lib/hvd/status-http.so" ]; then
+        HVD_HTTP_TOKEN=0123456789abcdef expect_exit 0 login "$HVDRUN" \
+            --http 0 -H n1,10.66.0.1 true
+        grep -q 'status at http://127.0.0.1:[0-9]*/$' err
+        absent '?token=' err
+    fi
     cluster_down
 }
 

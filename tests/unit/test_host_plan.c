@@ -10,7 +10,7 @@
 static struct hostlist hosts;
 static struct plan plan;
 static struct hb_error err;
-static char *from;
+static struct host_origin from;
 
 /* Keeps the last line. */
 static char logged[512];
@@ -30,7 +30,7 @@ static void expect(const struct options *o, const char *hostname,
 {
     hostlist_free(&hosts);
     memset(&hosts, 0, sizeof(hosts));
-    hb_free(from);
+    hb_free(from.name);
     ck_assert_int_eq(host_plan_read(o, hostname, &to_test, &hosts, &from, &err),
                      0);
     ck_assert_str_eq(hosts.entries[0].name, name);
@@ -60,11 +60,11 @@ START_TEST(stdin_names_a_rank)
         .hosts = (char *)"a:2,b:2", .num_proc = 3, .stdin_rank = 2};
 
     expect(&o, "n7", "a", 2);
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err), 0);
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err), 0);
     ck_assert_int_eq(plan.size, 3);
     plan_free(&plan);
     o.stdin_rank = 3;
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err),
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err),
                      -HVD_EINVAL);
     ck_assert_str_eq(err.text, "--stdin 3: there are only ranks 0 to 2");
     plan_free(&plan);
@@ -81,7 +81,7 @@ static void expect_limits(int min_np, int max_np, const char *text)
 
     expect(&o, "n7", "a", 2);
     err = (struct hb_error)HB_ERROR_INIT;
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err),
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err),
                      *text ? -HVD_EINVAL : 0);
     ck_assert_str_eq(err.text, text);
     plan_free(&plan);
@@ -104,10 +104,10 @@ START_TEST(multiples)
         .hosts = (char *)"a:2,b:2", .stdin_rank = -1, .np_multiple = 2};
 
     expect(&o, "n7", "a", 2);
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err), 0);
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err), 0);
     plan_free(&plan);
     o.np_multiple = 3;
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err),
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err),
                      -HVD_EINVAL);
     ck_assert_str_eq(err.text, "--np-multiple 3: the job has 4 ranks");
     plan_free(&plan);
@@ -124,18 +124,18 @@ START_TEST(allocation)
     setenv("SLURM_TASKS_PER_NODE", "2(x2)", 1);
     setenv("SLURM_JOB_ID", "17", 1);
     expect(&o, "a1", "a1", 2);
-    ck_assert_str_eq(from, "Slurm job 17");
+    ck_assert_str_eq(from.name, "Slurm job 17");
     ck_assert_str_eq(logged, "Slurm job 17: 2 hosts (a[1-2]), 4 slots");
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err), 0);
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err), 0);
     ck_assert_int_eq(plan.size, 4);
     plan_free(&plan);
     o.num_proc = 3;
     expect(&o, "a1", "a1", 2);
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err), 0);
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err), 0);
     ck_assert_int_eq(plan.size, 3);
     plan_free(&plan);
     o.num_proc = 5;
-    ck_assert_int_eq(host_plan_make(&o, &hosts, from, &plan, &err),
+    ck_assert_int_eq(host_plan_make(&o, &hosts, &from, &plan, &err),
                      -HVD_EINVAL);
     ck_assert_str_eq(err.text,
                      "-np 5: Slurm job 17 has 4 slots (a1:2, a2:2); lower -np "
@@ -152,11 +152,11 @@ START_TEST(allocation_of_this_machine)
 
     setenv("LSB_MCPU_HOSTS", "n7 2", 1);
     expect(&o, "n7", "n7", 3);
-    ck_assert_ptr_null(from);
+    ck_assert_int_eq(from.is_used, 0);
     ck_assert_str_eq(logged, "the LSF job: 1 host (n7), 2 slots");
     o.num_proc = 0;
     expect(&o, "n7", "n7", 2);
-    ck_assert_str_eq(from, "the LSF job");
+    ck_assert_str_eq(from.name, "the LSF job");
     o.num_proc = 3;
     expect(&o, "other", "n7", 2);
     hostlist_free(&hosts);
@@ -257,8 +257,8 @@ static void clear(void)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
-    hb_free(from);
-    from = NULL;
+    hb_free(from.name);
+    from = (struct host_origin){0};
     memset(&hosts, 0, sizeof(hosts));
     memset(&plan, 0, sizeof(plan));
     hb_error_clear(&err);

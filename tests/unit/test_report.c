@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/job/report: the report on a failed job. */
+#include "lib/job/output/tail_view.h"
 #include "lib/job/report.h"
-#include "lib/job/tail_view.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/tail_view.h: what the last words of a rank show of its failure. */
-#include "lib/job/tail_view.h"
+/* lib/job/output/tail_view.h: what the last words of a rank show of its
+ * failure. */
+#include "lib/job/output/tail_view.h"
 #include "tests/unit/unit.h"
 
 #include <string.h>

@@ -20,7 +20,7 @@ struct mpi {
     const struct options *options;
     struct mpi_launcher launcher;
     struct hostlist hosts;
-    char *hosts_from; /* see host_plan_read */
+    struct host_origin origin; /* of the hosts */
     struct plan plan;
     struct mpi_command command;
 };
@@ -51,11 +51,10 @@ static int prepare(struct mpi *m, const struct hb_log *log,
         mpi_in_allocation(environ))
         job.plan = NULL;
     else
-        rc = host_plan_read(m->options, "localhost", log, &m->hosts,
-                            &m->hosts_from, err);
+        rc = host_plan_read(m->options, "localhost", log, &m->hosts, &m->origin,
+                            err);
     if (rc == 0 && job.plan)
-        rc =
-            host_plan_make(m->options, &m->hosts, m->hosts_from, &m->plan, err);
+        rc = host_plan_make(m->options, &m->hosts, &m->origin, &m->plan, err);
     if (rc == 0)
         rc = mpi_find(&m->launcher, err);
     gethostname(hostname, sizeof(hostname) - 1);
@@ -68,7 +67,7 @@ static void mpi_fini(struct mpi *m)
     mpi_launcher_fini(&m->launcher);
     plan_free(&m->plan);
     hostlist_free(&m->hosts);
-    hb_free(m->hosts_from);
+    hb_free(m->origin.name);
 }
 
 static int become(struct mpi *m, const struct hb_log *log, struct hb_error *err)

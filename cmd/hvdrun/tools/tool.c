@@ -24,12 +24,13 @@ enum { PROGRESS_NAMES_MAX = 60 };
 
 static int find_hosts(struct tool *t, struct hb_error *err)
 {
-    char hostname[HOST_NAME_MAX + 1] = "localhost", *from = NULL;
+    char hostname[HOST_NAME_MAX + 1] = "localhost";
+    struct host_origin from;
     int rc;
 
     gethostname(hostname, sizeof(hostname) - 1);
     rc = host_plan_read(t->options, hostname, t->log, &t->hosts, &from, err);
-    hb_free(from);
+    hb_free(from.name);
     if (rc < 0)
         return rc;
     t->is_local = hb_xcalloc(t->hosts.count, 1);

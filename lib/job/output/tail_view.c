@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a rank's stderr; see tail_view.h. */
-#include "lib/job/tail_view.h"
+#include "lib/job/output/tail_view.h"
 
 #include <string.h>
 

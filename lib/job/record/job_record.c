@@ -117,17 +117,27 @@ static void find_culprit(struct job *job, struct record *r)
 }
 
 /* Sets the cause of a job that ends without a report of a failure. */
+static char *signal_cause(const struct job *job, int signo)
+{
+    struct hb_buf out = HB_BUF_INIT;
+    char name[HB_SIGNAL_NAME_MAX], *text;
+
+    hb_must(
+        hb_buf_printf(&out, "%s ended the job", hb_signal_name(signo, name)));
+    job_deadline_note(job, &out);
+    text = hb_xstrdup(hb_buf_data(&out));
+    hb_buf_free(&out);
+    return text;
+}
+
 static void find_cause(const struct job *job, struct record *r)
 {
-    char name[HB_SIGNAL_NAME_MAX];
-
     if (r->cause || r->exit_code == 0)
         return;
     if (job->silent && r->exit_code == 128 + SIGPIPE)
         r->cause = hb_xstrdup("nobody reads hvdrun's output any more");
     else if (job->silent)
-        r->cause = hb_xasprintf("%s ended the job",
-                                hb_signal_name(r->exit_code - 128, name));
+        r->cause = signal_cause(job, r->exit_code - 128);
     else if (r->exit_code == JOB_EXIT_STOPPED)
         r->cause = hb_xstrdup("all ranks have stopped at a commit, as asked");
     else if (job->output_failed)
