@@ -529,6 +529,7 @@ UNIT_TESTS := \
 	done \
 	dryrun \
 	elastic \
+	elastic_ops \
 	endpoint \
 	engine \
 	env \

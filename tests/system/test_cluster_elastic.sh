@@ -242,3 +242,27 @@ test_elastic_hosts_shards_lost() {
         fail "$(cat job.out job.err)"
     cluster_down
 }
+
+# A host that hvdrun and its agent no longer hear of each other, while its ranks
+# still reach the others: both sides give it up.
+test_elastic_hosts_cut_off() {
+    start_steps
+    faulty drop n2 login
+    wait_for -t 20 'grep -q "6 -> 4 ranks" job.err'
+    finished 4
+    tells 'host n2: .*its 2 ranks are gone' job.err
+    faulty undrop n2 login
+    cluster_down
+}
+
+# Lost packets cost time only, also while a generation begins.
+test_elastic_hosts_lossy() {
+    local STEPS=1500
+    start_steps
+    on n2 iptables -w -I INPUT -m statistic --mode random --probability 0.01 \
+        -j DROP || skip "iptables cannot drop at random here"
+    kill_on n1 KILL "$(ranks_on n1 | head -n 1)"
+    wait_for 'grep -q "6 -> 5 ranks (generation 2)" job.err'
+    finished 5
+    cluster_down
+}

@@ -218,3 +218,23 @@ END
     wait_for 'gone job'
     kill $api
 }
+
+# The files of the images, made as the Dockerfile makes them: what they hold
+# works, and is small.  (No image is built: that needs docker and a registry.)
+test_files_of_the_image() {
+    local top=$PWD/files
+    sanitized && skip "a sanitizer has no static form"
+    [ -e "$BUILD/tests/static/hvdrun" ] || skip "no static libraries"
+    make -C "$ROOT" --no-print-directory BUILD="$BUILD" DESTDIR="$top" \
+        install-files >make.out 2>&1 || fail "$(tail -n 5 make.out)"
+    cp "$BUILD/tests/static/hvdrun" "$top/usr/local/bin/hvdrun"
+    sed -n '/^WORKDIR .files/,/^FROM/p' "$ROOT/examples/kubernetes/Dockerfile" |
+        sed '1d; $d; s/^RUN //' >commands
+    grep -q strip commands
+    (cd "$top/usr/local" && sh -eu "$OLDPWD/commands")
+    [ "$(du -sm "$top" | cut -f1)" -lt 50 ] || fail "$(du -m "$top")"
+    expect_exit 0 env LD_LIBRARY_PATH="$top/usr/local/lib" \
+        "$top/usr/local/bin/hvdrun" -np 2 --no-tag-output \
+        "$top/usr/local/bin/train_digits_elastic"
+    grep -q 'accuracy' out
+}

@@ -369,6 +369,10 @@ test_many_ranks() {
             --iters 1 --warmup 0
         grep -q " $n ranks, plane shm" out
     done
+    sanitized || {
+        expect_exit 1 "$HVDRUN" -np 513 --grace 1 "$PROG/coll" sum 1 1
+        grep -q '513 ranks on host .*: shared memory serves at most 512' err
+    }
     HVD_DOMAINS=$(seq -s, 0 0.1 $((n / 10))) # ten ranks each
     HVD_DOMAINS=${HVD_DOMAINS//.[0-9]/} expect_exit 0 "$HVDRUN" -np $n \
         "$HVD_BENCH" allreduce --sizes 8,4K --iters 1 --warmup 0

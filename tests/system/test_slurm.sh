@@ -13,9 +13,14 @@ print(*(s.getsockname()[1] for s in sockets))
 END
 }
 
-# Ends the daemons, slurmctld last: a slurmd tells it that it ends.
+# Ends the daemons, slurmctld last: a slurmd tells it that it ends.  After a
+# failure, shows what they have said.
 slurm_end() {
-    local p
+    local status=$? p
+    if [ $status -ne 0 ]; then
+        { scontrol show nodes | grep -E 'NodeName|State|Reason' || :
+            tail -n 20 daemons.log; } >&2
+    fi
     for p in "${daemons[@]}"; do
         kill "$p" 2>/dev/null || :
         wait "$p" 2>/dev/null || :

@@ -281,7 +281,6 @@ static const struct {
     {WORLD_SMALL_SEGMENT, 2, HVD_EPROTO, "the segment has"},
     {WORLD_BAD_HEAD, 2, HVD_EPROTO, "head is not ours"},
     {WORLD_NO_MEMFD, 2, HVD_EPROTO, "malformed SEGMENT"},
-    {WORLD_GOOD, 65, HVD_EUNSUPPORTED, "serves at most 64"},
 };
 enum { FAULTS = sizeof(faults) / sizeof(faults[0]) };
 
