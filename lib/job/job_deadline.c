@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The end of the batch system's job in which this one runs: hvdrun announces it
- * some time before, and with --stop-at-commit lets the ranks stop then.
+ * some time before.
  */
 #include "lib/job/job_impl.h"
 
@@ -9,10 +9,7 @@
 
 #include <time.h>
 
-enum {
-    NOTICE_S = 60,
-    SPARE_S = 15, /* beside the time of --grace, which may pass twice */
-};
+enum { NOTICE_S = 60 };
 
 static int64_t left_s(const struct job *job)
 {
@@ -21,31 +18,18 @@ static int64_t left_s(const struct job *job)
     return job->config->ends_s > now_s ? job->config->ends_s - now_s : 0;
 }
 
-/* Returns how long before the end it is announced. */
-static int64_t notice_s(const struct job *job)
-{
-    int64_t stop_s = 2 * (int64_t)job->config->spec.grace_ms / 1000 + SPARE_S;
-
-    return job->config->stop_at_commit && stop_s > NOTICE_S ? stop_s : NOTICE_S;
-}
-
 static void on_deadline(uv_timer_t *timer)
 {
     struct job *job = timer->data;
-    const struct job_config *c = job->config;
-    char *text =
-        hb_xasprintf("%s ends in %lld s", c->within, (long long)left_s(job));
 
     job->deadline_is_near = 1;
-    if (!c->stop_at_commit ||
-        job_stop_at_commit(job, c->spec.grace_ms, JOB_EXIT_TIMEOUT, text) < 0)
-        job_say(job, "%s", text);
-    hb_free(text);
+    job_say(job, "%s ends in %lld s", job->config->within,
+            (long long)left_s(job));
 }
 
 void job_deadline_start(struct job *job)
 {
-    int64_t left = left_s(job) - notice_s(job);
+    int64_t left = left_s(job) - NOTICE_S;
 
     if (!job->config->ends_s)
         return;

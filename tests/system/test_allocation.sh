@@ -121,11 +121,3 @@ test_allocation_that_ends() {
     finish j 0
     [ ! -s j.err ]
 }
-
-# With --stop-at-commit the ranks stop in time for twice the time of --grace.
-test_allocation_ends_after_a_commit() {
-    in_job 95 -np 2 --min-np 2 --stop-at-commit --grace 38 --no-tag-output \
-        "$PROG/elastic_steps" 100000000 1000 fp
-    wait_for "grep -q '^hvdrun: Slurm job 17 ends in [0-9]* s: all ranks stop at the next commit' j.err"
-    finish j 75
-}
