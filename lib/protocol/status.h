@@ -159,12 +159,12 @@ static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
     return n;
 }
 
-/* Of a rank's collectives. */
+/* The counts of a rank's collectives. */
 struct status_counts {
     uint64_t calls, bytes, waited_ns;
 };
 
-/* Adds to a word that only this thread writes now. */
+/* Adds to a word that no other thread writes at the same time. */
 static inline void status_add(_Atomic uint64_t *word, uint64_t more)
 {
     atomic_store_explicit(
@@ -218,7 +218,7 @@ struct status_view {
     uint64_t launched[STATUS_SETS_MAX], carried_out[STATUS_SETS_MAX];
 };
 
-/* Sets what the rank has counted before; nobody adds yet. */
+/* Sets the counts of the rank's earlier worlds; no thread may add yet. */
 void status_put_counts(struct segment_status *s, const struct status_counts *c);
 /* Reads what the rank has counted; each number is whole, but they may be of
  * different moments. */

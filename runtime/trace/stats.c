@@ -38,7 +38,8 @@ static uint64_t get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Returns how many operations the samples of a row stand for. */
+/* Returns how many operations of a row its samples represent: all but those
+ * that were timed in any case. */
 static uint64_t sampled_from(const struct hvd__stats_row *row)
 {
     uint64_t count = get(&row->count), timed = get(&row->timed.count);
@@ -79,7 +80,7 @@ uint64_t hvd__stats_request(struct hvd__stats *s,
 
 /* ---- Telling -------------------------------------------------------- */
 
-/* Scales the time of the samples up to all for which they stand. */
+/* Scales the time of the samples up to all operations that they represent. */
 static uint64_t scale(uint64_t ns, uint64_t all, uint64_t samples)
 {
     if (samples == 0 || samples >= all)

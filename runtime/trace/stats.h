@@ -38,12 +38,13 @@
 enum {
     STATS_SAMPLE = 16,
     STATS_SMALL_BYTES = 16 << 10, /* below: sampled */
-    /* A set that has timed nothing for so long times the next operation. */
+    /* If a set has timed no operation for this long, it times the next one. */
     STATS_RARE_NS = 20000000,
 };
 
-/* How an operation was chosen to be timed: whatever it is, or by chance, so
- * that it stands for others. */
+/* Whether an operation is timed.  HVD__TIMED: because it is large or rare; it
+ * counts once.  HVD__SAMPLED: by chance; it also represents operations that
+ * were not timed. */
 enum hvd__timing { HVD__UNTIMED, HVD__TIMED, HVD__SAMPLED };
 
 struct hvd__stats_times {
@@ -72,15 +73,14 @@ void hvd__stats_init(struct hvd__stats *s, const int *ranks, int n);
 
 static inline void hvd__stats_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    /* Relaxed, and no atomic addition: there is one driver at a time, and the
-     * next one has synchronised with the last. */
-    atomic_store_explicit(
-        counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
-        memory_order_relaxed);
+    /* There is one driver at a time, and the next one has synchronised with the
+     * last. */
+    status_add(counter, more);
 }
 
-/* Decides whether a blocking operation of that size is timed.  now_ns: on any
- * clock, always the same one; may be coarse.  Called by the driver. */
+/* Decides whether a blocking operation of that size is timed.  now_ns: the time
+ * of the call, always by the same clock, which may be coarse.  The set's driver
+ * calls this. */
 static inline enum hvd__timing
 hvd__stats_timing(struct hvd__stats *s, uint64_t bytes, uint64_t now_ns)
 {
@@ -103,8 +103,9 @@ struct hvd__stats_sample {
     enum hvd__timing timing;
 };
 
-/* Counts a request that is done, unless it is a join.  Returns for how long
- * this rank has waited in it, and in others that were not timed. */
+/* Counts a completed request, unless it is a join.  Returns how long this rank
+ * has waited for others in the request, and in the operations that the request
+ * represents as a sample. */
 uint64_t hvd__stats_request(struct hvd__stats *s,
                             const struct hvd__stats_sample *sample);
 

@@ -42,7 +42,7 @@ const char *html_how(const struct record *r, const struct record_run *run);
 /* Appends hosts and ranks on one time line, as SVG. */
 void html_timeline(struct hb_buf *out, const struct record *r);
 /* Appends the time waited for each rank, and the table of collectives; nothing
- * if no rank has sent statistics. */
+ * if no counts are known. */
 void html_statistics(struct hb_buf *out, const struct record *r);
 
 #endif

@@ -84,7 +84,8 @@ void record_place(struct record *r, int rank, int host, int local_rank)
     r->ranks[rank].local_rank = local_rank;
 }
 
-/* Keeps what a process has counted that is over. */
+/* Adds the counts of a rank's process that has ended to those of its earlier
+ * processes. */
 static void keep_counts(struct record_rank *k)
 {
     k->kept.calls += k->so_far.calls;
@@ -169,7 +170,7 @@ void record_stats(struct record *r, int rank, const struct worker_stats *m)
         }
 }
 
-/* Raises each number to that of c, if that is greater. */
+/* Raises each count in s to that in c, if the latter is greater. */
 static void raise_to(struct status_counts *s, const struct status_counts *c)
 {
     s->calls = c->calls > s->calls ? c->calls : s->calls;

@@ -174,9 +174,9 @@ void record_time(struct hb_buf *out, uint64_t wall_ns);
 int64_t record_duration_ns(const struct record *r);
 /* Returns how a process has ended, in a few words; never NULL. */
 const char *record_how(const struct record_run *run);
-/* Sums up what all processes of a rank have counted: at the end of the job,
- * those that have sent statistics; before, what is known of all.  Returns 0 if
- * nothing is known. */
+/* Sums the counts of all processes of a rank.  While the job runs, the sum
+ * includes processes that have not sent their statistics.  Returns 0 if nothing
+ * is known. */
 int record_counted(const struct record *r, int rank, struct status_counts *sum);
 /* Returns whether a process runs still, as far as is known. */
 int record_is_alive(const struct record *r, const struct record_run *run);

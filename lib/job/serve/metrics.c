@@ -132,7 +132,7 @@ static double number_of(const struct status_counts *k, enum number which)
     }
 }
 
-/* Appends a number of each rank that has told about its collectives. */
+/* Appends one counter of each rank whose counts are known. */
 static void put_each(struct hb_buf *out, const struct record *r,
                      enum number which)
 {

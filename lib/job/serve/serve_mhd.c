@@ -125,14 +125,15 @@ static unsigned count_connections(const struct serve *s)
         ->num_connections;
 }
 
-/* Lets libmicrohttpd do what is due. */
+/* Runs libmicrohttpd, which handles ready sockets and timeouts. */
 static void turn(struct serve *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
     unsigned before;
 
-    /* At its limit of connections it watches no new ones, and at the end of
-     * some it does so again only when it runs the next time. */
+    /* At its limit of connections, libmicrohttpd stops watching the listening
+     * socket.  After connections have ended, it watches the socket again only
+     * in the next run. */
     do {
         before = count_connections(s);
         MHD_run(s->daemon);

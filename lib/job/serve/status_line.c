@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-/* Others wait for a rank if they spend that much of their time in waiting, and
- * it less than half of that. */
+/* A rank is late if the others spend at least this share of their time waiting,
+ * and the rank itself waits less than half as long. */
 enum { LATE_PERCENT = 10 };
 
 #define NS_PER_S INT64_C(1000000000)
 
-/* What the ranks that have told have done in a time. */
+/* The progress, in a period, of the ranks whose counts are known. */
 struct progress_made {
     int ranks;
     double calls, bytes, waited_ns; /* sums */
@@ -36,7 +36,7 @@ static void put_part(struct hb_buf *out, size_t start, size_t *width,
     xbuf_puts(out, part);
 }
 
-/* Returns the difference; 0 if the number has begun again. */
+/* Returns the difference; 0 if the count was reset. */
 static double more(uint64_t now, uint64_t before)
 {
     return now > before ? (double)(now - before) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What came of a common step on each of the ranks that took it: they exchange
- * this, so that all of them fail if one does, and say why.
+ * The outcome, on each rank, of a step that several ranks take together.  The
+ * ranks exchange their outcomes, so that all fail if one does, and know why.
  */
 #ifndef HVD_CORE_OUTCOME_H
 #define HVD_CORE_OUTCOME_H
