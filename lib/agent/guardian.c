@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -240,5 +241,8 @@ int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
     remove_dir(shared->trace_dir, trace_dir_remove);
     remove_dir(shared->wireup_dir, wireup_dir_remove);
     cgroup_close(cgroup);
+    /* A SIGCONT would take away the SIGSTOP with which a leak check attaches
+     * when the process exits, and that would wait for ever. */
+    prctl(PR_SET_PDEATHSIG, 0);
     return status;
 }

@@ -44,7 +44,8 @@ struct guardian_shared *guardian_share(void); /* NULL when out of memory */
 
 /* Watches the child `agent` and the connection `fd`, closing fd as soon as the
  * agent is dead.  Returns when no descendant is left and the cgroup is removed:
- * the agent's exit status as a shell would see it. */
+ * the agent's exit status as a shell would see it.  The process then gets no
+ * signal any more when its parent dies. */
 int guardian_run(pid_t agent, int fd, const struct guardian_shared *shared,
                  struct cgroup *cgroup);
 

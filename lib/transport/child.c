@@ -112,6 +112,18 @@ static void child_kill(struct child *c, int signo)
     kill(c->config.group ? -c->pid : c->pid, signo);
 }
 
+/* Continues a stopped child, which could not end otherwise.  Others get no
+ * SIGCONT: it would take away the SIGSTOP with which a debugger or a leak check
+ * attaches, and that would wait for ever. */
+static void child_continue(struct child *c)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_PID, (id_t)c->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == c->pid)
+        child_kill(c, SIGCONT);
+}
+
 static void on_kill_timer(uv_timer_t *timer)
 {
     struct child *c = timer->data;
@@ -139,7 +151,7 @@ void child_close(struct child *c, int wait_ms)
             child_release(c);
         return;
     }
-    child_kill(c, SIGCONT); /* a stopped one could not end */
+    child_continue(c);
     if (first ||
         (!c->termed && uv_timer_get_due_in(&c->kill_timer) > (uint64_t)wait_ms))
         uv_timer_start(&c->kill_timer, on_kill_timer, (uint64_t)wait_ms, 0);

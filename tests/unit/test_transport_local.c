@@ -233,10 +233,21 @@ START_TEST(stopped_agent_ends)
     siginfo_t info;
 
     open_as("stop");
-    ck_assert_int_eq(waitid(P_ALL, 0, &info, WSTOPPED), 0);
+    ck_assert_int_eq(waitid(P_ALL, 0, &info, WSTOPPED | WNOWAIT), 0);
     transport_close(seen.t);
     run();
     ck_assert_str_eq(hb_buf_data(&seen.errs), "continued\n");
+}
+END_TEST
+
+/* SIGCONT would take away the SIGSTOP of a leak check that attaches. */
+START_TEST(running_agent_gets_no_sigcont)
+{
+    open_as("tell sigcont");
+    seen.close_after = 5;
+    run();
+    ck_assert_str_eq(hb_buf_data(&seen.in), "ready");
+    ck_assert_str_eq(hb_buf_data(&seen.errs), "");
 }
 END_TEST
 
@@ -295,6 +306,12 @@ END_TEST
 
 /* ---- The other side ---- */
 
+static void tell_continued(int signo)
+{
+    (void)signo;
+    (void)!write(2, "continued\n", 10);
+}
+
 static int play(const char *part)
 {
     static char bytes[65536];
@@ -319,6 +336,11 @@ static int play(const char *part)
     if (strcmp(part, "stop") == 0) {
         raise(SIGSTOP);
         return write(2, "continued\n", 10) != 10;
+    }
+    if (strcmp(part, "tell sigcont") == 0) {
+        signal(SIGCONT, tell_continued);
+        if (write(1, "ready", 5) != 5)
+            return 1;
     }
     if (strcmp(part, "talk") == 0)
         return write(1, "on stdout", 9) + write(2, "on stderr\n", 10) != 19;
@@ -362,6 +384,7 @@ int main(int argc, char *argv[])
     tcase_add_test(tc, write_to_a_dead_agent);
     tcase_add_test(tc, how_the_agent_ended);
     tcase_add_test(tc, stopped_agent_ends);
+    tcase_add_test(tc, running_agent_gets_no_sigcont);
     tcase_add_test(tc, agent_that_does_not_end_is_killed);
     tcase_add_test(tc, inherits_little);
     tcase_add_test(tc, missing_agent);
