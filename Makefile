@@ -192,9 +192,12 @@ AGENT_SRC := \
 	lib/agent/wireup/wireup_hosts.c
 JOB_SRC := \
 	lib/job/agent_link.c \
-	lib/job/elastic/discoverer.c \
-	lib/job/elastic/discovery.c \
+	lib/job/discovery/discoverer.c \
+	lib/job/discovery/discovery.c \
+	lib/job/discovery/script.c \
+	lib/job/elastic/apart.c \
 	lib/job/elastic/generations.c \
+	lib/job/elastic/job_apart.c \
 	lib/job/elastic/job_elastic.c \
 	lib/job/elastic/job_grow.c \
 	lib/job/elastic/job_grow_routes.c \
@@ -205,7 +208,6 @@ JOB_SRC := \
 	lib/job/elastic/job_withdraw.c \
 	lib/job/elastic/preempt.c \
 	lib/job/elastic/restarts.c \
-	lib/job/elastic/script.c \
 	lib/job/elastic/strikes.c \
 	lib/job/job.c \
 	lib/job/job_beat.c \
@@ -501,6 +503,7 @@ UNIT_TESTS := \
 	alloc \
 	allocation \
 	allreduce \
+	apart \
 	arena \
 	autotune \
 	bench \
@@ -545,6 +548,7 @@ UNIT_TESTS := \
 	generations_model \
 	going \
 	gpu \
+	guardian \
 	hier \
 	host_env \
 	host_log \

@@ -4,7 +4,7 @@
 
 #include "cmd/hvdrun/main_loop.h"
 #include "lib/base/alloc.h"
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 
 #include <string.h>
 #include <strings.h>

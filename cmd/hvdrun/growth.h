@@ -5,7 +5,7 @@
 #define HVDRUN_GROWTH_H
 
 #include "cmd/hvdrun/options/options.h"
-#include "lib/job/elastic/discoverer.h"
+#include "lib/job/discovery/discoverer.h"
 
 /* Runs the discovery script until it has named enough slots for the first
  * ranks.  Returns 0 and *hosts; a positive exit code if a signal came; or

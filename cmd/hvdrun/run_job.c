@@ -21,7 +21,7 @@
 #include "lib/agent/rank/tree.h"
 #include "lib/base/alloc.h"
 #include "lib/base/env.h"
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 #include "lib/job/job.h"
 #include "lib/job/output/xbuf.h"
 #include "lib/job/serve/serve_plugin.h"

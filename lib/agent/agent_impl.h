@@ -173,6 +173,7 @@ void agent_stall_flush(struct agent *a);
  * waiting; that it gives up waiting in hvd_init. */
 void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m);
 void agent_on_late(void *arg, int slot, uint32_t ms);
+void agent_on_no_answer(void *arg, int slot, int peer);
 
 /* ---- stall/agent_counts.c ---- */
 

@@ -201,6 +201,25 @@ static int on_late(struct endpoint_conn *c, const struct frame *f)
     return 0;
 }
 
+static int on_no_answer(struct endpoint_conn *c, const struct frame *f)
+{
+    const struct endpoint *e = c->endpoint;
+    struct worker_no_answer m;
+    int rank;
+
+    if (worker_decode_no_answer(f->payload, f->len, &m) < 0)
+        return -HVD_EPROTO;
+    /* Of a generation before, whose ranks had other numbers. */
+    if (e->job->spec.elastic && m.generation != e->members.now.number)
+        return 0;
+    rank = members_plan_rank(&e->members, m.rank);
+    if (rank < 0)
+        return -HVD_EPROTO;
+    if (e->on_no_answer)
+        e->on_no_answer(e->stalled_arg, c->slot, rank);
+    return 0;
+}
+
 /* Replaces the numbers of blamed ranks, which are those of the sender's world,
  * by those of the plan.  Drops ranks that the world did not have. */
 static void number_blamed(const struct endpoint *e, struct worker_stats *m)
@@ -361,6 +380,7 @@ static const struct message {
     [WORKER_RDV_FENCE] = {1, rdv_on_fence}, [WORKER_ROUTES] = {1, on_routes},
     [WORKER_STALLED] = {1, on_stalled},     [WORKER_STATS] = {1, on_stats},
     [WORKER_BLAMES] = {1, on_blames},       [WORKER_LATE] = {1, on_late},
+    [WORKER_NO_ANSWER] = {1, on_no_answer},
 };
 enum { MESSAGES = sizeof(messages) / sizeof(messages[0]) };
 

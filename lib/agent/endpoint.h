@@ -79,7 +79,10 @@ struct endpoint {
                        const struct worker_stalled *m);
     /* A rank gives up waiting in hvd_init, after `ms`; may be NULL. */
     void (*on_late)(void *arg, int local_rank, uint32_t ms);
-    void *stalled_arg; /* for on_stalled and on_late */
+    /* A rank gets no answer from the host of another, a rank of the plan; may
+     * be NULL. */
+    void (*on_no_answer)(void *arg, int local_rank, int peer);
+    void *stalled_arg; /* for on_stalled, on_late and on_no_answer */
     /* A rank's statistics; may be NULL. */
     void (*on_stats)(void *arg, int local_rank, const struct worker_stats *m);
     void *stats_arg;

@@ -20,7 +20,7 @@ enum {
     JOB_DEAF_MS = 1000,
     /* When to tell the user what an ending job waits for. */
     JOB_NOTICE_MS = 1000,
-    JOB_TIMERS = 15,
+    JOB_TIMERS = 16,
     /* Time for other hosts to connect after one has failed to. */
     JOB_SETTLE_MS = 1000,
 };
@@ -251,6 +251,7 @@ static void list_timers(struct job *job, uv_timer_t *timers[JOB_TIMERS])
     timers[12] = &job->leave_timer;
     timers[13] = &job->counts_timer;
     timers[14] = &job->deadline_timer;
+    timers[15] = &job->apart_timer;
 }
 
 static void act_finish(struct job *job)

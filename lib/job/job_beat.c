@@ -54,6 +54,7 @@ void job_beat_heard(void *arg)
     host->beats_missed = 0;
     host->asked_ns = 0;
     host->unheard = 0;
+    host->owes_answer = 0;
 }
 
 int job_beat_pong(void *arg, const struct frame *f, struct hb_error *err)

@@ -248,4 +248,5 @@ const struct agent_message job_messages[AGENT_MESSAGES] = {
     [CONTROL_PROGRESS] = {AGENT_LAUNCHED, job_elastic_progress},
     [CONTROL_GOING] = {AGENT_LAUNCHED, job_going_frame},
     [CONTROL_COUNTS] = {AGENT_LAUNCHED, job_counts_frame},
+    [CONTROL_NO_ANSWER] = {AGENT_LAUNCHED, job_apart_frame},
 };

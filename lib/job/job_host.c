@@ -112,6 +112,14 @@ void job_host_silent(struct job_host *host, const char *why)
     job_host_cancel(host);
 }
 
+void job_host_give_up(struct job_host *host, const char *why)
+{
+    if (job_host_finished(host))
+        return;
+    lose(host, hb_now_ns(), "", why);
+    job_host_cancel(host);
+}
+
 /* ---- The connection ---- */
 
 static void on_handled(void *arg)

@@ -23,6 +23,7 @@
  *     job_withdraw.c       hosts and slots that are not offered any more
  *     job_leave.c   ranks of one that are asked to leave
  *     job_preempt.c who says which hosts go away
+ *     job_apart.c   hosts that do not reach each other
  *     job_stall.c   ranks that wait too long
  *     job_sweep.c   ending what lost hosts may still run
  */
@@ -83,6 +84,7 @@ struct job_host {
     int sweep_steps, swept, sweep_failed;
     char *sweep_text; /* its result, reported at the end, or NULL */
     int unheard;      /* no message since KILL was sent */
+    int owes_answer;  /* no message since job_apart.c asked for one */
     /* Added while the ranks run, and none of its ranks was started yet: how
      * many are to be; else 0.  Its failure concerns nobody else. */
     int newcomers;
@@ -148,6 +150,7 @@ struct job {
     uv_timer_t leave_timer;     /* deadlines of ranks that are to leave */
     uv_timer_t counts_timer;    /* until agents are asked again */
     uv_timer_t deadline_timer;  /* until the batch system's job is to end */
+    uv_timer_t apart_timer;     /* lets more ranks report silent hosts */
     int deadline_is_near;       /* and it has been said */
     uint64_t watched_until_ns;  /* they are asked until then */
     uint64_t limit_left_ms;     /* of limit_timer, while stopped by SIGTSTP */
@@ -380,6 +383,8 @@ void job_stall_absent(struct job *job, int rank); /* it is not started */
 /* Notes which ranks are in the generation that begins. */
 void job_stall_members(struct job *job, const int *ranks, int count);
 void job_stall_resumed(struct job *job); /* the ranks had been stopped */
+/* Notes that a rank gets no answer from the host of another. */
+void job_stall_no_answer(struct job *job, int rank, int peer);
 int job_stall_frame(void *host, const struct frame *f, struct hb_error *err);
 
 /* ---- job_elastic.c: in other jobs, these do nothing and return 0 ---- */
@@ -397,6 +402,7 @@ void job_elastic_started(struct job *job, int rank, pid_t pid);
 int job_elastic_frame(void *host, const struct frame *f, struct hb_error *err);
 int job_elastic_progress(void *host, const struct frame *f,
                          struct hb_error *err);
+int job_apart_frame(void *host, const struct frame *f, struct hb_error *err);
 void job_elastic_finished(struct job *job, int rank); /* exit code 0 */
 /* Handles the failure of a rank, or the loss of a host, and reports it.
  * Returns 1 if the job goes on; if 0, the failure is to end it. */
@@ -508,6 +514,8 @@ int job_host_finished(const struct job_host *host);
 void job_host_finish(struct job_host *host, enum host_state state);
 /* Loses the host, because nothing was heard of it since asked_ns. */
 void job_host_silent(struct job_host *host, const char *why);
+/* Loses a host that hvdrun reaches: `why` says what is wrong there. */
+void job_host_give_up(struct job_host *host, const char *why);
 void job_host_launch(struct job_host *host);
 /* Appends HOSTS as the host gets it. */
 void job_host_encode_hosts(const struct job_host *host, struct hb_buf *frame);

@@ -78,6 +78,12 @@ static const struct wire_field leave_fields[] = {
     WIRE_END,
 };
 
+static const struct wire_field no_answer_fields[] = {
+    WIRE_NUMBER(worker_no_answer, rank, 4, 0, INT32_MAX),
+    WIRE_NUMBER(worker_no_answer, generation, 4, 0, INT32_MAX),
+    WIRE_END,
+};
+
 /* BLAMES: a rank; LATE: milliseconds. */
 static const struct wire_field u31_fields[] = {
     WIRE_VALUE("value", 0, INT32_MAX),
@@ -247,6 +253,13 @@ void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms)
     write_frame(out, WORKER_LATE_BYTES, WORKER_LATE, u31_fields, &ms);
 }
 
+void worker_write_no_answer(unsigned char out[WORKER_NO_ANSWER_BYTES],
+                            const struct worker_no_answer *m)
+{
+    write_frame(out, WORKER_NO_ANSWER_BYTES, WORKER_NO_ANSWER, no_answer_fields,
+                m);
+}
+
 int worker_decode_blames(const void *p, size_t len, uint32_t *rank)
 {
     return wire_decode("blames", p, len, u31_fields, rank, NULL);
@@ -255,6 +268,12 @@ int worker_decode_blames(const void *p, size_t len, uint32_t *rank)
 int worker_decode_late(const void *p, size_t len, uint32_t *ms)
 {
     return wire_decode("late", p, len, u31_fields, ms, NULL);
+}
+
+int worker_decode_no_answer(const void *p, size_t len,
+                            struct worker_no_answer *m)
+{
+    return wire_decode("no answer", p, len, no_answer_fields, m, NULL);
 }
 
 int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m)

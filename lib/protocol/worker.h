@@ -32,6 +32,9 @@
  *                         left
  *     worker -> LATE      u32 ms: it has waited so long in hvd_init, and gives
  *                         up; TIMEOUT or ABORT names the missing rank
+ *     worker -> NO_ANSWER u32 rank, u32 generation: the host of that one has
+ *                         not answered over the network for HVD_HEARTBEAT
+ *                         seconds
  *     agent  -> TIMEOUT   as ABORT: the job ends because of such a wait
  *     agent  -> REMOVED   in place of WELCOME: the rank is in no generation any
  *                         more, as was asked, and why
@@ -58,6 +61,7 @@ enum worker_type {
     WORKER_STATS = 75, /* worker_stats.h */
     WORKER_BLAMES = 76,
     WORKER_LATE = 77,
+    WORKER_NO_ANSWER = 78,
     WORKER_WELCOME = 96,
     WORKER_REFUSED = 97, /* text */
     WORKER_SEGMENT = 98,
@@ -70,7 +74,7 @@ enum worker_type {
 };
 
 enum {
-    WORKER_ABI = 9,
+    WORKER_ABI = 10,
     WORKER_PAYLOAD_MAX = 64 << 10,
     WORKER_FENCED_MAX = 16 << 20, /* payload of RDV_FENCED */
     WORKER_SCOPE_MAX = 64,   /* bytes of a scope's name, with its final 0 */
@@ -143,6 +147,15 @@ enum { WORKER_LATE_BYTES = FRAME_HEADER_BYTES + 4 };
 
 void worker_write_late(unsigned char out[WORKER_LATE_BYTES], uint32_t ms);
 
+struct worker_no_answer {
+    uint32_t rank, generation; /* generation: as in WELCOME */
+};
+
+enum { WORKER_NO_ANSWER_BYTES = FRAME_HEADER_BYTES + 8 };
+
+void worker_write_no_answer(unsigned char out[WORKER_NO_ANSWER_BYTES],
+                            const struct worker_no_answer *m);
+
 /* Appends a frame.  0, -HVD_ENOMEM, or -HVD_EINVAL for a message that its
  * decoder would refuse.  Texts are cut to WORKER_TEXT_MAX. */
 int worker_encode_hello(struct hb_buf *out, const struct worker_hello *m);
@@ -184,6 +197,8 @@ int worker_decode_segment(const void *p, size_t len, struct worker_segment *m);
 int worker_decode_stalled(const void *p, size_t len, struct worker_stalled *m);
 int worker_decode_blames(const void *p, size_t len, uint32_t *rank);
 int worker_decode_late(const void *p, size_t len, uint32_t *ms);
+int worker_decode_no_answer(const void *p, size_t len,
+                            struct worker_no_answer *m);
 /* Decodes ABORT or TIMEOUT. */
 int worker_decode_abort(const void *p, size_t len, struct worker_abort *m);
 int worker_decode_leave(const void *p, size_t len, uint32_t *epoch);

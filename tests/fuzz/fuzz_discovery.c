@@ -6,7 +6,7 @@
  * hosts count then must follow from this and the last such answer.  An answer
  * that is refused changes nothing.
  */
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { HOSTS = 64, NAME = 24, DEFAULT_SLOTS = 3 };

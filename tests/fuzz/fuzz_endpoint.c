@@ -151,6 +151,13 @@ static void on_late(void *arg, int local_rank, uint32_t ms)
     check_slot(local_rank);
 }
 
+static void on_no_answer(void *arg, int local_rank, int peer)
+{
+    (void)arg;
+    check_slot(local_rank);
+    FUZZ_CHECK(members_world_rank(&endpoint.members, peer) >= 0);
+}
+
 static void on_stats(void *arg, int local_rank, const struct worker_stats *m)
 {
     (void)arg;
@@ -389,16 +396,17 @@ static void say_request(struct peer *p, struct fuzz_input *in)
 
 static void say_frame(struct peer *p, struct fuzz_input *in)
 {
-    static const int types[] = {WORKER_STALLED, WORKER_STATS,    WORKER_BLAMES,
-                                WORKER_LATE,    WORKER_LEAVE,    WORKER_ROUTES,
-                                WORKER_RDV,     WORKER_RDV_FENCE};
+    static const int types[] = {
+        WORKER_STALLED, WORKER_STATS,     WORKER_BLAMES,
+        WORKER_LATE,    WORKER_LEAVE,     WORKER_ROUTES,
+        WORKER_RDV,     WORKER_RDV_FENCE, WORKER_NO_ANSWER};
     unsigned which = fuzz_take(in);
     struct hb_buf b = HB_BUF_INIT;
     size_t len;
     const void *bytes = fuzz_take_bytes(in, &len);
 
     FUZZ_CHECK(frame_encode(&b,
-                            which < 8 ? (uint8_t)types[which] : (uint8_t)which,
+                            which < 9 ? (uint8_t)types[which] : (uint8_t)which,
                             bytes, len) == 0);
     say_buf(p, &b);
 }
@@ -606,6 +614,7 @@ static void setup(int elastic)
     endpoint_set_rendezvous(&endpoint, on_ask, NULL);
     endpoint.on_stalled = on_stalled;
     endpoint.on_late = on_late;
+    endpoint.on_no_answer = on_no_answer;
     endpoint.on_stats = on_stats;
     endpoint.on_ready = on_ready;
 }

@@ -335,6 +335,8 @@ static void fuzz_stall(const char *p, size_t len)
     struct control_stalled stalled;
     struct control_stall_ask ask;
     struct control_late late;
+    struct control_no_answer no_answer;
+    struct worker_no_answer peer;
     struct worker_stalled worker;
     unsigned char bytes[WORKER_STALLED_BYTES];
     struct hb_buf b = HB_BUF_INIT;
@@ -355,6 +357,17 @@ static void fuzz_stall(const char *p, size_t len)
     if (worker_decode_late(p, len, &number) == 0) {
         worker_write_late(bytes, number);
         FUZZ_CHECK(hb_buf_append(&b, bytes, WORKER_LATE_BYTES) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (worker_decode_no_answer(p, len, &peer) == 0) {
+        worker_write_no_answer(bytes, &peer);
+        FUZZ_CHECK(hb_buf_append(&b, bytes, WORKER_NO_ANSWER_BYTES) == 0);
+        check_same_payload(&b, p, len);
+    }
+    hb_buf_clear(&b);
+    if (control_decode_no_answer(p, len, &no_answer, NULL) == 0) {
+        FUZZ_CHECK(control_encode_no_answer(&b, &no_answer) == 0);
         check_same_payload(&b, p, len);
     }
     hb_buf_clear(&b);

@@ -278,6 +278,8 @@ static void say_ready(struct far *f, struct fuzz_input *in)
 
 static void step(struct job *job, struct fuzz_input *in)
 {
+    static const int elastic_types[] = {CONTROL_GOING, CONTROL_PROGRESS,
+                                        CONTROL_NO_ANSWER};
     unsigned what = fuzz_take(in);
     /* Of a job that grows, also one of the last two connections. */
     int far = what >> 5 < 4 || far_count <= HOSTS
@@ -331,11 +333,8 @@ static void step(struct job *job, struct fuzz_input *in)
     case 14:
         say_ready(f, in);
         break;
-    case 15:
-        say_frame(f, in, CONTROL_GOING);
-        break;
     default:
-        say_frame(f, in, CONTROL_PROGRESS);
+        say_frame(f, in, elastic_types[fuzz_take(in) % 3]);
         break;
     }
 }

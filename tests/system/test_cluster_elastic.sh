@@ -266,3 +266,30 @@ test_elastic_hosts_lossy() {
     finished 5
     cluster_down
 }
+
+# Two hosts that no longer reach each other, while hvdrun reaches both: one of
+# them is given up and named, and the others are one world.
+test_elastic_hosts_apart() {
+    start_steps
+    faulty drop n2 n3
+    wait_for 'grep -q "6 -> 4 ranks (generation 2)" job.err'
+    finished 4
+    tells 'host n3: its ranks and those on host n2 do not reach each other' \
+        job.err
+    faulty undrop n2 n3
+    cluster_down
+}
+
+# The same where the ranks connect, because a rank elsewhere has died meanwhile.
+test_elastic_hosts_apart_in_sync() {
+    start_steps
+    kill_on n1 STOP "$(ranks_on n1 | head -n 1)" # nobody goes on
+    faulty drop n2 n3
+    kill_on n1 KILL "$(ranks_on n1 | head -n 1)"
+    wait_for 'grep -q -- "-> 3 ranks" job.err'
+    finished 3
+    tells 'host n3: its ranks and those on host n2 do not reach each other' \
+        job.err
+    faulty undrop n2 n3
+    cluster_down
+}

@@ -352,6 +352,15 @@ static void send_progress(uint32_t generation)
     wire_send(&frame);
 }
 
+static void send_no_answer(int rank, int peer)
+{
+    const struct control_no_answer m = {rank, peer};
+    struct hb_buf frame = HB_BUF_INIT;
+
+    control_encode_no_answer(&frame, &m);
+    wire_send(&frame);
+}
+
 static void send_ready(int rank, int ready)
 {
     struct hb_buf frame = HB_BUF_INIT;
@@ -523,6 +532,8 @@ static void step(const char *s)
         dprintf(1, "this is not the protocol, not at all");
     else if (strcmp(word, "ready") == 0 || strcmp(word, "left") == 0)
         send_ready(a, word[0] == 'r');
+    else if (strcmp(word, "no-answer") == 0)
+        send_no_answer(a, b);
     else if (strcmp(word, "notice") == 0)
         wait_notice(a, b);
     else if (strcmp(word, "progress") == 0)

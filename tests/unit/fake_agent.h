@@ -23,6 +23,7 @@
  *     say TEXT (to stderr)   flood RANK (output, until hvdrun hangs up)
  *     ready RANK   left RANK   change N (wait)   progress N
  *     generation N JOINED RANKS [WHY] (wait; RANKS as in 0,2,3)
+ *     no-answer RANK PEER (RANK gets no answer from the host of PEER)
  *     notice RANK MS (wait; up to a second less, -1: not limited)
  *     removed RANK TEXT   evict RANK TEXT (wait)
  *     going MS TEXT   restart RANK (wait)

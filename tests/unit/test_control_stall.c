@@ -53,6 +53,24 @@ START_TEST(stalled)
 }
 END_TEST
 
+START_TEST(no_answer)
+{
+    const struct control_no_answer m = {CONTROL_RANKS_MAX - 1, 3};
+    struct control_no_answer got;
+    struct frame f;
+
+    ck_assert_int_eq(control_encode_no_answer(&out, &m), 0);
+    f = sent(CONTROL_NO_ANSWER);
+    ck_assert_int_eq(control_decode_no_answer(f.payload, f.len, &got, NULL), 0);
+    ck_assert_int_eq(got.rank, m.rank);
+    ck_assert_int_eq(got.peer, 3);
+    ck_assert_int_lt(control_decode_no_answer(f.payload, f.len - 1, &got, NULL),
+                     0);
+    ck_assert_int_lt(
+        control_decode_no_answer("\0\0\0\0\0\1\0\0", 8, &got, NULL), 0);
+}
+END_TEST
+
 START_TEST(late)
 {
     const struct control_late m = {CONTROL_RANKS_MAX - 1, INT32_MAX};
@@ -443,6 +461,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, stalled);
     tcase_add_test(tc, late);
+    tcase_add_test(tc, no_answer);
     tcase_add_test(tc, ask);
     tcase_add_test(tc, stack);
     tcase_add_test(tc, ranks);

@@ -2,7 +2,7 @@
 /* lib/job/elastic/discoverer: scripts that answer, fail, hang and flood, and
  * files that change. */
 #include "lib/base/alloc.h"
-#include "lib/job/elastic/discoverer.h"
+#include "lib/job/discovery/discoverer.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/job/elastic/discovery: answers that are taken and refused, and hosts that
  * come and go. */
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

@@ -89,6 +89,56 @@ START_TEST(a_host_is_lost)
 }
 END_TEST
 
+#define APART \
+    "its ranks and those on host a do not reach each other over the network"
+
+/* hvdrun reaches both hosts: the last one is given up. */
+START_TEST(hosts_are_apart)
+{
+    go_elastic(2,
+               BEGIN "no-answer 0 2;abort 3;ready 0;ready 1;generation 2 0 0,1 "
+                     "host b: " APART ";exit 0 0;exit 1 0;done;eof",
+               BEGIN_B "no-answer 3 1;eof");
+    ends(0,
+         "hvdrun: host b: " APART "; its 2 ranks are gone\n"
+         "hvdrun: 4 -> 2 ranks (generation 2), stopped for T\n"
+         "hvdrun: finished with 2 of 4 ranks; lost: ranks 2, 3 (host b: " APART
+         ")\n");
+}
+END_TEST
+
+/* Too few would be left: the job ends by it. */
+START_TEST(hosts_are_apart_and_all_needed)
+{
+    go_elastic(4,
+               BEGIN "no-answer 0 2;abort 3;kill 0;ours 0 143;ours 1 143;"
+                     "done;eof",
+               BEGIN_B "eof");
+    finish_saying(125, "");
+    ck_assert_ptr_nonnull(strstr(hb_buf_data(&err), "host b: " APART));
+}
+END_TEST
+
+/* Ranks of one host are always together, and other ranks there are none. */
+START_TEST(no_answer_of_nobody)
+{
+    go_elastic(2, BEGIN "no-answer 0 1;pause 900;exit 0 0;exit 1 0;done;eof",
+               BEGIN_B "exit 2 0;exit 3 0;done;eof");
+    ends(0, "");
+}
+END_TEST
+
+START_TEST(no_answer_of_a_wrong_rank)
+{
+    go_elastic(2, BEGIN "pause 100;exit 0 0;exit 1 0;done;eof",
+               BEGIN_B "no-answer 2 4");
+    finish_saying(0, "");
+    ck_assert_ptr_nonnull(
+        strstr(hb_buf_data(&err),
+               "host b: lost the agent: rank 4 is none of the job"));
+}
+END_TEST
+
 /* What its ranks do while the agent ends them does not count. */
 START_TEST(an_agent_quits)
 {
@@ -305,6 +355,10 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, nobody_dies);
     tcase_add_test(tc, a_rank_dies);
     tcase_add_test(tc, a_host_is_lost);
+    tcase_add_test(tc, hosts_are_apart);
+    tcase_add_test(tc, hosts_are_apart_and_all_needed);
+    tcase_add_test(tc, no_answer_of_nobody);
+    tcase_add_test(tc, no_answer_of_a_wrong_rank);
     tcase_add_test(tc, an_agent_quits);
     tcase_add_test(tc, a_host_is_lost_after_its_ranks);
     tcase_add_test(tc, a_host_is_lost_at_the_start);

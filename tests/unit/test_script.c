@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lib/job/elastic/script, with scripts that do as they should and others. */
 #include "lib/base/buf.h"
-#include "lib/job/elastic/script.h"
+#include "lib/job/discovery/script.h"
 #include "tests/unit/unit.h"
 
 #include <errno.h>

@@ -370,6 +370,107 @@ START_TEST(test_nobody)
 }
 END_TEST
 
+/* ---- Hosts that do not answer ---------------------------------------- */
+
+struct told {
+    int count;
+    uint32_t rank;
+};
+
+static int note_no_answer(void *arg, uint32_t rank)
+{
+    struct told *told = arg;
+
+    told->count++;
+    told->rank = rank;
+    return 1;
+}
+
+/* Ends the job as soon as somebody is told not to answer. */
+static int given_up(void *arg, struct hb_error *err)
+{
+    const struct told *told = arg;
+
+    return told->count ? hb_error_set(err, HVD_EPEER, "given up") : 0;
+}
+
+/* Returns a port to which no connection comes about: the kernel drops what is
+ * sent to a listener whose queue is full. */
+static uint16_t deaf_port(void)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET,
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(sa);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 0) < 0 ||
+        getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        int call = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+        (void)connect(call, (struct sockaddr *)&sa, len);
+    }
+    return ntohs(sa.sin_port);
+}
+
+static int deaf_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct told told = {0, 0};
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = tcp_group_config(g, me);
+
+    if (me == 1)
+        return 0;
+    g->peers[1].port = deaf_port();
+    must(g->peers[1].port);
+    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
+    config.silence_ms = 300;
+    config.no_answer = note_no_answer;
+    config.agent_lost = given_up;
+    config.arg = &told;
+    must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
+    must(told.count == 1 && told.rank == 101);
+    return 0;
+}
+
+START_TEST(test_no_answer)
+{
+    struct tcp_group g = {.n = 2, .body = deaf_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
+/* A host that refuses connections answers. */
+static int refused_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct told told = {0, 0};
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = tcp_group_config(g, me);
+
+    if (me == 1)
+        return 0;
+    g->peers[1].port = 1;
+    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
+    config.silence_ms = 100;
+    config.no_answer = note_no_answer;
+    config.arg = &told;
+    must(hvd__tcp_open(&config, &t, &err) == -HVD_ESYSTEM);
+    must(told.count == 0);
+    return 0;
+}
+
+START_TEST(test_refusal_is_an_answer)
+{
+    struct tcp_group g = {.n = 2, .body = refused_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
 /* The agent's report that a peer has died is found although another thread has
  * read it from the socket. */
 static int word(void *arg, struct hb_error *err)
@@ -484,6 +585,8 @@ static Suite *tcp_setup_suite(void)
     tcase_add_test(t, test_wrong_secret);
     tcase_add_test(t, test_other_codes);
     tcase_add_test(t, test_nobody);
+    tcase_add_test(t, test_no_answer);
+    tcase_add_test(t, test_refusal_is_an_answer);
     tcase_add_test(t, test_taken_word);
     tcase_add_test(t, test_patience);
     tcase_add_test(t, test_no_memory);

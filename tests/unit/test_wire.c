@@ -166,7 +166,7 @@ static const struct {
     int type;
     const char *payload; /* digits */
 } messages[] = {
-    {put_hello, WORKER_HELLO, "000000090000000300001267"},
+    {put_hello, WORKER_HELLO, "0000000a0000000300001267"},
     {put_welcome, WORKER_WELCOME,
      "00000005000000060000000100000002000000020000000300026eff0002346500070e15"
      "1c232a31383f464d545b626970777e858c939aa1a8afb6bdc4cbd2d90000001000000002"

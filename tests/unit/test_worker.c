@@ -390,6 +390,23 @@ START_TEST(test_leave)
 }
 END_TEST
 
+START_TEST(test_no_answer)
+{
+    const struct worker_no_answer m = {7, INT32_MAX};
+    unsigned char bytes[WORKER_NO_ANSWER_BYTES];
+    struct worker_no_answer got;
+
+    worker_write_no_answer(bytes, &m);
+    ck_assert_int_eq(
+        worker_decode_no_answer(bytes + FRAME_HEADER_BYTES, 8, &got), 0);
+    ck_assert_uint_eq(got.rank, 7);
+    ck_assert_uint_eq(got.generation, INT32_MAX);
+    ck_assert_int_lt(worker_decode_no_answer("\200\0\0\0\0\0\0\1", 8, &got), 0);
+    ck_assert_int_lt(worker_decode_no_answer("\0\0\0\1\200\0\0\0", 8, &got), 0);
+    ck_assert_int_lt(worker_decode_no_answer("\0\0\0\1\0\0\0", 7, &got), 0);
+}
+END_TEST
+
 START_TEST(test_late)
 {
     unsigned char bytes[WORKER_LATE_BYTES];
@@ -473,6 +490,7 @@ int main(void)
     tcase_add_test(c, test_abort);
     tcase_add_test(c, test_leave);
     tcase_add_test(c, test_late);
+    tcase_add_test(c, test_no_answer);
     tcase_add_test(c, test_blames);
     tcase_add_test(c, test_allocation_failures);
     suite_add_tcase(s, c);

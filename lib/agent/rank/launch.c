@@ -313,6 +313,7 @@ static int open_parts(struct launch *l, struct hb_error *err)
         endpoint_set_rendezvous(&a->endpoint, agent_ask_rendezvous, a);
         a->endpoint.on_stalled = agent_on_stalled;
         a->endpoint.on_late = agent_on_late;
+        a->endpoint.on_no_answer = agent_on_no_answer;
         a->endpoint.stalled_arg = a;
         a->endpoint.on_ready = agent_on_ready;
         a->endpoint.ready_arg = a;

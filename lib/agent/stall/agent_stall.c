@@ -78,6 +78,17 @@ void agent_on_late(void *arg, int slot, uint32_t ms)
     link_flush(&a->link);
 }
 
+void agent_on_no_answer(void *arg, int slot, int peer)
+{
+    struct agent *a = arg;
+    const struct control_no_answer m = {a->job.ranks[slot].rank, peer};
+
+    if (a->gone || a->state != AGENT_RUNNING)
+        return;
+    hb_must(control_encode_no_answer(&a->link.out, &m));
+    link_flush(&a->link);
+}
+
 /* ---- Where the ranks are ------------------------------------------------- */
 
 /* Returns the process that has called hvd_init, which may be a child of the

@@ -24,8 +24,6 @@ enum {
     ELASTIC_SETTLE_MS = 1000,
     /* Exit code for --reset-limit, as of horovodrun. */
     ELASTIC_EXIT_RESETS = 1,
-    /* Deaths that are reported with the rank's last lines. */
-    ELASTIC_TAILS_MAX = 16,
     ELASTIC_NAMED_MAX = 8, /* ranks listed one by one */
     /* Generations in a row that may fail before their first commit, where
      * ranks are started again and so without end. */
@@ -501,18 +499,6 @@ void job_elastic_finished(struct job *job, int rank)
                                            GENERATIONS_FINISHED));
 }
 
-void elastic_report_failed(struct job *job, const struct control_exited *m)
-{
-    struct elastic *e = job->elastic;
-    struct hb_buf text = HB_BUF_INIT;
-
-    /* What a rank says that fails because of another is not the cause. */
-    report_death(&text, job->config->plan, m,
-                 !m->blames && e->tails++ < ELASTIC_TAILS_MAX);
-    job_message(job, &text);
-    hb_buf_free(&text);
-}
-
 int job_elastic_failed(struct job *job, const struct control_exited *m,
                        uint64_t when_ns)
 {
@@ -636,8 +622,9 @@ void job_elastic_end(struct job *job)
     uv_timer_stop(&job->settle_timer);
     uv_timer_stop(&job->elastic_timer);
     uv_timer_stop(&job->restart_timer);
-    job_grow_end(job);
     uv_timer_stop(&job->leave_timer);
+    uv_timer_stop(&job->apart_timer);
+    job_grow_end(job);
 }
 
 void job_elastic_resumed(struct job *job)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of an elastic job, for job_elastic.c, job_grow.c and job_restart.c
- * only. */
+/* The state of an elastic job, for the files of this folder only. */
 #ifndef HVD_JOB_ELASTIC_IMPL_H
 #define HVD_JOB_ELASTIC_IMPL_H
 
+#include "lib/job/elastic/apart.h"
 #include "lib/job/elastic/generations.h"
 #include "lib/job/elastic/restarts.h"
 #include "lib/job/elastic/strikes.h"
@@ -33,6 +33,7 @@ struct elastic {
     struct grow *grow;    /* NULL: the job gets no new ranks */
     struct routes *round; /* in progress, to add hosts; or NULL */
     struct restarts restarts;
+    struct apart apart;  /* hosts that do not reach each other */
     pid_t *pids;         /* [size] 0: not known */
     unsigned char *gone; /* [size] ranks that were lost with their host */
     struct elastic_leaving *leaving; /* [size] */
@@ -86,11 +87,10 @@ void elastic_withdraw(struct job *job);
 /* Begins to add the hosts that are connected and have no ranks, unless others
  * are being added. */
 void elastic_begin_round(struct job *job);
-/* Reports a rank's failure, with its last lines if that helps. */
-void elastic_report_failed(struct job *job, const struct control_exited *m);
-
 /* ---- job_lost.c ---- */
 
+/* Reports a rank's failure, with its last lines if that helps. */
+void elastic_report_failed(struct job *job, const struct control_exited *m);
 /* Notes that a rank was lost; takes over the phrase that says how. */
 void elastic_keep_lost(struct elastic *e, int rank, char *phrase);
 /* Removes a rank from the ranks that were lost. */

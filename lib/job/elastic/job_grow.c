@@ -16,7 +16,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 #include "lib/base/text.h"
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 #include "lib/job/worker_env.h"
 #include "lib/remote/remote.h"
 

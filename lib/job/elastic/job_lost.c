@@ -5,6 +5,9 @@
 
 #include "lib/base/alloc.h"
 
+/* Deaths that are reported with the rank's last lines. */
+enum { ELASTIC_TAILS_MAX = 16 };
+
 void elastic_keep_lost(struct elastic *e, int rank, char *phrase)
 {
     if (e->lost_count == e->lost_cap) {
@@ -42,6 +45,18 @@ void job_elastic_report(struct job *job)
         &text, job->config->plan, e->generations.lives[GENERATIONS_FINISHED],
         e->generations.config.size - e->generations.lives[GENERATIONS_ABSENT],
         e->lost, e->lost_count);
+    job_message(job, &text);
+    hb_buf_free(&text);
+}
+
+void elastic_report_failed(struct job *job, const struct control_exited *m)
+{
+    struct elastic *e = job->elastic;
+    struct hb_buf text = HB_BUF_INIT;
+
+    /* What a rank says that fails because of another is not the cause. */
+    report_death(&text, job->config->plan, m,
+                 !m->blames && e->tails++ < ELASTIC_TAILS_MAX);
     job_message(job, &text);
     hb_buf_free(&text);
 }

@@ -5,7 +5,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 #include "lib/hosts/going.h"
-#include "lib/job/elastic/script.h"
+#include "lib/job/discovery/script.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -158,6 +158,19 @@ void job_stall_members(struct job *job, const int *ranks, int count)
     stall_members(job->stall, ranks, count);
 }
 
+void job_stall_no_answer(struct job *job, int rank, int peer)
+{
+    const struct plan *plan = job->config->plan;
+    char *text = hb_xasprintf(
+        "rank %d on host %s gets no answer from host %s, where rank %d is; "
+        "does a firewall let it through?",
+        rank, plan->hosts[plan->ranks[rank].host].entry->name,
+        plan->hosts[plan->ranks[peer].host].entry->name, peer);
+
+    stall_no_answer(job->stall, text);
+    hb_free(text);
+}
+
 void job_stall_resumed(struct job *job)
 {
     stall_resumed(job->stall, hb_now_ns());

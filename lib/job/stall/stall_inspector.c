@@ -39,6 +39,7 @@ struct stall {
     unsigned char *answered; /* [hosts] */
     unsigned char *gone;     /* [size] ranks that have ended */
     unsigned char *outside;  /* [size] ranks that are not in the world */
+    char *no_answer;         /* see stall_no_answer */
     struct stall_view view;  /* of the report in progress */
 
     int has_evicted;      /* with the report in progress */
@@ -84,6 +85,7 @@ void stall_free(struct stall *s)
     hb_free(s->answered);
     hb_free(s->gone);
     hb_free(s->outside);
+    hb_free(s->no_answer);
     hb_free(s);
 }
 
@@ -451,6 +453,14 @@ void stall_late(struct stall *s, uint32_t waited_ms, uint64_t now_ns)
     s->view.waited_ms = waited_ms;
     if (s->phase == QUIET)
         ask_ranks(s, now_ns);
+}
+
+void stall_no_answer(struct stall *s, const char *text)
+{
+    if (s->no_answer)
+        return;
+    s->no_answer = hb_xstrdup(text);
+    s->view.no_answer = s->no_answer;
 }
 
 void stall_rank_gone(struct stall *s, int rank, uint64_t now_ns)

@@ -303,7 +303,9 @@ static int put_late(struct hb_buf *out, const struct stall_view *v)
     enum { SHOWN = 2 };
 
     if (v->suspect_count == 0) {
-        xbuf_puts(out, "all ranks have called hvd_init, and none is stopped");
+        xbuf_puts(out, v->no_answer ? v->no_answer
+                                    : "all ranks have called hvd_init, and "
+                                      "none is stopped");
         return -1;
     }
     for (int i = 0; i < v->suspect_count && i < SHOWN; i++) {

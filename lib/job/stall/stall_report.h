@@ -69,6 +69,7 @@ struct stall_view {
     int stalled;                   /* number of ranks that wait too long */
     int64_t waited_ms;             /* the longest wait */
     enum stall_start start;        /* what is wrong with the start */
+    const char *no_answer; /* which host a rank does not reach; NULL: none */
 
     /* Set by stall_view_find. */
     struct stall_tensor tensors[STALL_TENSORS_MAX]; /* longest wait first */

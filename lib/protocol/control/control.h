@@ -68,8 +68,9 @@ enum control_type {
     CONTROL_READY = 21, /* u32 rank, u32 ready: control_generation.h */
     /* u32 generation: its ranks have committed a state.  Before READY. */
     CONTROL_PROGRESS = 22,
-    CONTROL_GOING = 23,  /* control_generation.h */
-    CONTROL_COUNTS = 24, /* control_counts.h */
+    CONTROL_GOING = 23,     /* control_generation.h */
+    CONTROL_COUNTS = 24,    /* control_counts.h */
+    CONTROL_NO_ANSWER = 25, /* control_stall.h */
     /* hvdrun to agent */
     CONTROL_LAUNCH = 32,
     CONTROL_STDIN = 33,      /* u32 rank, bytes; no bytes: end of file */

@@ -27,6 +27,12 @@ enum {
 
 /* ---- Tables ---- */
 
+static const struct wire_field no_answer_fields[] = {
+    WIRE_NUMBER(control_no_answer, rank, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_NUMBER(control_no_answer, peer, 4, 0, CONTROL_RANKS_MAX - 1),
+    WIRE_END,
+};
+
 static const struct wire_field late_fields[] = {
     WIRE_NUMBER(control_late, rank, 4, 0, CONTROL_RANKS_MAX - 1),
     WIRE_NUMBER(control_late, waited_ms, 4, 0, CONTROL_STALL_MAX_MS),
@@ -86,7 +92,7 @@ static int refuse(struct hb_error *err, const char *what, const char *why)
     return hb_error_set(err, HVD_EPROTO, "%s: %s", what, why);
 }
 
-/* ---- STALLED, LATE ---- */
+/* ---- STALLED, LATE, NO_ANSWER ---- */
 
 int control_encode_late(struct hb_buf *out, const struct control_late *m)
 {
@@ -97,6 +103,18 @@ int control_decode_late(const void *p, size_t len, struct control_late *m,
                         struct hb_error *err)
 {
     return wire_decode("late", p, len, late_fields, m, err);
+}
+
+int control_encode_no_answer(struct hb_buf *out,
+                             const struct control_no_answer *m)
+{
+    return wire_encode(out, CONTROL_NO_ANSWER, no_answer_fields, m);
+}
+
+int control_decode_no_answer(const void *p, size_t len,
+                             struct control_no_answer *m, struct hb_error *err)
+{
+    return wire_decode("no answer", p, len, no_answer_fields, m, err);
 }
 
 int control_encode_stalled(struct hb_buf *out, const struct control_stalled *m)

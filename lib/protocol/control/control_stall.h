@@ -5,6 +5,7 @@
  *
  *     agent  -> STALLED       a rank waits, or has stopped waiting
  *     agent  -> LATE          a rank has waited too long in hvd_init
+ *     agent  -> NO_ANSWER     a rank gets no answer from the host of another
  *     hvdrun -> STALL_ASK     where are your ranks? then: the stacks of some
  *     agent  -> STALL_RANKS   where they are
  *     agent  -> STALL_STACK   one for each rank that was asked for
@@ -41,6 +42,10 @@ struct control_stalled {
 struct control_late {
     int rank;
     uint32_t waited_ms;
+};
+
+struct control_no_answer {
+    int rank, peer; /* peer: whose host does not answer */
 };
 
 struct control_stall_ask {
@@ -99,6 +104,11 @@ int control_decode_stalled(const void *p, size_t len, struct control_stalled *m,
 int control_encode_late(struct hb_buf *out, const struct control_late *m);
 int control_decode_late(const void *p, size_t len, struct control_late *m,
                         struct hb_error *err);
+
+int control_encode_no_answer(struct hb_buf *out,
+                             const struct control_no_answer *m);
+int control_decode_no_answer(const void *p, size_t len,
+                             struct control_no_answer *m, struct hb_error *err);
 
 int control_encode_stall_ask(struct hb_buf *out,
                              const struct control_stall_ask *m);

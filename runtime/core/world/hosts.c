@@ -14,6 +14,9 @@
  * its host and port, and the host's name. */
 enum { CARD_NUMBERS = 3, CARD_BYTES_MAX = 4 * CARD_NUMBERS + HVD__HOST_BYTES };
 
+/* As --heartbeat; the limit is a day. */
+enum { HEARTBEAT_MS = 15000, HEARTBEAT_MAX_MS = 86400000 };
+
 /* Returns protocol version and byte order: data is sent as it is in memory. */
 static uint32_t own_wire(void)
 {
@@ -151,6 +154,19 @@ static void find_peers(const struct lane *lane, struct hvd__tcp_peer *peers)
     }
 }
 
+/* Tells the agent that the host of `rank` does not answer.  Returns whether the
+ * job may go on without one of both. */
+static int tell_no_answer(void *arg, uint32_t rank)
+{
+    const struct hvd__hosts *h = arg;
+    const struct worker_no_answer m = {rank, h->generation};
+    unsigned char frame[WORKER_NO_ANSWER_BYTES];
+
+    worker_write_no_answer(frame, &m);
+    hvd__agent_say(h->agent, frame, sizeof(frame));
+    return h->generation > 0;
+}
+
 /* Connects the lane, if this rank has one, and closes the listener in any
  * case. */
 static int connect_lane(struct lane *lane, struct hb_error *err)
@@ -166,6 +182,8 @@ static int connect_lane(struct lane *lane, struct hb_error *err)
                                      .agent_fd = lane->h->agent->fd,
                                      .agent_lost = hvd__hosts_lost,
                                      .host_of = hvd__hosts_name,
+                                     .silence_ms = lane->world->silence_ms,
+                                     .no_answer = tell_no_answer,
                                      .arg = lane->h};
     int rc;
 
@@ -182,6 +200,7 @@ static int connect_lane(struct lane *lane, struct hb_error *err)
     find_peers(lane, peers);
     config.peers = peers;
     auth.group = lane->group;
+    lane->h->generation = lane->world->generation;
     rc = hvd__tcp_open(&config, &lane->h->tcp, err);
     explicit_bzero(&auth, sizeof(auth));
     hb_free(peers);
@@ -316,11 +335,25 @@ static int search(struct search *s, struct hb_error *err)
     return rc == 0 ? connect_world(s, err) : rc;
 }
 
+/* Reads HVD_HEARTBEAT (hvdrun's --heartbeat) into *ms; 0: no limit. */
+static int read_heartbeat(int64_t *ms, struct hb_error *err)
+{
+    const char *text = hb_knob("HEARTBEAT");
+
+    *ms = HEARTBEAT_MS;
+    if (text && hb_parse_duration_ms(text, ms, err) < 0)
+        return hb_error_context(err, "HVD_HEARTBEAT");
+    if (*ms > HEARTBEAT_MAX_MS)
+        *ms = HEARTBEAT_MAX_MS;
+    return 0;
+}
+
 int hvd__hosts_join(struct hvd__hosts *h, struct hvd__agent *agent,
                     const struct worker_welcome *w, uint32_t epoch,
                     uint64_t deadline_ns, struct hb_error *err)
 {
     int forced = hvd__hosts_forced(err), codes = 1, rc;
+    int64_t silence_ms;
     struct search s = {.h = h,
                        .w = w,
                        .epoch = epoch,
@@ -333,9 +366,13 @@ int hvd__hosts_join(struct hvd__hosts *h, struct hvd__agent *agent,
     if (forced < 0)
         return forced;
     rc = hb_knob_bool("TCP_MAC", &codes, err);
+    if (rc == 0)
+        rc = read_heartbeat(&silence_ms, err);
     if (rc < 0)
         return rc;
     memset(h, 0, sizeof(*h));
+    h->generation = w->generation;
+    h->silence_ms = (uint32_t)silence_ms;
     h->agent = agent;
     h->rank = w->rank;
     h->auth.epoch = epoch;

@@ -27,8 +27,10 @@ struct hvd__hosts {
     uint32_t rank;
     struct tcp_auth auth;
     char (*addresses)[WORKER_ADDRESS_MAX]; /* [map.hosts] */
-    uint32_t subsets; /* sets connected or tried so far; the same on all
-                         ranks */
+    uint32_t subsets;    /* sets connected or tried so far; the same on all
+                            ranks */
+    uint32_t generation; /* of WELCOME */
+    uint32_t silence_ms; /* HVD_HEARTBEAT */
 };
 
 /* Reads HVD_FORCE_TCP: 1, 0, or -HVD_EINVAL with err set. */

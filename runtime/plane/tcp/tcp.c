@@ -37,10 +37,9 @@ enum {
     /* Then the agent is asked anyway: the driver of another process set may
      * have consumed its message. */
     SLEEP_MS = 250,
-    /* A connection is lost after so many retransmissions or probes without an
-     * acknowledgement for so long. */
+    /* Retransmissions or probes without an acknowledgement after which a
+     * connection can be lost. */
     TRIES_MIN = 3,
-    SILENT_MS = 30000,
     EVENTS_MAX = 64,
 };
 
@@ -404,7 +403,7 @@ static void watch(struct hvd__tcp *t, int i)
 /* Returns whether the peer's kernel has ceased to answer.  TCP_USER_TIMEOUT
  * would not do: it also ends the connection to a process that is stopped and
  * reads nothing, although its kernel answers. */
-static int is_silent(int fd)
+static int is_silent(int fd, uint32_t silence_ms)
 {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
@@ -412,14 +411,18 @@ static int is_silent(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
            (info.tcpi_retransmits >= TRIES_MIN ||
             info.tcpi_probes >= TRIES_MIN) &&
-           info.tcpi_last_ack_recv >= SILENT_MS;
+           info.tcpi_last_ack_recv >= silence_ms;
 }
 
 static void look_for_silence(struct hvd__tcp *t)
 {
-    for (int i = 0; i < t->n; i++)
-        if (t->conns[i].watched && is_silent(t->conns[i].fd))
-            tcp_set_lost(t, i, ETIMEDOUT);
+    for (int i = 0; i < t->n && t->silence_ms; i++) {
+        if (!t->conns[i].watched || !is_silent(t->conns[i].fd, t->silence_ms))
+            continue;
+        tcp_set_lost(t, i, ETIMEDOUT);
+        if (t->no_answer)
+            (void)t->no_answer(t->arg, t->conns[i].rank);
+    }
 }
 
 static void sleep_some(struct hvd__tcp *t, uint64_t now_ns, uint64_t until_ns)
@@ -516,6 +519,8 @@ static struct hvd__tcp *make(const struct hvd__tcp_config *config)
     t->agent_fd = config->agent_fd;
     t->agent_lost = config->agent_lost;
     t->host_of = config->host_of;
+    t->silence_ms = config->silence_ms;
+    t->no_answer = config->no_answer;
     t->arg = config->arg;
     t->conns = hb_calloc((size_t)t->n, sizeof(*t->conns));
     t->parts = hb_calloc((size_t)t->n + 1, sizeof(*t->parts));

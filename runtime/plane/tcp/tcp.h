@@ -52,6 +52,13 @@ struct hvd__tcp_config {
     int (*agent_lost)(void *arg, struct hb_error *err);
     /* Returns the name of any rank's host. */
     const char *(*host_of)(void *arg, uint32_t rank);
+    /* Time without an answer from a member's kernel after which the connection
+     * to it is lost.  0: only TCP's own limits count. */
+    uint32_t silence_ms;
+    /* Called once for each member that has not answered for so long; may be
+     * NULL.  Returns whether the member, or this one, may be removed for it:
+     * hvd__tcp_open then waits on, until agent_lost tells. */
+    int (*no_answer)(void *arg, uint32_t rank);
     void *arg;
 };
 

@@ -106,6 +106,8 @@ struct hvd__tcp {
     int agent_fd;
     int (*agent_lost)(void *arg, struct hb_error *err);
     const char *(*host_of)(void *arg, uint32_t rank);
+    uint32_t silence_ms;
+    int (*no_answer)(void *arg, uint32_t rank);
     void *arg;
 };
 

@@ -39,10 +39,11 @@ enum {
      * consumed its message. */
     TURN_MS = 250,
     /* TCP keepalive, for a peer's machine that vanishes without the agents
-     * noticing.  Connections with unsent data: see is_silent in tcp.c. */
-    KEEP_IDLE_S = 15,
-    KEEP_INTERVAL_S = 5,
-    KEEP_COUNT = 4,
+     * noticing: idle for half of the silence that is allowed, then so many
+     * probes in the other half.  Connections with unsent data: see is_silent in
+     * tcp.c. */
+    KEEP_COUNT = 3,
+    KEEP_SILENCE_S = 30, /* where no silence is too long */
 };
 
 #define MS UINT64_C(1000000)
@@ -64,6 +65,8 @@ struct greeting {
     uint64_t until_ns;
     uint64_t nobody_ns; /* refused since then; 0: not refused */
     int failed_errno;
+    int is_told; /* config->no_answer was called for the peer */
+    int waits;   /* what it returned */
     struct tcp_auth_talk talk;
     unsigned char in[TCP_AUTH_CALL_BYTES];
     size_t have;
@@ -77,7 +80,8 @@ struct setup {
     struct pollfd *polled;      /* [2 + n + STRANGERS_MAX] */
     int other;                  /* member whose auth->codes differs, or -1 */
     int missing_calls, missing_callers;
-    uint64_t now_ns, asked_ns; /* asked_ns: when the agent was asked last */
+    uint64_t begun_ns, now_ns;
+    uint64_t asked_ns; /* when the agent was asked last */
 };
 
 /* ---- Addresses and sockets ------------------------------------------- */
@@ -145,13 +149,22 @@ static void set_option(int fd, int level, int option, int value)
     setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-static void tune(int fd)
+static int at_least_1(uint32_t n)
 {
+    return n < 1 ? 1 : (int)n;
+}
+
+static void tune(int fd, uint32_t silence_ms)
+{
+    uint32_t s = silence_ms ? silence_ms / 1000 : KEEP_SILENCE_S;
+
+    if (s > KEEP_SILENCE_S)
+        s = KEEP_SILENCE_S;
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least_1(s / 2));
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least_1(s / 2 / KEEP_COUNT));
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT + 1);
 }
 
 /* Reads until g->in has `want` bytes: 1; 0 if more must arrive first; or a
@@ -239,7 +252,7 @@ static void call_begin(struct setup *s, struct greeting *g)
         call_failed(s, g, errno);
         return;
     }
-    tune(g->fd);
+    tune(g->fd, s->config->silence_ms);
     g->state = CALL_CONNECTING;
     g->until_ns = s->now_ns + STRANGER_MS * MS;
     if (connect(g->fd, (struct sockaddr *)&sa, len) == 0)
@@ -400,7 +413,7 @@ static void accept_some(struct setup *s)
 
         if (fd < 0)
             return;
-        tune(fd);
+        tune(fd, s->config->silence_ms);
         g = stranger_place(s);
         memset(g, 0, sizeof(*g));
         g->state = STRANGER_CALL;
@@ -509,9 +522,41 @@ static int nobody_there(const struct setup *s)
 {
     for (int i = s->t->me + 1; i < s->t->n; i++)
         if (s->calls[i].state != CALL_DONE && s->calls[i].nobody_ns &&
+            !s->calls[i].waits &&
             s->now_ns - s->calls[i].nobody_ns > NOBODY_MS * MS)
             return 1;
     return 0;
+}
+
+/* Returns whether the peer's host has never answered: neither accepted a
+ * connection nor refused it. */
+static int has_no_answer(const struct greeting *g)
+{
+    int e = g->failed_errno;
+
+    if (g->state != CALL_LATER && g->state != CALL_CONNECTING)
+        return 0;
+    if (e == 0) /* the first call */
+        return g->state == CALL_CONNECTING;
+    return e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH;
+}
+
+/* Tells which members' hosts have not answered for too long. */
+static void look_for_silence(struct setup *s)
+{
+    const struct hvd__tcp_config *c = s->config;
+
+    if (!c->no_answer || !c->silence_ms ||
+        s->now_ns - s->begun_ns < c->silence_ms * MS)
+        return;
+    for (int i = s->t->me + 1; i < s->t->n; i++) {
+        struct greeting *g = &s->calls[i];
+
+        if (g->is_told || !has_no_answer(g))
+            continue;
+        g->is_told = 1;
+        g->waits = c->no_answer(c->arg, c->peers[i].rank);
+    }
 }
 
 static int ask_agent(struct setup *s, struct hb_error *err)
@@ -539,6 +584,7 @@ static int connect_all(struct setup *s, struct hb_error *err)
                           s->polled[2 + s->t->n + i].revents);
         if (s->polled[0].revents)
             accept_some(s);
+        look_for_silence(s);
         if (s->other >= 0)
             return name_other(s, err);
         if (nobody_there(s))
@@ -557,7 +603,7 @@ int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
         .t = t, .config = config, .now_ns = hb_now_ns(), .other = -1};
     int rc;
 
-    s.asked_ns = s.now_ns;
+    s.asked_ns = s.begun_ns = s.now_ns;
     s.missing_callers = t->me;
     s.missing_calls = t->n - 1 - t->me;
     s.calls = hb_calloc((size_t)t->n, sizeof(*s.calls));

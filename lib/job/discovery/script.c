@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See script.h. */
-#include "lib/job/elastic/script.h"
+#include "lib/job/discovery/script.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"

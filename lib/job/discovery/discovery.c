@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See discovery.h. */
-#include "lib/job/elastic/discovery.h"
+#include "lib/job/discovery/discovery.h"
 
 #include "lib/base/alloc.h"
 

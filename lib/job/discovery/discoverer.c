@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See discoverer.h. */
-#include "lib/job/elastic/discoverer.h"
+#include "lib/job/discovery/discoverer.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/buf.h"
 #include "lib/base/text.h"
-#include "lib/job/elastic/discovery.h"
-#include "lib/job/elastic/script.h"
+#include "lib/job/discovery/discovery.h"
+#include "lib/job/discovery/script.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hosts that do not reach each other, as their ranks report (NO_ANSWER): an
+ * elastic job gives up one of both (apart.h), as if it had lost the host.  In
+ * any other job, the ranks fail by themselves, and the report tells why.
+ */
+#include "lib/job/elastic/job_elastic_impl.h"
+
+#include "lib/base/alloc.h"
+#include "lib/base/text.h"
+
+/* Time for the reports of other ranks, which look for silent peers four times a
+ * second, and for the hosts' answers to PING. */
+enum { APART_WAIT_MS = 600 };
+
+static int live_ranks(const struct job_host *host)
+{
+    int count = 0;
+
+    for (int i = 0; i < host->plan->count; i++)
+        count += !host->job->exited[host->plan->ranks[i]] &&
+                 !host->job->elastic->gone[host->plan->ranks[i]];
+    return count;
+}
+
+/* Describes all hosts for apart_choose: heap. */
+static struct apart_host *describe(const struct job *job)
+{
+    int count = job->config->plan->host_count;
+    struct apart_host *hosts = hb_xcalloc((size_t)count, sizeof(*hosts));
+
+    for (int i = 0; i < count; i++) {
+        hosts[i].ranks = live_ranks(&job->hosts[i]);
+        hosts[i].is_gone =
+            job_host_finished(&job->hosts[i]) || hosts[i].ranks == 0;
+        hosts[i].is_silent = job->hosts[i].owes_answer;
+    }
+    return hosts;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+    int host, other;
+
+    while (job_elastic_goes_on(job)) {
+        struct apart_host *hosts = describe(job);
+        char *why;
+
+        host = apart_choose(&job->elastic->apart, hosts, &other);
+        hb_free(hosts);
+        if (host < 0)
+            return;
+        why = hb_xasprintf("its ranks and those on host %s do not reach each "
+                           "other over the network",
+                           job->hosts[other].name);
+        job_host_give_up(&job->hosts[host], why);
+        hb_free(why);
+    }
+}
+
+/* Asks the host for a sign of life. */
+static void ask(struct job_host *host)
+{
+    host->owes_answer = 1;
+    job_beat_ping(host);
+}
+
+static void note(struct job_host *host, struct job_host *other)
+{
+    struct job *job = host->job;
+    struct elastic *e = job->elastic;
+
+    if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING ||
+        host == other || job_host_finished(host) || job_host_finished(other))
+        return;
+    apart_add(&e->apart, host->index, other->index);
+    if (uv_is_active((uv_handle_t *)&job->apart_timer))
+        return;
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        ask(&job->hosts[i]);
+    uv_timer_start(&job->apart_timer, on_timer, APART_WAIT_MS, 0);
+}
+
+int job_apart_frame(void *arg, const struct frame *f, struct hb_error *err)
+{
+    struct job_host *host = arg;
+    struct job *job = host->job;
+    const struct plan *plan = job->config->plan;
+    struct control_no_answer m;
+    int rc = control_decode_no_answer(f->payload, f->len, &m, err);
+
+    if (rc == 0)
+        rc = job_check_rank(host, m.rank, err);
+    if (rc == 0 && m.peer >= plan->size)
+        rc =
+            hb_error_set(err, HVD_EPROTO, "rank %d is none of the job", m.peer);
+    if (rc < 0)
+        return rc;
+    if (job->elastic)
+        note(host, &job->hosts[plan->ranks[m.peer].host]);
+    else
+        job_stall_no_answer(job, m.rank, m.peer);
+    return 0;
+}
