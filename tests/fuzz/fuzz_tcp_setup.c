@@ -169,6 +169,18 @@ static int calling_turn(void *arg, struct hb_error *err)
 
 /* ---- Both ------------------------------------------------------------ */
 
+/* Closes a socket, if it is open, at once: a connection that lingered would
+ * keep its port for a minute, and there would soon be none left. */
+static void drop(int fd)
+{
+    const struct linger none = {.l_onoff = 1};
+
+    if (fd < 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+    close(fd);
+}
+
 static void prepare_called(struct play *p)
 {
     struct tcp_auth_talk talk;
@@ -205,8 +217,7 @@ static int set_up(struct play *p, int me)
     rc = tcp_setup(&t, &config, &err);
     fuzz_check_error(rc, &err);
     FUZZ_CHECK((rc == 0) == (conns[!me].fd >= 0));
-    if (conns[!me].fd >= 0)
-        close(conns[!me].fd);
+    drop(conns[!me].fd);
     close(config.agent_fd);
     return rc;
 }
@@ -231,9 +242,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (p.is_real >= 0)
         FUZZ_CHECK(rc == (p.is_real ? 0 : -HVD_EPEER));
     close(p.listener);
-    if (p.stranger >= 0)
-        close(p.stranger);
-    if (p.peer >= 0)
-        close(p.peer);
+    drop(p.stranger);
+    drop(p.peer);
     return 0;
 }
