@@ -67,6 +67,17 @@ test_tensorflow_keras_trains_as_one_process() {
     run_ranks tensorflow_keras.py
 }
 
+# The script of the image hvdrun-tensorflow, as mpijob.yaml starts it.
+test_tensorflow_example_for_horovod() {
+    local np
+    need_tensorflow
+    for np in 1 2; do
+        expect_exit 0 "$HVDRUN" --horovod -np "$np" --no-tag-output \
+            "$TF_PYTHON" "$ROOT/examples/python/tensorflow_digits.py"
+        grep -qx "accuracy 0\.9[0-9]* on $np ranks" out || fail "$(cat out err)"
+    done
+}
+
 test_tensorflow_goes_on_when_a_rank_dies() {
     need_tensorflow
     expect_exit 0 "$HVDRUN" -np 3 --min-np 1 "$TF_PYTHON" \
