@@ -108,6 +108,70 @@ static int verb_sum(char **args)
     return 0;
 }
 
+/* Sums the two halves of x by requests of their own.  Odd ranks issue them in
+ * the other order, so that the ranks have to agree on one. */
+static int sum_halves(float *x, size_t count)
+{
+    static const char *const names[] = {"first", "second"};
+    size_t half = count / 2;
+    hvd_request *reqs[2];
+    int rc = 0;
+
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        int which = (i + hvd_rank()) % 2;
+        float *at = x + (which ? half : 0);
+
+        rc = hvd_allreduce_async(names[which], at, at,
+                                 which ? count - half : half, HVD_FLOAT32,
+                                 HVD_SUM, NULL, &reqs[i]);
+    }
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = hvd_wait(reqs[i]);
+    return rc;
+}
+
+/* Sums rank + 1 over `count` floats, and adds to *wrong how many results are
+ * wrong. */
+static int sum_and_count(const char *how, float *x, size_t count, long *wrong)
+{
+    float want = (float)(hvd_size() * (hvd_size() + 1) / 2);
+    int rc;
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(hvd_rank() + 1);
+    if (!strcmp(how, "halves"))
+        rc = sum_halves(x, count);
+    else
+        rc = hvd_allreduce(x, x, count, HVD_FLOAT32, HVD_SUM, NULL);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        *wrong += x[i] != want;
+    return rc;
+}
+
+/* trust HOW COUNT TIMES: sums COUNT floats, `whole` or as two `halves`, TIMES
+ * times or until that fails.  Prints the last status and how many results were
+ * wrong; exits with 1 if a call failed. */
+static int verb_trust(char **args)
+{
+    size_t count = (size_t)number(args[1]);
+    float *x = malloc(count * sizeof(*x));
+    long wrong = 0;
+    int rc;
+
+    /* hvdrun ends this rank when the other one has failed */
+    signal(SIGTERM, SIG_IGN);
+    check(x != NULL, "memory");
+    rc = hvd_init();
+    for (long i = number(args[2]); i > 0 && rc == 0; i--)
+        rc = sum_and_count(args[0], x, count, &wrong);
+    printf("rank %s: %s, %ld wrong: %s\n", getenv("HVD_RANK"),
+           hvd_status_text(rc), wrong, rc ? hvd_error_message() : "");
+    fflush(stdout);
+    free(x);
+    check(hvd_shutdown() == 0 || rc, "shutdown");
+    return rc ? 1 : 0;
+}
+
 /* again TIMES: calls hvd_init, works and shuts down, TIMES times in a row. */
 static int verb_again(char **args)
 {
@@ -533,7 +597,7 @@ static const struct verb {
     {"exec", 1, verb_exec},         {"cores", 0, verb_cores},
     {"desert", 3, verb_desert},     {"skip", 0, verb_skip},
     {"reinit", 2, verb_reinit},     {"burst", 1, verb_burst},
-    {"feature", 1, verb_feature},
+    {"feature", 1, verb_feature},   {"trust", 3, verb_trust},
 };
 
 int main(int argc, char **argv)
