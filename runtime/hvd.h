@@ -1068,7 +1068,8 @@ enum { HVD_WORLD = 0, HVD_PROCESS_SETS_MAX = 256 }; /* the world included */
  * a set with the same members; *set is its number), HVD_EMISMATCH
  * (ranks disagree on the members; the message names two), HVD_EPEER,
  * HVD_ESHUTDOWN, HVD_ECLOSED, HVD_ETIMEOUT, HVD_ESYSTEM, HVD_ENOMEM.  On
- * failure there is no new set, on any rank; but other ranks may have got one if
+ * failure there is no new set, on any rank, and the message names the rank that
+ * has failed, if it is another; but other ranks may have got one if
  * a rank died in an elastic job (HVD_ERESIZED), until they call hvd_sync.  What
  * hvd_process_set_size returns for a number is then the same on all ranks.
  * Order: all ranks of the world, members or not, call it as one of the

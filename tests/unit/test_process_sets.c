@@ -208,7 +208,8 @@ static int refused_body(int rank, void *arg)
     /* One rank's invalid argument is an error on every rank. */
     want(hvd_process_set_add(hvd_rank() ? all : NULL, 1, &set) == -HVD_EINVAL);
     want(strstr(hvd_error_message(),
-                hvd_rank() ? "on another rank" : "on this rank"));
+                hvd_rank() ? "rank 0: ranks or set is NULL"
+                           : "hvd_process_set_add: ranks or set is NULL"));
     set = 1;
     want(hvd_process_set_add(all, 3, &set) == -HVD_EEXIST && set == HVD_WORLD);
     want(strstr(hvd_error_message(), "process set 0 has the same ranks"));

@@ -436,6 +436,7 @@ END_TEST
 struct shortage {
     long succeed; /* allocations of rank 2 before one fails */
     int has_failed;
+    int left; /* the status with which rank 2 has left the job; 0: it has not */
 };
 
 /* Calls `enter`, in which rank 2 lacks memory for something, and then dies. */
@@ -447,8 +448,10 @@ static int enter_short(struct shortage *shortage, int rank, int (*enter)(void))
     rc = enter();
     if (hb_alloc_fail_after(-1))
         shortage->has_failed = 1;
-    if (rank == 2 && rc < 0)
+    if (rank == 2 && rc < 0) {
+        shortage->left = rc;
         kill(getpid(), SIGKILL);
+    }
     want(rc == 0);
     while ((rc = hvd_barrier(NULL)) < 0)
         want(rc == -HVD_ERESIZED && enter() == 0);
@@ -510,6 +513,60 @@ static int short_sync_body(int rank, void *arg)
     return hvd_shutdown();
 }
 
+/* Makes the first sets: {0, 3} and {2}, numbers 1 and 2. */
+static int init_two_sets(void)
+{
+    static const int pair[] = {0, 3}, one[] = {2};
+    const int *lists[] = {pair, one};
+    const size_t counts[] = {2, 1};
+
+    return hvd_init_sets(lists, counts, 2);
+}
+
+/* Rank 2 lacks memory in hvd_init_sets, of which it learns by its own error,
+ * and leaves: the others make their sets in the next generation. */
+static int short_first_body(int rank, void *arg)
+{
+    static const int pair[] = {0, 3}, one[] = {2};
+    struct shortage *shortage = arg;
+    int rc;
+
+    hb_alloc_fail_after(rank == 2 ? shortage->succeed : -1);
+    rc = init_two_sets();
+    if (hb_alloc_fail_after(-1))
+        shortage->has_failed = 1;
+    if (rank == 2 && rc < 0) {
+        shortage->left = rc;
+        return 1;
+    }
+    want(rc == 0);
+    want(hvd_size() == 5 || hvd_size() == 4);
+    want(is_set(1, pair, 2) == 0 && is_set(2, one, 1) == 0);
+    return hvd_shutdown();
+}
+
+/* Rank 2 lacks memory for a set that is added later: nobody gets it, all know
+ * why, and the job goes on in the same generation. */
+static int short_add_body(int rank, void *arg)
+{
+    struct shortage *shortage = arg;
+    int set = -1, rc;
+
+    want(hvd_init() == 0 && hvd_sync(NULL) == 0);
+    hb_alloc_fail_after(rank == 2 ? shortage->succeed : -1);
+    rc = hvd_process_set_add(low, 3, &set);
+    if (hb_alloc_fail_after(-1))
+        shortage->has_failed = 1;
+    if (rc < 0) {
+        want(rc == -HVD_ENOMEM && set == -1 && hvd_process_sets(NULL, 0) == 1);
+        want(rank == 2 || strstr(hvd_error_message(), "rank 2"));
+        want(hvd_process_set_add(low, 3, &set) == 0);
+    }
+    want(hvd_generation() == 1 && hvd_size() == 5);
+    want(is_set(set, low, 3) == 0);
+    return hvd_shutdown();
+}
+
 /* Plays a scene with each allocation of rank 2 failing, or with some where the
  * others wait for a connection first.  deaths: of other ranks. */
 static void play_short(const struct scene *scene, world_fn *body, int deaths)
@@ -522,10 +579,13 @@ static void play_short(const struct scene *scene, world_fn *body, int deaths)
     ck_assert_ptr_ne(shortage, MAP_FAILED);
     do {
         shortage->has_failed = 0;
+        shortage->left = 0;
         failed = play(scene, body, shortage, 0);
-        ck_assert_msg(
-            failed == deaths || (failed == deaths + 1 && shortage->has_failed),
-            "allocation %ld: %d ranks failed", shortage->succeed, failed);
+        ck_assert_msg(failed == deaths + (shortage->left != 0),
+                      "allocation %ld: %d ranks failed", shortage->succeed,
+                      failed);
+        ck_assert(!shortage->left || shortage->has_failed);
+        ck_assert(!shortage->left || shortage->left == -HVD_ENOMEM);
         shortage->succeed += scene == scenes ? 1 : 6;
     } while (shortage->has_failed);
     ck_assert_int_gt(shortage->succeed, 10);
@@ -541,6 +601,18 @@ END_TEST
 START_TEST(test_short_sync)
 {
     play_short(&scenes[_i], short_sync_body, 1);
+}
+END_TEST
+
+START_TEST(test_short_first)
+{
+    play_short(&scenes[_i], short_first_body, 0);
+}
+END_TEST
+
+START_TEST(test_short_add)
+{
+    play_short(&scenes[_i], short_add_body, 0);
 }
 END_TEST
 
@@ -573,6 +645,7 @@ int main(void)
 {
     Suite *s = suite_create("set_keep");
     TCase *tc = tcase_create("set_keep");
+    TCase *shortages = tcase_create("shortages");
 
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_deaths, 0, SCENES);
@@ -583,9 +656,13 @@ int main(void)
     tcase_add_loop_test(tc, test_init_again, 0, SCENES);
     tcase_add_loop_test(tc, test_spare, 0, SCENES);
     tcase_add_loop_test(tc, test_random, 0, SCENES);
-    tcase_add_loop_test(tc, test_short_init, 0, SCENES);
-    tcase_add_loop_test(tc, test_short_sync, 0, SCENES);
     tcase_add_loop_test(tc, test_shutdown, 0, SCENES);
     suite_add_tcase(s, tc);
+    tcase_set_timeout(shortages, 60);
+    tcase_add_loop_test(shortages, test_short_init, 0, SCENES);
+    tcase_add_loop_test(shortages, test_short_sync, 0, SCENES);
+    tcase_add_loop_test(shortages, test_short_first, 0, SCENES);
+    tcase_add_loop_test(shortages, test_short_add, 0, SCENES);
+    suite_add_tcase(s, shortages);
     return unit_run(s);
 }

@@ -113,10 +113,7 @@ static int open_trace(struct hb_error *err)
     return hvd__trace_open(&owner, err);
 }
 
-/* Returns whether ranks begin again in the next generation after `err`: one has
- * died or left, or one has failed, in which case that rank's program decides
- * whether it tries again or ends. */
-static int begins_again(const struct hb_error *err)
+int hvd__begins_again(const struct hb_error *err)
 {
     return err->status == -HVD_ERESIZED || hvd__generation_ended(err) ||
            (atomic_load(&hvd__context.generation) && err->is_told);
@@ -152,7 +149,7 @@ static int bring_up_once(struct hb_error *err)
         /* Ranks that have come this far must not wait for this one. */
         if (hvd__world_has_peers())
             say_goodbye(HVD_PROCESS_SETS_MAX);
-        generation_ended = begins_again(err);
+        generation_ended = hvd__begins_again(err);
         take_down(1);
         return hb_error_context(err, "hvd_init");
     }
@@ -196,7 +193,7 @@ static int remake_sets(struct hb_error *err)
 
     if (hvd__sets_remake(err) == 0)
         return 0;
-    generation_ended = begins_again(err);
+    generation_ended = hvd__begins_again(err);
     hb_error_set(&why, HVD_ERESIZED, "%s", err->text);
     end_world(&why);
     end_sets(&why);

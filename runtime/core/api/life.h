@@ -19,4 +19,9 @@
  */
 int hvd__renew(int begins, struct hb_error *err);
 
+/* Returns whether ranks of an elastic job begin again in the next generation
+ * after `err`: one has died or left, or one has failed, in which case that
+ * rank's program decides whether it tries again or ends. */
+int hvd__begins_again(const struct hb_error *err);
+
 #endif

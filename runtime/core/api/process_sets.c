@@ -63,8 +63,9 @@ static int remove_all(struct hb_error *err)
 }
 
 /* Makes the sets of hvd_init_sets.  In an elastic job, begins again with the
- * next generation if a rank dies or leaves meanwhile.  Makes none if the world
- * has ranks of an earlier generation: their sets are the world's. */
+ * next generation if another rank dies, leaves or fails meanwhile.  Makes none
+ * if the world has ranks of an earlier generation: their sets are the world's.
+ */
 static int add_first_sets(const int *const *ranks, const size_t *counts,
                           size_t n, struct hb_error *err)
 {
@@ -79,7 +80,7 @@ static int add_first_sets(const int *const *ranks, const size_t *counts,
          * sets, which the next generation then keeps. */
         if (rc == 0 && n > 0)
             rc = hvd__words_barrier(err);
-        if (rc == 0 || (rc != -HVD_ERESIZED && !hvd__generation_ended(err)))
+        if (rc == 0 || !hvd__begins_again(err))
             return rc;
         hb_error_clear(err);
         rc = hvd__renew(1, err);

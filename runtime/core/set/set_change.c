@@ -189,6 +189,25 @@ static int sum_of_all(int32_t own[3], struct hb_error *err)
                         "a rank has joined; wait until all have");
 }
 
+/* Fails on all ranks, as hvd__outcome_merge does, because some have failed:
+ * on these for `why`, and on the others for the first of these. */
+static int fail_for(int has_failed, enum hvd_status status, const char *why,
+                    struct hb_error *err)
+{
+    int32_t first =
+        has_failed ? hvd__context.topology.rank : hvd__context.topology.size;
+    int rc = hvd__words_allreduce(&first, &first, 1, HVD_INT32, HVD_MIN, err);
+
+    if (has_failed) {
+        hb_error_clear(err);
+        return hb_error_set(err, status, "%s", why);
+    }
+    if (rc < 0)
+        return rc;
+    err->is_told = 1;
+    return hb_error_set(err, status, "rank %d: %s", (int)first, why);
+}
+
 /* Agrees on whether all ranks have valid arguments and memory.  Allocates
  * nothing itself. */
 static int agree_to_begin(const struct proposal *p, int valid,
@@ -196,19 +215,20 @@ static int agree_to_begin(const struct proposal *p, int valid,
 {
     int has_memory = p->ranks && p->all && p->outcomes;
     int32_t ranks[3] = {1, !valid, !has_memory};
+    char why[96];
     int rc = sum_of_all(ranks, err);
 
     if (rc < 0)
         return rc;
-    if (ranks[1])
-        return hb_error_set(err, HVD_EINVAL,
-                            "ranks or set is NULL, or count is not in 1..%d, "
-                            "on %s rank",
-                            p->size, valid ? "another" : "this");
+    if (ranks[1]) {
+        snprintf(why, sizeof(why),
+                 "ranks or set is NULL, or count is not in 1..%d", p->size);
+        return fail_for(!valid, HVD_EINVAL, why, err);
+    }
     if (!ranks[2])
         return 0;
-    return hb_error_set(err, HVD_ENOMEM, "no memory for %d ranks on %s rank",
-                        p->size, has_memory ? "another" : "this");
+    snprintf(why, sizeof(why), "no memory for %d ranks", p->size);
+    return fail_for(!has_memory, HVD_ENOMEM, why, err);
 }
 
 int hvd__sets_agree(int number, const char *what, struct hb_error *err)
