@@ -18,6 +18,23 @@ test_manifests() {
     expect_exit 0 manifests "$ROOT/examples/kubernetes"
 }
 
+# HVD_TEST_CRDS names a folder with the CustomResourceDefinitions of JobSet and
+# of the MPI Operator, as their repositories have them.
+test_manifests_fit_the_schemas() {
+    local check
+    need_yaml
+    [ -n "${HVD_TEST_CRDS:-}" ] || skip 'HVD_TEST_CRDS is not set'
+    check=(/usr/bin/python3 "$ROOT/tests/kubernetes/crds.py" "$HVD_TEST_CRDS")
+    expect_exit 0 "${check[@]}" "$ROOT/examples/kubernetes"
+    grep -qx '7 objects, 0 faults' out || fail "$(cat out)"
+    cp -r "$ROOT/examples/kubernetes" altered
+    sed -i 's,backoffLimit: 3,backoffLimit: three,' altered/mpijob.yaml
+    sed -i 's,mountPath: /tmp,mountPaht: /tmp,' altered/statefulset.yaml
+    expect_exit 1 "${check[@]}" altered
+    grep -q "mpijob.yaml: .* spec.runPolicy.backoffLimit: 'three'" out
+    grep -q 'statefulset.yaml: .*mountPaht' out
+}
+
 # finds PATTERN FILE SED: the check finds what is wrong after the change.
 finds() {
     rm -rf altered
