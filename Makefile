@@ -445,6 +445,7 @@ MPI_PLUGIN_SRC := \
 	runtime/plugins/mpi/ranks.c \
 	runtime/plugins/mpi/rounds.c \
 	runtime/plugins/mpi/start.c \
+	runtime/plugins/mpi/told.c \
 	runtime/plugins/mpi/wait.c
 # It has its own copy of these.
 MPI_PLUGIN_OWN := $(filter runtime/plane/op.c runtime/plane/parts.c \
@@ -706,6 +707,7 @@ FUZZERS := \
 	job \
 	lines \
 	mca_params \
+	mpi_told \
 	openssh \
 	plane \
 	pmi1 \
@@ -1192,6 +1194,9 @@ SSH_TESTED := $(patsubst %,$(BUILD)/tests/test_%,$(SSH_TESTS) $(SSH2_TESTS)) \
 $(SSH_TESTED): $(call ar,ssh)
 $(SSH_TESTED): TESTED_LIBS = $(SSH2_LIBS)
 
+# This fuzzer contains the part of the plug-in that needs no MPI.
+$(BUILD)/tests/fuzz_mpi_told: $(call obj,runtime/plugins/mpi/told.c)
+
 # This test runs the cases of a system test's program.
 $(BUILD)/tests/test_gather_alloc: $(call obj,tests/system/prog/gather_alloc_cases.c)
 
@@ -1246,7 +1251,7 @@ MPI_TESTS := $(if $(MPI_SHOWN),$(foreach mpi,openmpi mpich,$(if \
 $(BUILD)/tests/%/libhvd-mpi.so: $(MPI_PLUGIN_SRC) \
 		$(call obj,$(MPI_PLUGIN_OWN)) $(call ar,base) \
 		runtime/plugins/mpi/libhvd-mpi.map $(BUILD)/flags \
-		$(BUILD)/plugins runtime/plugins/mpi/mpi_impl.h \
+		$(BUILD)/plugins $(wildcard runtime/plugins/mpi/*.h) \
 		$(wildcard runtime/plane/*.h runtime/plane/*/*.h) \
 		runtime/plugins/mpi_plugin.h runtime/plugins/plugin.h \
 		lib/protocol/collectives.h
@@ -1339,7 +1344,8 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(call ar,hvdrun job transport rendezvous agent hosts \
 			runtime protocol base)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $< $(FUZZ_MAIN) -Wl,--start-group \
+	$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
+		$(filter-out %.o,$(FUZZ_MAIN)) -Wl,--start-group \
 		$(filter %.a,$^) -Wl,--end-group \
 		$(UV_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(SODIUM_A) -lm \
 		$(TESTED_LIBS)
@@ -1496,6 +1502,7 @@ FUZZ_RUNS ?= -1
 FUZZ_LEN_bootstrap = 200000
 FUZZ_LEN_frame = 1100000
 FUZZ_LEN_http = 8300
+FUZZ_LEN_mpi_told = 256
 FUZZ_LEN_plane = 400
 FUZZ_LEN_route = 4096
 FUZZ_LEN_stall = 4096

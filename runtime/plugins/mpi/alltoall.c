@@ -11,9 +11,7 @@
 
 #include <string.h>
 
-/* Indices in the card, which ranks reduce by maximum. p->words holds incoming
- * splits, outgoing splits, and the card. */
-enum card { LONGEST, NEEDS_PIECES, HAS_ROOM, CARD_WORDS };
+/* p->words holds incoming splits, outgoing splits, and the card. */
 
 static uint64_t *incoming(const struct mp_plane *p)
 {
@@ -37,39 +35,38 @@ static int exchange_splits(struct mp_plane *p, struct hvd__op *op)
     return mp_alltoall(p, op->err, outgoing(p), incoming(p));
 }
 
+static struct mp_limits limits_of(const struct mp_plane *p,
+                                  const struct hvd__op *op)
+{
+    return mp_limits(p, op, MP_SCRATCH_BYTES / 2);
+}
+
+/* Computes the card, whose maximum over all ranks is taken.  The longest split
+ * of all is incoming on some rank. */
 static int compare_cards(struct mp_plane *p, struct hvd__op *op)
 {
+    const struct mp_limits limits = limits_of(p, op);
     uint64_t *card = card_of(p);
+    size_t longest;
 
-    card[LONGEST] = 0;
-    p->offset[0] = 0;
-    for (int r = 0; r < p->n; r++) {
-        uint64_t split = outgoing(p)[r];
-
-        p->offset[r + 1] = p->offset[r];
-        if (!hvd__op_add(&p->offset[r + 1], incoming(p)[r], op->elem_bytes))
-            return hvd__op_nonsense(op);
-        card[LONGEST] = split > card[LONGEST] ? split : card[LONGEST];
-        if (op->recvcounts)
-            op->recvcounts[r] = incoming(p)[r];
-    }
+    if (mp_told_places(&limits, incoming(p), 1, p->offset, &longest) < 0)
+        return hvd__op_nonsense(op);
+    mp_tell_counts(p, op, incoming(p), 1);
     p->run.deliver = mp_room(p, op, p->offset[p->n]);
-    card[HAS_ROOM] = (uint64_t)p->run.deliver;
-    card[NEEDS_PIECES] = !p->run.deliver || op->count > mp_max_elems() ||
-                         p->offset[p->n] > mp_max_elems();
-    return mp_allreduce(p, op->err, card, card, CARD_WORDS, MPI_UINT64_T,
+    card[MP_LONGEST] = longest;
+    card[MP_HAS_ROOM] = (uint64_t)p->run.deliver;
+    card[MP_NEEDS_PIECES] = !p->run.deliver || op->count > mp_max_elems() ||
+                            p->offset[p->n] > mp_max_elems();
+    return mp_allreduce(p, op->err, card, card, MP_SPLITS_WORDS, MPI_UINT64_T,
                         MPI_MAX);
 }
 
 static int plan(struct mp_plane *p, struct hvd__op *op)
 {
-    const uint64_t *card = card_of(p);
+    const struct mp_limits limits = limits_of(p, op);
 
-    if (card[LONGEST] > PTRDIFF_MAX / op->elem_bytes)
+    if (mp_told_splits(&limits, card_of(p), &p->run.plan) < 0)
         return hvd__op_nonsense(op);
-    p->run.windowed = card[NEEDS_PIECES] != 0;
-    mp_plan_pieces(p, op, MP_SCRATCH_BYTES / 2, card[LONGEST],
-                   card[HAS_ROOM] != 0);
     return 0;
 }
 
@@ -77,7 +74,7 @@ static void pack(struct mp_plane *p, const struct hvd__op *op,
                  const struct mp_splits *s, unsigned char *to)
 {
     const unsigned char *from = op->sendbuf;
-    size_t bytes = op->elem_bytes, skip = p->run.at * p->run.piece;
+    size_t bytes = op->elem_bytes, skip = p->run.at * p->run.plan.piece;
 
     for (int r = 0; r < p->n; from += outgoing(p)[r++] * bytes)
         if (s->sendcounts[r])
@@ -87,6 +84,8 @@ static void pack(struct mp_plane *p, const struct hvd__op *op,
 
 static int issue_round(struct mp_plane *p, struct hvd__op *op)
 {
+    const struct mp_limits limits = limits_of(p, op);
+    const struct mp_run *run = &p->run;
     unsigned char *half = (unsigned char *)p->scratch + MP_SCRATCH_BYTES / 2;
     int *i = p->ints, n = p->n;
     struct mp_splits s = {.recvcounts = i,
@@ -96,9 +95,9 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
                           .send = op->sendbuf,
                           .recv = op->recvbuf};
 
-    mp_cut_round(p, incoming(p), 1, i);
-    mp_cut_round(p, outgoing(p), 1, i + 2 * n);
-    if (p->run.windowed) {
+    mp_told_round(&limits, &run->plan, run->at, incoming(p), 1, i);
+    mp_told_round(&limits, &run->plan, run->at, outgoing(p), 1, i + 2 * n);
+    if (run->plan.windowed) {
         pack(p, op, &s, half);
         s.send = half;
         s.recv = p->scratch;

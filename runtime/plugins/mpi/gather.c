@@ -45,19 +45,18 @@ int mp_broadcast_advance(struct mp_plane *p, struct hvd__op *op)
 
 /* ---- Allgather --------------------------------------------------------- */
 
-/* Returns a rank's card: the elements that it has, and has room for. */
 static uint64_t *card_of(const struct mp_plane *p, int rank)
 {
-    return p->words + 2 * rank;
+    return p->words + MP_GATHER_WORDS * rank;
 }
 
 static int gather_counts(struct mp_plane *p, struct hvd__op *op)
 {
     uint64_t *own = card_of(p, p->me);
 
-    own[0] = op->count;
-    own[1] = mp_room_announced(op);
-    return mp_allgather(p, op->err, p->words, 2, MPI_UINT64_T);
+    own[MP_HAS] = op->count;
+    own[MP_ROOM] = mp_room_announced(op);
+    return mp_allgather(p, op->err, p->words, MP_GATHER_WORDS, MPI_UINT64_T);
 }
 
 /* Puts this rank's own part in place first: sendbuf may lie anywhere in
@@ -84,7 +83,7 @@ static int find_room(struct mp_plane *p, struct hvd__op *op)
 
     run->deliver = mp_room(p, op, total);
     run->recv = run->deliver ? op->recvbuf : NULL;
-    if (!op->alloc.status || run->windowed)
+    if (!op->alloc.status || run->plan.windowed)
         return 0;
     run->recv = p->drain = hb_malloc(total * op->elem_bytes);
     if (p->drain)
@@ -96,59 +95,45 @@ static int find_room(struct mp_plane *p, struct hvd__op *op)
                         total);
 }
 
-/* Plans the rounds from the cards, which are the same on all ranks. */
 static int plan(struct mp_plane *p, struct hvd__op *op)
 {
-    struct mp_run *run = &p->run;
-    size_t longest = 0, total, with_room = 0;
-    int rc;
+    const struct mp_limits limits = mp_limits(p, op, MP_SCRATCH_BYTES);
+    int rc = mp_told_gather(&limits, p->words, p->offset, &p->run.plan);
 
-    p->offset[0] = 0;
-    for (int r = 0; r < p->n; r++) {
-        size_t count = card_of(p, r)[0];
-
-        p->offset[r + 1] = p->offset[r];
-        if (!hvd__op_add(&p->offset[r + 1], count, op->elem_bytes))
-            return hvd__op_nonsense(op);
-        longest = count > longest ? count : longest;
-        if (op->recvcounts)
-            op->recvcounts[r] = count;
-    }
-    total = p->offset[p->n];
-    for (int r = 0; r < p->n; r++)
-        with_room += card_of(p, r)[1] >= total;
-    run->windowed = with_room < (size_t)p->n || total > mp_max_elems();
-    rc = find_room(p, op);
     if (rc < 0)
-        return rc;
-    mp_plan_pieces(p, op, MP_SCRATCH_BYTES, longest, with_room > 0);
-    copy_own_part(p, op);
-    return 0;
+        return hvd__op_nonsense(op);
+    mp_tell_counts(p, op, p->words + MP_HAS, MP_GATHER_WORDS);
+    rc = find_room(p, op);
+    if (rc == 0)
+        copy_own_part(p, op);
+    return rc;
 }
 
 static int is_even(const struct mp_plane *p)
 {
     for (int r = 1; r < p->n; r++)
-        if (card_of(p, r)[0] != card_of(p, 0)[0])
+        if (card_of(p, r)[MP_HAS] != card_of(p, 0)[MP_HAS])
             return 0;
     return 1;
 }
 
 static int issue_round(struct mp_plane *p, struct hvd__op *op)
 {
+    const struct mp_limits limits = mp_limits(p, op, MP_SCRATCH_BYTES);
     struct mp_run *run = &p->run;
     int *displs = p->ints + p->n;
     size_t bytes = op->elem_bytes;
 
-    mp_cut_round(p, p->words, 2, p->ints);
-    if (!run->windowed && is_even(p))
+    mp_told_round(&limits, &run->plan, run->at, p->words + MP_HAS,
+                  MP_GATHER_WORDS, p->ints);
+    if (!run->plan.windowed && is_even(p))
         return mp_allgather(p, op->err, run->recv, op->count,
                             mp_plain_type(bytes));
-    if (!run->windowed)
+    if (!run->plan.windowed)
         return mp_allgatherv(p, op, run->recv, p->ints, displs);
     if (p->ints[p->me])
         memcpy((unsigned char *)p->scratch + (size_t)displs[p->me] * bytes,
-               run->send + run->at * run->piece * bytes,
+               run->send + run->at * run->plan.piece * bytes,
                (size_t)p->ints[p->me] * bytes);
     return mp_allgatherv(p, op, p->scratch, p->ints, displs);
 }

@@ -82,20 +82,6 @@ int mp_header_send(struct mp_plane *p, const struct hvd__op *op)
     return rc < 0 ? rc : 0;
 }
 
-static void merge(struct mp_plane *p, const uint64_t in[MP_WORDS])
-{
-    uint64_t *head = p->head;
-    uint64_t flags = in[MP_FLAGS];
-
-    if (in[MP_SIGNATURE] != head[MP_SIGNATURE])
-        flags &= ~(uint64_t)MP_SAME;
-    if (in[MP_FIRST] != head[MP_FIRST])
-        flags &= ~(uint64_t)MP_SAME_FIRST;
-    head[MP_FLAGS] &= flags;
-    if (in[MP_LEAST] < head[MP_LEAST])
-        head[MP_LEAST] = in[MP_LEAST];
-}
-
 /* Tests for a round's message up to `times` times: 1, 0 or negative. */
 static int arrived(struct mp_plane *p, int k, int times, struct hb_error *err)
 {
@@ -123,7 +109,7 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
             hvd__op_misses(op, r->from);
         if (rc <= 0)
             return rc;
-        merge(p, r->in);
+        mp_told_header(p->head, r->in);
         rc = post(p, p->round, op->err);
         if (rc < 0)
             return rc;

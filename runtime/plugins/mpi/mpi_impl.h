@@ -28,6 +28,7 @@
 #ifndef HVD_PLUGINS_MPI_IMPL_H
 #define HVD_PLUGINS_MPI_IMPL_H
 
+#include "runtime/plugins/mpi/told.h"
 #include "runtime/plugins/mpi_plugin.h"
 
 #include <mpi.h>
@@ -41,19 +42,6 @@ enum {
     MP_TAGS = 16384,
     MP_SCRATCH_BYTES = 4 << 20,
     MP_WHY_BYTES = 256,
-};
-
-/* A header's words. */
-enum mp_word { MP_SIGNATURE, MP_FIRST, MP_LEAST, MP_FLAGS, MP_WORDS };
-
-/* Flags that are true of all ranks: a merged header has those that every rank
- * has set. */
-enum mp_flag {
-    MP_SAME = 1u << 0,       /* equal signatures */
-    MP_SAME_FIRST = 1u << 1, /* equal first signatures */
-    MP_SOLO = 1u << 2,       /* collectives may block */
-    MP_IN_PLACE = 1u << 3,   /* sendbuf is recvbuf */
-    MP_APART = 1u << 4,      /* sendbuf is not recvbuf */
 };
 
 /* A round of the dissemination: the ranks that this one sends to and receives
@@ -100,10 +88,10 @@ struct mp_run {
     uint64_t deserted_ns; /* since then a peer is known not to take part; 0: no
                            peer */
     size_t at, block;     /* elements (rounds.c: rounds) done; in flight */
-    size_t piece, rounds;
+    struct mp_plan plan;
     const unsigned char *send;
     unsigned char *recv; /* allgather: recvbuf, or drain */
-    int deliver, windowed;
+    int deliver;
     int asks; /* a thread is in the caller's alloc, without the lock */
 };
 
@@ -335,12 +323,12 @@ int mp_alltoall_advance(struct mp_plane *p, struct hvd__op *op);
 struct mp_moves {
     /* Each begins a collective whose results the plan needs; ends with NULL. */
     int (*ask[3])(struct mp_plane *p, struct hvd__op *op);
-    /* Sets run.deliver, windowed, piece and rounds from those results.  0, or
-     * -HVD_EPROTO if they are impossible, or -HVD_ENOMEM. */
+    /* Sets run.deliver and run.plan from those results.  0, or -HVD_EPROTO if
+     * they are impossible, or -HVD_ENOMEM. */
     int (*plan)(struct mp_plane *p, struct hvd__op *op);
-    /* Begins the collective of round run.at, after mp_cut_round of the incoming
-     * elements into the first 2 * n of p->ints; it receives at the start of
-     * scratch if run.windowed. */
+    /* Begins the collective of round run.at, after mp_told_round of the
+     * incoming elements into the first 2 * n of p->ints; it receives at the
+     * start of scratch if run.plan.windowed. */
     int (*issue)(struct mp_plane *p, struct hvd__op *op);
 };
 int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
@@ -351,14 +339,11 @@ int mp_room(struct mp_plane *p, struct hvd__op *op, size_t elems);
 /* Returns how much room this rank announces, in elements.  With alloc it is as
  * much as can be needed. */
 uint64_t mp_room_announced(const struct hvd__op *op);
-/* Sets run.piece, the elements of each rank in a piece that fits into `bytes`,
- * and run.rounds, 0 if no rank has room. */
-void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
-                    size_t longest, int has_room);
-/* Sets counts[0 .. n - 1] and, from counts[n] on, the displacements of each
- * rank's part of this round, one after the other.  Rank r's total is elems[r *
- * step]. */
-void mp_cut_round(const struct mp_plane *p, const uint64_t *elems, int step,
-                  int *counts);
+/* Returns the limits of an operation, with `bytes` of scratch memory. */
+struct mp_limits mp_limits(const struct mp_plane *p, const struct hvd__op *op,
+                           size_t bytes);
+/* Sets op->recvcounts, if wanted; rank r's is elems[r * step]. */
+void mp_tell_counts(const struct mp_plane *p, const struct hvd__op *op,
+                    const uint64_t *elems, int step);
 
 #endif

@@ -126,16 +126,17 @@ static int issue_shares(struct mp_plane *p, struct hvd__op *op)
     for (int r = 0; r < p->n; r++) {
         struct hvd__share s = hvd__op_share(op, r, p->n);
         size_t skip = least(run->at, s.count);
-        size_t count = least(s.count - skip, run->piece);
+        size_t count = least(s.count - skip, run->plan.piece);
 
         p->ints[r] = (int)count;
-        if (!run->windowed || count == 0)
+        if (!run->plan.windowed || count == 0)
             continue;
         scale_before(op, to, send_at(op, s.first + skip), count);
         to += count * op->elem_bytes;
     }
-    run->block = run->piece;
-    return mp_reduce_scatter(p, op, run->windowed ? p->scratch : op->sendbuf,
+    run->block = run->plan.piece;
+    return mp_reduce_scatter(p, op,
+                             run->plan.windowed ? p->scratch : op->sendbuf,
                              recv_at(op, op->recvbuf, run->at), p->ints);
 }
 
@@ -144,11 +145,12 @@ static void plan_shares(struct mp_plane *p, const struct hvd__op *op)
     struct mp_run *run = &p->run;
     size_t most = least(mp_max_elems(), MP_SCRATCH_BYTES / op->elem_bytes);
 
-    run->rounds = hvd__op_share(op, 0, p->n).count; /* the longest share */
-    run->windowed = op->args.pre != 1.0 || op->count > mp_max_elems();
-    run->piece = run->windowed ? most / (size_t)p->n : run->rounds;
-    if (run->piece == 0)
-        run->piece = 1;
+    run->plan.rounds = hvd__op_share(op, 0, p->n).count; /* the longest share */
+    run->plan.windowed = op->args.pre != 1.0 || op->count > mp_max_elems();
+    run->plan.piece =
+        run->plan.windowed ? most / (size_t)p->n : run->plan.rounds;
+    if (run->plan.piece == 0)
+        run->plan.piece = 1;
     run->step = 1;
 }
 
@@ -167,7 +169,7 @@ int mp_scatter_advance(struct mp_plane *p, struct hvd__op *op)
             return rc;
         run->at += run->block;
         run->block = 0;
-        if (run->at >= run->rounds)
+        if (run->at >= run->plan.rounds)
             break;
         rc = issue_shares(p, op);
         if (rc < 0)

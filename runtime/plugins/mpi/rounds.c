@@ -39,39 +39,26 @@ int mp_room(struct mp_plane *p, struct hvd__op *op, size_t elems)
     return has_room;
 }
 
-void mp_plan_pieces(struct mp_plane *p, const struct hvd__op *op, size_t bytes,
-                    size_t longest, int has_room)
+struct mp_limits mp_limits(const struct mp_plane *p, const struct hvd__op *op,
+                           size_t bytes)
 {
-    struct mp_run *run = &p->run;
-    size_t most = bytes / op->elem_bytes;
-
-    most = (most < mp_max_elems() ? most : mp_max_elems()) / (size_t)p->n;
-    run->piece = run->windowed ? (most ? most : 1) : longest;
-    run->rounds = has_room && longest ? (longest - 1) / run->piece + 1 : 0;
+    return (struct mp_limits){p->n, op->elem_bytes, mp_max_elems(), bytes};
 }
 
-void mp_cut_round(const struct mp_plane *p, const uint64_t *elems, int step,
-                  int *counts)
+void mp_tell_counts(const struct mp_plane *p, const struct hvd__op *op,
+                    const uint64_t *elems, int step)
 {
-    size_t skip = p->run.at * p->run.piece, displ = 0;
-
-    for (int r = 0; r < p->n; r++, elems += step) {
-        size_t left = *elems > skip ? *elems - skip : 0;
-
-        left = left < p->run.piece ? left : p->run.piece;
-        counts[r] = (int)left;
-        counts[p->n + r] = (int)displ;
-        displ += left;
-    }
+    for (int r = 0; op->recvcounts && r < p->n; r++)
+        op->recvcounts[r] = elems[r * step];
 }
 
 static void deliver_round(struct mp_plane *p, const struct hvd__op *op)
 {
     struct mp_run *run = &p->run;
     const int *counts = p->ints, *displs = p->ints + p->n;
-    size_t bytes = op->elem_bytes, skip = run->at * run->piece;
+    size_t bytes = op->elem_bytes, skip = run->at * run->plan.piece;
 
-    for (int r = 0; run->windowed && run->deliver && r < p->n; r++)
+    for (int r = 0; run->plan.windowed && run->deliver && r < p->n; r++)
         if (counts[r])
             memcpy((unsigned char *)op->recvbuf + (p->offset[r] + skip) * bytes,
                    (unsigned char *)p->scratch + (size_t)displs[r] * bytes,
@@ -108,7 +95,7 @@ int mp_run_rounds(struct mp_plane *p, struct hvd__op *op,
                 return rc;
             run->step = STEP_ROUNDS;
         }
-        if (run->step == STEP_ROUNDS && run->at == run->rounds)
+        if (run->step == STEP_ROUNDS && run->at == run->plan.rounds)
             return rounds_over(p, op);
         if (run->step != STEP_ROUNDS) {
             rc = m->ask[run->step++](p, op);
