@@ -417,6 +417,7 @@ RUNTIME_SRC := \
 	runtime/plane/tcp/tcp_measure.c \
 	runtime/plane/tcp/tcp_model.c \
 	runtime/plane/tcp/tcp_setup.c \
+	runtime/plane/tcp/tcp_socket.c \
 	runtime/plane/tcp/tcp_steps.c \
 	runtime/plane/tcp/tcp_stream.c \
 	runtime/plane/types.c \

@@ -190,6 +190,14 @@ static void prepare_called(struct play *p)
     p->stranger = dial(p->port);
 }
 
+/* Only this member calls, and only the other one can be silent. */
+static int on_no_answer(void *arg, uint32_t rank)
+{
+    (void)arg;
+    FUZZ_CHECK(rank == RANKS + 1);
+    return 0;
+}
+
 static int set_up(struct play *p, int me)
 {
     struct hvd__tcp_peer peers[2] = {{RANKS, "h0", "127.0.0.1", p->port},
@@ -201,6 +209,8 @@ static int set_up(struct play *p, int me)
                                      .listener = me ? p->listener : -1,
                                      .deadline_ns = UINT64_MAX,
                                      .agent_fd = eventfd(1, EFD_CLOEXEC),
+                                     .silence_ms = 1,
+                                     .no_answer = on_no_answer,
                                      .agent_lost =
                                          me ? called_turn : calling_turn,
                                      .arg = p};

@@ -280,6 +280,14 @@ test_elastic_hosts_apart() {
     cluster_down
 }
 
+# Makes the hosts $1 and $2 refuse each other's TCP packets, as a router does.
+refuse() {
+    on "$1" iptables -w -I INPUT -p tcp -s "10.66.0.${2#n}" -j REJECT \
+        --reject-with icmp-host-unreachable
+    on "$2" iptables -w -I INPUT -p tcp -s "10.66.0.${1#n}" -j REJECT \
+        --reject-with icmp-host-unreachable
+}
+
 # The same where the ranks connect, because a rank elsewhere has died meanwhile.
 test_elastic_hosts_apart_in_sync() {
     start_steps
@@ -291,5 +299,23 @@ test_elastic_hosts_apart_in_sync() {
     tells 'host n3: its ranks and those on host n2 do not reach each other' \
         job.err
     faulty undrop n2 n3
+    cluster_down
+}
+
+# The kernel says at once that there is no route, while the ranks connect: the job
+# does not wait for the heartbeat.
+test_elastic_hosts_without_a_route() {
+    local STEPS=300
+    cluster_up 3
+    start_on login job "$HVDRUN" --heartbeat 60 --grace 1 --no-tag-output \
+        --min-np 2 -H n1:2,n2:2,n3:2 sh -c 'echo >up.$HVD_RANK
+            while [ ! -e go ]; do sleep 0.05; done; exec "$@"' sh \
+        "$PROG/elastic_steps" $STEPS 5000 ptf
+    wait_for '[ "$(count_files up.?)" -eq 6 ]'
+    refuse n2 n3
+    touch go
+    finished 4
+    tells 'host n3: its ranks and those on host n2 do not reach each other' \
+        job.err
     cluster_down
 }

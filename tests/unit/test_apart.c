@@ -10,9 +10,14 @@ static struct apart_host hosts[HOSTS];
 
 static void setup(void)
 {
-    apart.count = 0;
+    apart_init(&apart, APART_PAIRS_MAX + 20);
     for (int i = 0; i < HOSTS; i++)
         hosts[i] = (struct apart_host){.ranks = 2};
+}
+
+static void teardown(void)
+{
+    apart_fini(&apart);
 }
 
 /* Fails unless `host`, which does not reach `other`, is given up next; other
@@ -50,7 +55,7 @@ START_TEST(fewest_ranks)
 }
 END_TEST
 
-/* One broken network card explains all pairs. */
+/* A host whose network is broken is in all pairs. */
 START_TEST(most_pairs)
 {
     apart_add(&apart, 0, 1);
@@ -83,6 +88,22 @@ START_TEST(one_by_one)
 }
 END_TEST
 
+/* Host 0 reports one host after the other: the second time it goes itself. */
+START_TEST(liar)
+{
+    hosts[0].ranks = 9;
+    apart_add(&apart, 0, 4);
+    expect(4, 0);
+    hosts[4].is_gone = 1;
+    apart_add(&apart, 0, 3);
+    expect(0, 3);
+    /* Host 3, which has survived that, is not the first of the next pair. */
+    apart_add(&apart, 1, 2);
+    expect(2, 1);
+    expect(-1, -1);
+}
+END_TEST
+
 START_TEST(gone)
 {
     apart_add(&apart, 0, 1);
@@ -106,13 +127,14 @@ int main(void)
     Suite *suite = suite_create("apart");
     TCase *tc = tcase_create("all");
 
-    tcase_add_checked_fixture(tc, setup, NULL);
+    tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, nothing);
     tcase_add_test(tc, last_of_equals);
     tcase_add_test(tc, fewest_ranks);
     tcase_add_test(tc, most_pairs);
     tcase_add_test(tc, silent_before_all);
     tcase_add_test(tc, one_by_one);
+    tcase_add_test(tc, liar);
     tcase_add_test(tc, gone);
     tcase_add_test(tc, more_pairs_than_fit);
     suite_add_tcase(suite, tc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/elastic/discoverer: scripts that answer, fail, hang and flood, and
+/* lib/job/discovery/discoverer: scripts that answer, fail, hang and flood, and
  * files that change. */
 #include "lib/base/alloc.h"
 #include "lib/job/discovery/discoverer.h"

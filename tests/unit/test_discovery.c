@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/elastic/discovery: answers that are taken and refused, and hosts that
- * come and go. */
+/* lib/job/discovery/discovery: answers that are taken and refused, and hosts
+ * that come and go. */
 #include "lib/job/discovery/discovery.h"
 #include "tests/unit/unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/job/elastic/script, with scripts that do as they should and others. */
+/* lib/job/discovery/script, with scripts that do as they should and others. */
 #include "lib/base/buf.h"
 #include "lib/job/discovery/script.h"
 #include "tests/unit/unit.h"

@@ -7,7 +7,7 @@
  */
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
-#include "runtime/plane/tcp/tcp.h"
+#include "runtime/plane/tcp/tcp_impl.h"
 #include "tests/unit/tcp_group.h"
 #include "tests/unit/unit.h"
 
@@ -386,6 +386,20 @@ static int note_no_answer(void *arg, uint32_t rank)
     return 1;
 }
 
+/* Returns a config that notes in *told which hosts have not answered for 300
+ * ms. */
+static struct hvd__tcp_config telling_config(const struct tcp_group *g, int me,
+                                             struct told *told)
+{
+    struct hvd__tcp_config config = tcp_group_config(g, me);
+
+    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
+    config.silence_ms = 300;
+    config.no_answer = note_no_answer;
+    config.arg = told;
+    return config;
+}
+
 /* Ends the job as soon as somebody is told not to answer. */
 static int given_up(void *arg, struct hb_error *err)
 {
@@ -419,17 +433,13 @@ static int deaf_body(struct tcp_group *g, int me)
     struct hb_error err = HB_ERROR_INIT;
     struct told told = {0, 0};
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = tcp_group_config(g, me);
+    struct hvd__tcp_config config = telling_config(g, me, &told);
 
     if (me == 1)
         return 0;
     g->peers[1].port = deaf_port();
     must(g->peers[1].port);
-    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
-    config.silence_ms = 300;
-    config.no_answer = note_no_answer;
     config.agent_lost = given_up;
-    config.arg = &told;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
     must(told.count == 1 && told.rank == 101);
     return 0;
@@ -443,25 +453,68 @@ START_TEST(test_no_answer)
 }
 END_TEST
 
+/* A host answers whose kernel accepts a connection, although its process, which
+ * is stopped, does not say anything for longer than any limit. */
+static int stopped_body(struct tcp_group *g, int me)
+{
+    struct hb_error err = HB_ERROR_INIT;
+    struct told told = {0, 0};
+    struct hvd__tcp *t = NULL;
+    struct hvd__tcp_config config = telling_config(g, me, &told);
+
+    if (me == 1) {
+        tcp_group_meet(g, 0, 2);
+        return 0;
+    }
+    config.deadline_ns = hb_now_ns() + 6000000000u;
+    must(hvd__tcp_open(&config, &t, &err) == -HVD_ETIMEOUT);
+    must(told.count == 0);
+    tcp_group_meet(g, 0, 2);
+    return 0;
+}
+
+START_TEST(test_stopped_process_is_no_silence)
+{
+    struct tcp_group g = {.n = 2, .body = stopped_body};
+
+    ck_assert_int_eq(tcp_group_run(&g), 0);
+}
+END_TEST
+
 /* A host that refuses connections answers. */
 static int refused_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
     struct told told = {0, 0};
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = tcp_group_config(g, me);
+    struct hvd__tcp_config config = telling_config(g, me, &told);
 
     if (me == 1)
         return 0;
     g->peers[1].port = 1;
-    config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
-    config.silence_ms = 100;
-    config.no_answer = note_no_answer;
-    config.arg = &told;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_ESYSTEM);
     must(told.count == 0);
     return 0;
 }
+
+/* The kernel ends an idle connection later than is_silent in tcp.c does, which
+ * also tells the agent. */
+START_TEST(test_keepalive_is_patient)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0), idle = 0, interval = 0, count = 0;
+    socklen_t len = sizeof(int);
+
+    for (uint32_t s = 1; s <= 86400; s += 1 + s / 100) {
+        tcp_tune(fd, s * 1000);
+        getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &len);
+        getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, &len);
+        getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, &len);
+        ck_assert_int_gt(idle + interval * count, (int)s);
+        ck_assert_int_lt(idle + interval * 3, (int)s + 5);
+    }
+    close(fd);
+}
+END_TEST
 
 START_TEST(test_refusal_is_an_answer)
 {
@@ -586,7 +639,9 @@ static Suite *tcp_setup_suite(void)
     tcase_add_test(t, test_other_codes);
     tcase_add_test(t, test_nobody);
     tcase_add_test(t, test_no_answer);
+    tcase_add_test(t, test_stopped_process_is_no_silence);
     tcase_add_test(t, test_refusal_is_an_answer);
+    tcase_add_test(t, test_keepalive_is_patient);
     tcase_add_test(t, test_taken_word);
     tcase_add_test(t, test_patience);
     tcase_add_test(t, test_no_memory);

@@ -2,6 +2,22 @@
 /* See apart.h. */
 #include "lib/job/elastic/apart.h"
 
+#include "lib/base/alloc.h"
+
+#include <string.h>
+
+void apart_init(struct apart *p, int host_cap)
+{
+    memset(p, 0, sizeof(*p));
+    p->survived = hb_xcalloc((size_t)host_cap, sizeof(*p->survived));
+}
+
+void apart_fini(struct apart *p)
+{
+    hb_free(p->survived);
+    p->survived = NULL;
+}
+
 static int holds(const struct apart_pair *pair, int host)
 {
     return pair->a == host || pair->b == host;
@@ -23,16 +39,17 @@ static void remove_pair(struct apart *p, int i)
     p->pairs[i] = p->pairs[--p->count];
 }
 
+/* Counts the pairs of a host, with those that it has survived. */
 static int pairs_of(const struct apart *p, int host)
 {
-    int count = 0;
+    int count = p->survived[host];
 
     for (int i = 0; i < p->count; i++)
         count += holds(&p->pairs[i], host);
     return count;
 }
 
-/* Returns whether host x is to be given up rather than host y. */
+/* Returns whether the job gives up host x rather than host y. */
 static int goes_first(const struct apart *p, const struct apart_host *hosts,
                       int x, int y)
 {
@@ -67,7 +84,9 @@ int apart_choose(struct apart *p, const struct apart_host *hosts, int *other)
         if (!holds(&pair, chosen))
             continue;
         *other = pair.a == chosen ? pair.b : pair.a;
+        p->survived[*other] += !hosts[chosen].is_silent;
         remove_pair(p, i);
     }
+    p->survived[chosen] = 0;
     return chosen;
 }

@@ -4,14 +4,24 @@
  * other, although hvdrun reaches them.  Pure.
  *
  * Ranks report pairs of hosts.  Hosts are given up one by one until no pair is
- * left: first one that does not answer hvdrun either, then the one that is in
- * most pairs, because its network is probably what is broken; among equals the
- * one with the fewest ranks, then the last of the plan.
+ * left: first a host that does not answer hvdrun either, then the host that is
+ * in most pairs, because its network is probably what is broken; among equals
+ * the host with the fewest ranks, then the last of the plan.
+ *
+ * Pairs of which the other host was given up earlier count, too.  So a host
+ * that reports what is not so can have one other host given up; if it reports
+ * another pair, it goes itself.
  */
 #ifndef HVD_JOB_ELASTIC_APART_H
 #define HVD_JOB_ELASTIC_APART_H
 
 enum { APART_PAIRS_MAX = 256 }; /* further pairs are dropped */
+
+struct apart_host {
+    int is_gone;   /* it need not be given up any more */
+    int is_silent; /* it does not answer hvdrun */
+    int ranks;     /* number of ranks that live there */
+};
 
 struct apart_pair {
     int a, b; /* hosts of the plan; a < b */
@@ -20,13 +30,13 @@ struct apart_pair {
 struct apart {
     struct apart_pair pairs[APART_PAIRS_MAX];
     int count;
+    int *survived; /* by host: pairs whose other host, not silent, was given up
+                    */
 };
 
-struct apart_host {
-    int is_gone;   /* it needs not be given up any more */
-    int is_silent; /* it does not answer hvdrun */
-    int ranks;     /* number of ranks that live there */
-};
+/* Prepares for hosts below host_cap. */
+void apart_init(struct apart *p, int host_cap);
+void apart_fini(struct apart *p);
 
 /* Adds a pair of different hosts, unless it is there. */
 void apart_add(struct apart *p, int a, int b);

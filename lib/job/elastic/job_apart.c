@@ -9,9 +9,14 @@
 #include "lib/base/alloc.h"
 #include "lib/base/text.h"
 
-/* Time for the reports of other ranks, which look for silent peers four times a
- * second, and for the hosts' answers to PING. */
-enum { APART_WAIT_MS = 600 };
+enum {
+    /* Time for the reports of other ranks, which look for silent peers four
+     * times a second, and for the hosts' answers to PING. */
+    APART_WAIT_MS = 600,
+    /* More time, if a host has not answered: its answer may be on the way, or
+     * lie here unread. */
+    APART_MORE_MS = 400,
+};
 
 static int live_ranks(const struct job_host *host)
 {
@@ -23,7 +28,7 @@ static int live_ranks(const struct job_host *host)
     return count;
 }
 
-/* Describes all hosts for apart_choose: heap. */
+/* Describes all hosts of the job for apart_choose: heap. */
 static struct apart_host *describe(const struct job *job)
 {
     int count = job->config->plan->host_count;
@@ -38,7 +43,19 @@ static struct apart_host *describe(const struct job *job)
     return hosts;
 }
 
-static void on_timer(uv_timer_t *timer)
+/* Returns whether a host that has ranks has not answered. */
+static int is_owed(const struct job *job)
+{
+    struct apart_host *hosts = describe(job);
+    int owed = 0;
+
+    for (int i = 0; i < job->config->plan->host_count; i++)
+        owed |= hosts[i].is_silent && !hosts[i].is_gone;
+    hb_free(hosts);
+    return owed;
+}
+
+static void decide(uv_timer_t *timer)
 {
     struct job *job = timer->data;
     int host, other;
@@ -59,6 +76,16 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+static void on_timer(uv_timer_t *timer)
+{
+    struct job *job = timer->data;
+
+    if (job_elastic_goes_on(job) && is_owed(job))
+        uv_timer_start(timer, decide, APART_MORE_MS, 0);
+    else
+        decide(timer);
+}
+
 /* Asks the host for a sign of life. */
 static void ask(struct job_host *host)
 {
@@ -66,18 +93,27 @@ static void ask(struct job_host *host)
     job_beat_ping(host);
 }
 
-static void note(struct job_host *host, struct job_host *other)
+/* Returns whether the rank is in the current world. */
+static int takes_part(const struct elastic *e, int rank)
 {
-    struct job *job = host->job;
+    const struct generations_rank *r = &e->generations.ranks[rank];
+
+    return r->member && r->life == GENERATIONS_LIVES;
+}
+
+static void note(struct job *job, const struct control_no_answer *m)
+{
+    const struct plan *plan = job->config->plan;
+    int a = plan->ranks[m->rank].host, b = plan->ranks[m->peer].host;
     struct elastic *e = job->elastic;
 
-    if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING ||
-        host == other || job_host_finished(host) || job_host_finished(other))
+    if (!job_elastic_goes_on(job) || job->state != JOB_RUNNING || a == b ||
+        !takes_part(e, m->rank) || !takes_part(e, m->peer))
         return;
-    apart_add(&e->apart, host->index, other->index);
+    apart_add(&e->apart, a, b);
     if (uv_is_active((uv_handle_t *)&job->apart_timer))
         return;
-    for (int i = 0; i < job->config->plan->host_count; i++)
+    for (int i = 0; i < plan->host_count; i++)
         ask(&job->hosts[i]);
     uv_timer_start(&job->apart_timer, on_timer, APART_WAIT_MS, 0);
 }
@@ -97,9 +133,7 @@ int job_apart_frame(void *arg, const struct frame *f, struct hb_error *err)
             hb_error_set(err, HVD_EPROTO, "rank %d is none of the job", m.peer);
     if (rc < 0)
         return rc;
-    if (job->elastic)
-        note(host, &job->hosts[plan->ranks[m.peer].host]);
-    else
-        job_stall_no_answer(job, m.rank, m.peer);
+    job_stall_no_answer(job, m.rank, m.peer);
+    note(job, &m);
     return 0;
 }

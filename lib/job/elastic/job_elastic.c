@@ -49,6 +49,7 @@ void job_elastic_open(struct job *job)
         return;
     e = job->elastic = hb_xcalloc(1, sizeof(*e));
     generations_init(&e->generations, &generations);
+    apart_init(&e->apart, config->plan->host_cap);
     restarts_init(&e->restarts, config->plan->size, config->restart_failed);
     e->pids = hb_xcalloc(size, sizeof(*e->pids));
     e->gone = hb_xcalloc(size, 1);
@@ -76,6 +77,7 @@ void job_elastic_free(struct job *job)
     hb_free(e->leaving);
     generations_fini(&e->generations);
     restarts_fini(&e->restarts);
+    apart_fini(&e->apart);
     hb_free(e->lost);
     hb_free(e->pids);
     hb_free(e->gone);

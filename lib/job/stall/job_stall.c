@@ -167,7 +167,7 @@ void job_stall_no_answer(struct job *job, int rank, int peer)
         rank, plan->hosts[plan->ranks[rank].host].entry->name,
         plan->hosts[plan->ranks[peer].host].entry->name, peer);
 
-    stall_no_answer(job->stall, text);
+    stall_no_answer(job->stall, text, hb_now_ns());
     hb_free(text);
 }
 

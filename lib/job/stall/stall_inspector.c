@@ -40,6 +40,7 @@ struct stall {
     unsigned char *gone;     /* [size] ranks that have ended */
     unsigned char *outside;  /* [size] ranks that are not in the world */
     char *no_answer;         /* see stall_no_answer */
+    uint64_t no_answer_ns;   /* when it came */
     struct stall_view view;  /* of the report in progress */
 
     int has_evicted;      /* with the report in progress */
@@ -451,16 +452,18 @@ void stall_late(struct stall *s, uint32_t waited_ms, uint64_t now_ns)
     }
     s->view.start = STALL_LATE;
     s->view.waited_ms = waited_ms;
+    /* An earlier message was about another wait. */
+    if (s->no_answer && now_ns - s->no_answer_ns <= waited_ms * ns_per_ms)
+        s->view.no_answer = s->no_answer;
     if (s->phase == QUIET)
         ask_ranks(s, now_ns);
 }
 
-void stall_no_answer(struct stall *s, const char *text)
+void stall_no_answer(struct stall *s, const char *text, uint64_t now_ns)
 {
-    if (s->no_answer)
-        return;
+    hb_free(s->no_answer);
     s->no_answer = hb_xstrdup(text);
-    s->view.no_answer = s->no_answer;
+    s->no_answer_ns = now_ns;
 }
 
 void stall_rank_gone(struct stall *s, int rank, uint64_t now_ns)

@@ -78,9 +78,10 @@ void stall_stack(struct stall *s, struct control_stall_stack *m,
 /* Ends the job, because a rank gives up waiting in hvd_init, with a report of
  * the ranks that have not called hvd_init or are stopped. */
 void stall_late(struct stall *s, uint32_t waited_ms, uint64_t now_ns);
-/* Notes the first message that a rank does not reach another host: `text` is
- * the cause if ranks give up in hvd_init, and all are there. */
-void stall_no_answer(struct stall *s, const char *text);
+/* Notes that a rank does not reach another host: `text` is the cause if ranks
+ * give up in hvd_init, have waited there since before now_ns, and all are
+ * there. */
+void stall_no_answer(struct stall *s, const char *text, uint64_t now_ns);
 /* Notes that a rank is not started yet. */
 void stall_absent(struct stall *s, int rank);
 /* Notes that a rank has ended: it does not wait any more, and an agent whose

@@ -52,6 +52,9 @@ enum { AGENT_EVENT = -1, INTERRUPT_EVENT = -2 };
 
 void tcp_set_lost(struct hvd__tcp *t, int i, int e)
 {
+    if (t->no_answer &&
+        (e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH))
+        (void)t->no_answer(t->arg, t->conns[i].rank);
     if (t->lost >= 0)
         return;
     t->lost = i;
@@ -416,13 +419,9 @@ static int is_silent(int fd, uint32_t silence_ms)
 
 static void look_for_silence(struct hvd__tcp *t)
 {
-    for (int i = 0; i < t->n && t->silence_ms; i++) {
-        if (!t->conns[i].watched || !is_silent(t->conns[i].fd, t->silence_ms))
-            continue;
-        tcp_set_lost(t, i, ETIMEDOUT);
-        if (t->no_answer)
-            (void)t->no_answer(t->arg, t->conns[i].rank);
-    }
+    for (int i = 0; i < t->n && t->silence_ms; i++)
+        if (t->conns[i].watched && is_silent(t->conns[i].fd, t->silence_ms))
+            tcp_set_lost(t, i, ETIMEDOUT);
 }
 
 static void sleep_some(struct hvd__tcp *t, uint64_t now_ns, uint64_t until_ns)

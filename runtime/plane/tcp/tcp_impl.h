@@ -12,6 +12,7 @@
 #include "runtime/plane/tcp/tcp_head.h"
 #include "runtime/plane/tcp/tcp_mac.h"
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 enum {
@@ -123,6 +124,14 @@ static inline size_t tcp_part_first(size_t count, size_t parts, size_t i)
 int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
               struct hb_error *err);
 
+/* ---- tcp_socket.c ---- */
+
+/* Converts a numeric address.  0, or -HVD_EINVAL. */
+int tcp_to_sockaddr(const char *address, uint16_t port,
+                    struct sockaddr_storage *sa, socklen_t *len);
+/* Sets the options of a connection; silence_ms as in struct hvd__tcp_config. */
+void tcp_tune(int fd, uint32_t silence_ms);
+
 /* ---- tcp.c ---- */
 
 /* Moves bytes; returns how many, 0 if the socket would block, negative if the
@@ -130,6 +139,8 @@ int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
  * which returns -errno, the caller does. */
 ssize_t tcp_send(struct hvd__tcp *t, int i, const void *p, size_t len);
 ssize_t tcp_recv(struct hvd__tcp *t, int i, void *p, size_t len);
+/* Notes the first connection that is lost, and by which errno; tells the agent
+ * of each member whose host does not answer. */
 void tcp_set_lost(struct hvd__tcp *t, int i, int e);
 
 /* Begins an operation; up to SPIN_BYTES its waits spin. */

@@ -14,9 +14,6 @@
  * that the rank has died.
  */
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,18 +29,12 @@ enum {
     STRANGERS_MAX = 64,
     STRANGER_MS = 5000,
     ACCEPTS_PER_TURN = 64,
-    BACKLOG = 1024,
     AGAIN_MS = 50, /* between two calls to a peer */
     NOBODY_MS = 2000,
     /* How often the agent is asked: the driver of another process set may have
      * consumed its message. */
     TURN_MS = 250,
-    /* TCP keepalive, for a peer's machine that vanishes without the agents
-     * noticing: idle for half of the silence that is allowed, then so many
-     * probes in the other half.  Connections with unsent data: see is_silent in
-     * tcp.c. */
-    KEEP_COUNT = 3,
-    KEEP_SILENCE_S = 30, /* where no silence is too long */
+    STOPPED_MS = 2000, /* this process was stopped if a turn takes longer */
 };
 
 #define MS UINT64_C(1000000)
@@ -63,9 +54,10 @@ struct greeting {
     int fd;
     int peer; /* index of the member, or -1 */
     uint64_t until_ns;
-    uint64_t nobody_ns; /* refused since then; 0: not refused */
+    uint64_t nobody_ns;   /* refused since then; 0: not refused */
+    uint64_t answered_ns; /* the host accepted or refused; else the begin */
     int failed_errno;
-    int is_told; /* config->no_answer was called for the peer */
+    int is_told; /* config->no_answer was called since then */
     int waits;   /* what it returned */
     struct tcp_auth_talk talk;
     unsigned char in[TCP_AUTH_CALL_BYTES];
@@ -80,92 +72,12 @@ struct setup {
     struct pollfd *polled;      /* [2 + n + STRANGERS_MAX] */
     int other;                  /* member whose auth->codes differs, or -1 */
     int missing_calls, missing_callers;
-    uint64_t begun_ns, now_ns;
-    uint64_t asked_ns; /* when the agent was asked last */
+    uint64_t now_ns;
+    uint64_t asked_ns;  /* when the agent was asked last */
+    uint64_t looked_ns; /* when silence was looked for last */
 };
 
-/* ---- Addresses and sockets ------------------------------------------- */
-
-static int to_sockaddr(const char *address, uint16_t port,
-                       struct sockaddr_storage *sa, socklen_t *len)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    char service[8];
-
-    snprintf(service, sizeof(service), "%u", port);
-    if (getaddrinfo(address, service, &hints, &found) != 0)
-        return -HVD_EINVAL;
-    memcpy(sa, found->ai_addr, found->ai_addrlen);
-    *len = found->ai_addrlen;
-    freeaddrinfo(found);
-    return 0;
-}
-
-static int listen_on(const char *address, uint16_t *port)
-{
-    struct sockaddr_storage sa;
-    socklen_t len;
-    int fd, off = 0;
-
-    memset(&sa, 0, sizeof(sa));
-    if (to_sockaddr(address, 0, &sa, &len) < 0)
-        return -1;
-    fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    /* "::" accepts IPv4, too. */
-    if (sa.ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, (struct sockaddr *)&sa, len) == 0 &&
-        listen(fd, BACKLOG) == 0 &&
-        getsockname(fd, (struct sockaddr *)&sa, &len) == 0) {
-        *port = sa.ss_family == AF_INET6
-                    ? ntohs(((struct sockaddr_in6 *)&sa)->sin6_port)
-                    : ntohs(((struct sockaddr_in *)&sa)->sin_port);
-        return fd;
-    }
-    close(fd);
-    return -1;
-}
-
-int hvd__tcp_listen(const char *address, int *fd, uint16_t *port,
-                    struct hb_error *err)
-{
-    const char *tries[] = {address, "::", "0.0.0.0"};
-
-    for (int i = address[0] ? 0 : 1; i < 3; i++) {
-        *fd = listen_on(tries[i], port);
-        if (*fd >= 0)
-            return 0;
-    }
-    return hb_error_sys(err, errno, "listen for the other hosts' ranks");
-}
-
-static void set_option(int fd, int level, int option, int value)
-{
-    setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-static int at_least_1(uint32_t n)
-{
-    return n < 1 ? 1 : (int)n;
-}
-
-static void tune(int fd, uint32_t silence_ms)
-{
-    uint32_t s = silence_ms ? silence_ms / 1000 : KEEP_SILENCE_S;
-
-    if (s > KEEP_SILENCE_S)
-        s = KEEP_SILENCE_S;
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least_1(s / 2));
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least_1(s / 2 / KEEP_COUNT));
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT + 1);
-}
+/* ---- Bytes ----------------------------------------------------------- */
 
 /* Reads until g->in has `want` bytes: 1; 0 if more must arrive first; or a
  * negative errno (-EPIPE: end of file). */
@@ -201,8 +113,23 @@ static int is_nobody(int e)
            e == EADDRNOTAVAIL || e == EACCES || e == EPERM;
 }
 
+static int is_unreachable(int e)
+{
+    return e == EHOSTUNREACH || e == ENETUNREACH;
+}
+
+/* Notes that the peer's host has accepted or refused a connection: it is not
+ * silent. */
+static void host_answered(struct setup *s, struct greeting *g)
+{
+    g->answered_ns = s->now_ns;
+    g->is_told = g->waits = 0;
+}
+
 static void call_failed(struct setup *s, struct greeting *g, int e)
 {
+    if (e == ECONNREFUSED || g->state == CALL_ANSWER)
+        host_answered(s, g);
     if (g->fd >= 0)
         close(g->fd);
     g->fd = -1;
@@ -223,6 +150,8 @@ static void call_connected(struct setup *s, struct greeting *g)
     int e = 0;
 
     getsockopt(g->fd, SOL_SOCKET, SO_ERROR, &e, &len);
+    if (e == 0)
+        host_answered(s, g);
     if (e == 0 && tcp_auth_call(s->config->auth, &g->talk, peers[s->t->me].rank,
                                 peers[g->peer].rank, call) < 0)
         e = EIO;
@@ -243,7 +172,7 @@ static void call_begin(struct setup *s, struct greeting *g)
     socklen_t len = 0;
 
     memset(&sa, 0, sizeof(sa));
-    if (to_sockaddr(peer->address, peer->port, &sa, &len) < 0) {
+    if (tcp_to_sockaddr(peer->address, peer->port, &sa, &len) < 0) {
         call_failed(s, g, EADDRNOTAVAIL);
         return;
     }
@@ -252,7 +181,7 @@ static void call_begin(struct setup *s, struct greeting *g)
         call_failed(s, g, errno);
         return;
     }
-    tune(g->fd, s->config->silence_ms);
+    tcp_tune(g->fd, s->config->silence_ms);
     g->state = CALL_CONNECTING;
     g->until_ns = s->now_ns + STRANGER_MS * MS;
     if (connect(g->fd, (struct sockaddr *)&sa, len) == 0)
@@ -413,7 +342,7 @@ static void accept_some(struct setup *s)
 
         if (fd < 0)
             return;
-        tune(fd, s->config->silence_ms);
+        tcp_tune(fd, s->config->silence_ms);
         g = stranger_place(s);
         memset(g, 0, sizeof(*g));
         g->state = STRANGER_CALL;
@@ -528,31 +457,33 @@ static int nobody_there(const struct setup *s)
     return 0;
 }
 
-/* Returns whether the peer's host has never answered: neither accepted a
- * connection nor refused it. */
-static int has_no_answer(const struct greeting *g)
+/* Returns whether the peer's host has not answered for too long, or the kernel
+ * says that it cannot be reached.  A host that has accepted a connection has
+ * answered, whatever its process does. */
+static int has_no_answer(const struct setup *s, const struct greeting *g)
 {
-    int e = g->failed_errno;
-
     if (g->state != CALL_LATER && g->state != CALL_CONNECTING)
         return 0;
-    if (e == 0) /* the first call */
-        return g->state == CALL_CONNECTING;
-    return e == ETIMEDOUT || e == EHOSTUNREACH || e == ENETUNREACH;
+    if (g->nobody_ns && is_unreachable(g->failed_errno) &&
+        s->now_ns - g->nobody_ns > NOBODY_MS * MS)
+        return 1;
+    return s->config->silence_ms &&
+           s->now_ns - g->answered_ns >= s->config->silence_ms * MS;
 }
 
 /* Tells which members' hosts have not answered for too long. */
 static void look_for_silence(struct setup *s)
 {
     const struct hvd__tcp_config *c = s->config;
+    int was_stopped = s->now_ns - s->looked_ns > STOPPED_MS * MS;
 
-    if (!c->no_answer || !c->silence_ms ||
-        s->now_ns - s->begun_ns < c->silence_ms * MS)
-        return;
-    for (int i = s->t->me + 1; i < s->t->n; i++) {
+    s->looked_ns = s->now_ns;
+    for (int i = s->t->me + 1; i < s->t->n && c->no_answer; i++) {
         struct greeting *g = &s->calls[i];
 
-        if (g->is_told || !has_no_answer(g))
+        if (was_stopped)
+            g->answered_ns = s->now_ns; /* nobody has looked meanwhile */
+        if (g->is_told || !has_no_answer(s, g))
             continue;
         g->is_told = 1;
         g->waits = c->no_answer(c->arg, c->peers[i].rank);
@@ -603,7 +534,7 @@ int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
         .t = t, .config = config, .now_ns = hb_now_ns(), .other = -1};
     int rc;
 
-    s.asked_ns = s.begun_ns = s.now_ns;
+    s.asked_ns = s.looked_ns = s.now_ns;
     s.missing_callers = t->me;
     s.missing_calls = t->n - 1 - t->me;
     s.calls = hb_calloc((size_t)t->n, sizeof(*s.calls));
@@ -614,8 +545,11 @@ int tcp_setup(struct hvd__tcp *t, const struct hvd__tcp_config *config,
         goto out;
     }
     for (int i = 0; i < t->n; i++) {
-        s.calls[i] = (struct greeting){
-            .state = i > t->me ? CALL_LATER : CALL_DONE, .fd = -1, .peer = i};
+        s.calls[i] =
+            (struct greeting){.state = i > t->me ? CALL_LATER : CALL_DONE,
+                              .fd = -1,
+                              .peer = i,
+                              .answered_ns = s.now_ns};
     }
     for (int i = 0; i < STRANGERS_MAX; i++)
         s.strangers[i] =
