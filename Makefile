@@ -443,10 +443,10 @@ MPI_PLUGIN_SRC := \
 	runtime/plugins/mpi/mpi_reduce.c \
 	runtime/plugins/mpi/mpi_types.c \
 	runtime/plugins/mpi/mpi_world.c \
+	runtime/plugins/mpi/peer_counts.c \
 	runtime/plugins/mpi/ranks.c \
 	runtime/plugins/mpi/rounds.c \
 	runtime/plugins/mpi/start.c \
-	runtime/plugins/mpi/told.c \
 	runtime/plugins/mpi/wait.c
 # It has its own copy of these.
 MPI_PLUGIN_OWN := $(filter runtime/plane/op.c runtime/plane/parts.c \
@@ -708,7 +708,7 @@ FUZZERS := \
 	job \
 	lines \
 	mca_params \
-	mpi_told \
+	mpi_counts \
 	openssh \
 	plane \
 	pmi1 \
@@ -1196,7 +1196,7 @@ $(SSH_TESTED): $(call ar,ssh)
 $(SSH_TESTED): TESTED_LIBS = $(SSH2_LIBS)
 
 # This fuzzer contains the part of the plug-in that needs no MPI.
-$(BUILD)/tests/fuzz_mpi_told: $(call obj,runtime/plugins/mpi/told.c)
+$(BUILD)/tests/fuzz_mpi_counts: $(call obj,runtime/plugins/mpi/peer_counts.c)
 
 # This test runs the cases of a system test's program.
 $(BUILD)/tests/test_gather_alloc: $(call obj,tests/system/prog/gather_alloc_cases.c)
@@ -1503,7 +1503,7 @@ FUZZ_RUNS ?= -1
 FUZZ_LEN_bootstrap = 200000
 FUZZ_LEN_frame = 1100000
 FUZZ_LEN_http = 8300
-FUZZ_LEN_mpi_told = 256
+FUZZ_LEN_mpi_counts = 256
 FUZZ_LEN_plane = 400
 FUZZ_LEN_route = 4096
 FUZZ_LEN_stall = 4096

@@ -32,9 +32,9 @@
  *                         left
  *     worker -> LATE      u32 ms: it has waited so long in hvd_init, and gives
  *                         up; TIMEOUT or ABORT names the missing rank
- *     worker -> NO_ANSWER u32 rank, u32 generation: the host of that one has
+ *     worker -> NO_ANSWER u32 rank, u32 generation: the host of that rank has
  *                         not answered over the network for HVD_HEARTBEAT
- *                         seconds
+ *                         seconds, or cannot be reached
  *     agent  -> TIMEOUT   as ABORT: the job ends because of such a wait
  *     agent  -> REMOVED   in place of WELCOME: the rank is in no generation any
  *                         more, as was asked, and why

@@ -104,8 +104,8 @@ struct hvd__stats_sample {
 };
 
 /* Counts a completed request, unless it is a join.  Returns how long this rank
- * has waited for others in the request, and in the operations that the request
- * represents as a sample. */
+ * has waited for others in that request and in the requests that it stands for,
+ * as only some are timed. */
 uint64_t hvd__stats_request(struct hvd__stats *s,
                             const struct hvd__stats_sample *sample);
 

@@ -169,8 +169,8 @@ static int calling_turn(void *arg, struct hb_error *err)
 
 /* ---- Both ------------------------------------------------------------ */
 
-/* Closes a socket, if it is open, at once: a connection that lingered would
- * keep its port for a minute, and there would soon be none left. */
+/* Closes a socket, if it is open, and resets its connection: in TIME_WAIT it
+ * would occupy a port for a minute, and soon no port would be free. */
 static void drop(int fd)
 {
     const struct linger none = {.l_onoff = 1};

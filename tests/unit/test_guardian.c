@@ -40,8 +40,8 @@ START_TEST(exit_code_is_the_agents)
 }
 END_TEST
 
-/* The SIGCONT for a stopped guardian whose parent dies must not come when a
- * leak check attaches to a guardian that exits: the check would hang. */
+/* A guardian that exits gets no signal when its parent dies.  SIGCONT would
+ * hang a leak check that attaches to it. */
 START_TEST(parent_may_die_at_exit)
 {
     int signo = -1;

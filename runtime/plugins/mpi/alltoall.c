@@ -41,15 +41,15 @@ static struct mp_limits limits_of(const struct mp_plane *p,
     return mp_limits(p, op, MP_SCRATCH_BYTES / 2);
 }
 
-/* Computes the card, whose maximum over all ranks is taken.  The longest split
- * of all is incoming on some rank. */
+/* Computes the card, whose maximum over all ranks is taken.  Every
+ * split is an incoming split of some rank, so that maximum is the longest. */
 static int compare_cards(struct mp_plane *p, struct hvd__op *op)
 {
     const struct mp_limits limits = limits_of(p, op);
     uint64_t *card = card_of(p);
     size_t longest;
 
-    if (mp_told_places(&limits, incoming(p), 1, p->offset, &longest) < 0)
+    if (mp_find_places(&limits, incoming(p), 1, p->offset, &longest) < 0)
         return hvd__op_nonsense(op);
     mp_tell_counts(p, op, incoming(p), 1);
     p->run.deliver = mp_room(p, op, p->offset[p->n]);
@@ -65,7 +65,7 @@ static int plan(struct mp_plane *p, struct hvd__op *op)
 {
     const struct mp_limits limits = limits_of(p, op);
 
-    if (mp_told_splits(&limits, card_of(p), &p->run.plan) < 0)
+    if (mp_plan_splits(&limits, card_of(p), &p->run.plan) < 0)
         return hvd__op_nonsense(op);
     return 0;
 }
@@ -95,8 +95,8 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
                           .send = op->sendbuf,
                           .recv = op->recvbuf};
 
-    mp_told_round(&limits, &run->plan, run->at, incoming(p), 1, i);
-    mp_told_round(&limits, &run->plan, run->at, outgoing(p), 1, i + 2 * n);
+    mp_cut_round(&limits, &run->plan, run->at, incoming(p), 1, i);
+    mp_cut_round(&limits, &run->plan, run->at, outgoing(p), 1, i + 2 * n);
     if (run->plan.windowed) {
         pack(p, op, &s, half);
         s.send = half;

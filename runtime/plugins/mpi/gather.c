@@ -98,7 +98,7 @@ static int find_room(struct mp_plane *p, struct hvd__op *op)
 static int plan(struct mp_plane *p, struct hvd__op *op)
 {
     const struct mp_limits limits = mp_limits(p, op, MP_SCRATCH_BYTES);
-    int rc = mp_told_gather(&limits, p->words, p->offset, &p->run.plan);
+    int rc = mp_plan_gather(&limits, p->words, p->offset, &p->run.plan);
 
     if (rc < 0)
         return hvd__op_nonsense(op);
@@ -124,8 +124,8 @@ static int issue_round(struct mp_plane *p, struct hvd__op *op)
     int *displs = p->ints + p->n;
     size_t bytes = op->elem_bytes;
 
-    mp_told_round(&limits, &run->plan, run->at, p->words + MP_HAS,
-                  MP_GATHER_WORDS, p->ints);
+    mp_cut_round(&limits, &run->plan, run->at, p->words + MP_HAS,
+                 MP_GATHER_WORDS, p->ints);
     if (!run->plan.windowed && is_even(p))
         return mp_allgather(p, op->err, run->recv, op->count,
                             mp_plain_type(bytes));

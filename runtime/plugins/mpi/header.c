@@ -109,7 +109,7 @@ int mp_header_agree(struct mp_plane *p, struct hvd__op *op)
             hvd__op_misses(op, r->from);
         if (rc <= 0)
             return rc;
-        mp_told_header(p->head, r->in);
+        mp_merge_header(p->head, r->in);
         rc = post(p, p->round, op->err);
         if (rc < 0)
             return rc;

@@ -28,7 +28,7 @@
 #ifndef HVD_PLUGINS_MPI_IMPL_H
 #define HVD_PLUGINS_MPI_IMPL_H
 
-#include "runtime/plugins/mpi/told.h"
+#include "runtime/plugins/mpi/peer_counts.h"
 #include "runtime/plugins/mpi_plugin.h"
 
 #include <mpi.h>
@@ -326,7 +326,7 @@ struct mp_moves {
     /* Sets run.deliver and run.plan from those results.  0, or -HVD_EPROTO if
      * they are impossible, or -HVD_ENOMEM. */
     int (*plan)(struct mp_plane *p, struct hvd__op *op);
-    /* Begins the collective of round run.at, after mp_told_round of the
+    /* Begins the collective of round run.at, after mp_cut_round of the
      * incoming elements into the first 2 * n of p->ints; it receives at the
      * start of scratch if run.plan.windowed. */
     int (*issue)(struct mp_plane *p, struct hvd__op *op);

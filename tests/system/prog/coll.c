@@ -109,7 +109,7 @@ static int verb_sum(char **args)
 }
 
 /* Sums the two halves of x by requests of their own.  Odd ranks issue them in
- * the other order, so that the ranks have to agree on one. */
+ * the other order, so that the ranks have to agree on an order. */
 static int sum_halves(float *x, size_t count)
 {
     static const char *const names[] = {"first", "second"};

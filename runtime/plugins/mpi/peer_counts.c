@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers and sizes; see told.h. */
-#include "runtime/plugins/mpi/told.h"
+/* Headers and sizes; see peer_counts.h. */
+#include "runtime/plugins/mpi/peer_counts.h"
 
 #include "runtime/plane/op.h"
 
-void mp_told_header(uint64_t head[MP_WORDS], const uint64_t in[MP_WORDS])
+void mp_merge_header(uint64_t head[MP_WORDS], const uint64_t in[MP_WORDS])
 {
     uint64_t flags = in[MP_FLAGS];
 
@@ -17,7 +17,7 @@ void mp_told_header(uint64_t head[MP_WORDS], const uint64_t in[MP_WORDS])
         head[MP_LEAST] = in[MP_LEAST];
 }
 
-int mp_told_places(const struct mp_limits *l, const uint64_t *elems, int step,
+int mp_find_places(const struct mp_limits *l, const uint64_t *elems, int step,
                    size_t *offset, size_t *longest)
 {
     *longest = 0;
@@ -44,13 +44,13 @@ static void plan_rounds(const struct mp_limits *l, size_t longest, int has_room,
     plan->rounds = has_room && longest ? (longest - 1) / plan->piece + 1 : 0;
 }
 
-int mp_told_gather(const struct mp_limits *l, const uint64_t *cards,
+int mp_plan_gather(const struct mp_limits *l, const uint64_t *cards,
                    size_t *offset, struct mp_plan *plan)
 {
     size_t longest, total;
     int with_room = 0;
     int rc =
-        mp_told_places(l, cards + MP_HAS, MP_GATHER_WORDS, offset, &longest);
+        mp_find_places(l, cards + MP_HAS, MP_GATHER_WORDS, offset, &longest);
 
     if (rc < 0)
         return rc;
@@ -62,7 +62,7 @@ int mp_told_gather(const struct mp_limits *l, const uint64_t *cards,
     return 0;
 }
 
-int mp_told_splits(const struct mp_limits *l, const uint64_t *card,
+int mp_plan_splits(const struct mp_limits *l, const uint64_t *card,
                    struct mp_plan *plan)
 {
     if (card[MP_LONGEST] > PTRDIFF_MAX / l->elem_bytes)
@@ -72,8 +72,8 @@ int mp_told_splits(const struct mp_limits *l, const uint64_t *card,
     return 0;
 }
 
-void mp_told_round(const struct mp_limits *l, const struct mp_plan *plan,
-                   size_t at, const uint64_t *elems, int step, int *counts)
+void mp_cut_round(const struct mp_limits *l, const struct mp_plan *plan,
+                  size_t at, const uint64_t *elems, int step, int *counts)
 {
     size_t skip = at * plan->piece, displ = 0;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers that ranks tell each other over MPI: headers; and the sizes of an
+ * Numbers that ranks send each other over MPI: headers; and the sizes of an
  * allgather or alltoall, from which this rank computes where data goes and how
  * it is cut into rounds.  What must be accepted, and where each element of each
  * round then is, is computed here a second time, in 128 bits.
@@ -9,7 +9,7 @@
  * for the size of an element; u32, the most elements of a call; u32, the bytes
  * of scratch memory; then u64 words: the headers, cards or splits.
  */
-#include "runtime/plugins/mpi/told.h"
+#include "runtime/plugins/mpi/peer_counts.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <limits.h>
@@ -41,7 +41,7 @@ static void check_header(struct fuzz_input *in, int peers)
     for (int r = 0; r < peers; r++) {
         for (int i = 0; i < MP_WORDS; i++)
             from[i] = take(in, 8);
-        mp_told_header(head, from);
+        mp_merge_header(head, from);
         least = from[MP_LEAST] < least ? from[MP_LEAST] : least;
         if (from[MP_SIGNATURE] != own[MP_SIGNATURE])
             all &= ~UINT64_C(1);
@@ -93,7 +93,7 @@ static int is_possible(const struct sizes *s, wide elems)
     return elems * s->limits.elem_bytes <= PTRDIFF_MAX;
 }
 
-/* Returns the elements that fit into a round, at least one of each rank. */
+/* Returns how many elements fit into a round, at least one of each rank. */
 static wide window_of(const struct mp_limits *l)
 {
     wide most = l->scratch_bytes / l->elem_bytes;
@@ -108,7 +108,7 @@ static void check_round(const struct sizes *s, const struct mp_plan *plan,
     int counts[2 * RANKS_MAX], n = s->limits.n;
     wide first = (wide)at * plan->piece, displ = 0;
 
-    mp_told_round(&s->limits, plan, at, s->words, s->step, counts);
+    mp_cut_round(&s->limits, plan, at, s->words, s->step, counts);
     for (int r = 0; r < n; r++) {
         wide size = size_of(s, r), left = size > first ? size - first : 0;
 
@@ -153,7 +153,7 @@ static void check_gather(const struct sizes *s)
     int n = s->limits.n, with_room = 0;
     struct mp_plan plan;
     wide total = sum_of(s, n);
-    int rc = mp_told_gather(&s->limits, s->words, offset, &plan);
+    int rc = mp_plan_gather(&s->limits, s->words, offset, &plan);
 
     FUZZ_CHECK(rc == (is_possible(s, total) ? 0 : -HVD_EPROTO));
     if (rc < 0)
@@ -173,7 +173,7 @@ static void check_splits(const struct sizes *s, struct fuzz_input *in)
     size_t offset[RANKS_MAX + 1], longest;
     struct mp_plan plan;
     wide total = sum_of(s, s->limits.n);
-    int rc = mp_told_places(&s->limits, s->words, 1, offset, &longest);
+    int rc = mp_find_places(&s->limits, s->words, 1, offset, &longest);
 
     FUZZ_CHECK(rc == (is_possible(s, total) ? 0 : -HVD_EPROTO));
     if (rc < 0)
@@ -186,7 +186,7 @@ static void check_splits(const struct sizes *s, struct fuzz_input *in)
     card[MP_LONGEST] = told > longest ? told : longest;
     if (total > s->limits.max_elems)
         card[MP_NEEDS_PIECES] |= 1;
-    rc = mp_told_splits(&s->limits, card, &plan);
+    rc = mp_plan_splits(&s->limits, card, &plan);
     FUZZ_CHECK(rc == (is_possible(s, card[MP_LONGEST]) ? 0 : -HVD_EPROTO));
     if (rc < 0)
         return;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks tell each other in numbers, and what follows from it: headers, and
- * the sizes of ragged data.  The numbers come from other processes, and may be
- * any.  Pure, and without MPI.
+ * Checks the numbers that ranks send each other, and computes from them how
+ * data moves: headers of operations, and the sizes of ragged data.  The numbers
+ * come from other processes, so they may have any value.  Pure, and without
+ * MPI.
  */
-#ifndef HVD_PLUGINS_MPI_TOLD_H
-#define HVD_PLUGINS_MPI_TOLD_H
+#ifndef HVD_PLUGINS_MPI_PEER_COUNTS_H
+#define HVD_PLUGINS_MPI_PEER_COUNTS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@ enum mp_flag {
 };
 
 /* Merges a peer's header, with its own signatures, into this rank's. */
-void mp_told_header(uint64_t head[MP_WORDS], const uint64_t in[MP_WORDS]);
+void mp_merge_header(uint64_t head[MP_WORDS], const uint64_t in[MP_WORDS]);
 
 /* ---- Sizes --------------------------------------------------------------- */
 
@@ -58,21 +59,21 @@ struct mp_plan {
 /* Sets offset[0 .. n] to where each rank's elements begin, and *longest to the
  * most of a rank; rank r has elems[r * step].  0, or -HVD_EPROTO if no memory
  * could hold them. */
-int mp_told_places(const struct mp_limits *l, const uint64_t *elems, int step,
+int mp_find_places(const struct mp_limits *l, const uint64_t *elems, int step,
                    size_t *offset, size_t *longest);
 
 /* Plans an allgather from all ranks' cards, and sets offset[0 .. n].  It is the
  * same on all ranks.  0, or -HVD_EPROTO if the cards are impossible. */
-int mp_told_gather(const struct mp_limits *l, const uint64_t *cards,
+int mp_plan_gather(const struct mp_limits *l, const uint64_t *cards,
                    size_t *offset, struct mp_plan *plan);
 
 /* Plans an alltoall from the card.  0, or -HVD_EPROTO if it is impossible. */
-int mp_told_splits(const struct mp_limits *l, const uint64_t *card,
+int mp_plan_splits(const struct mp_limits *l, const uint64_t *card,
                    struct mp_plan *plan);
 
 /* Sets counts[0 .. n - 1] to the elements of each rank in round `at`, and
  * counts[n .. 2 * n - 1] to their displacements, one after the other. */
-void mp_told_round(const struct mp_limits *l, const struct mp_plan *plan,
-                   size_t at, const uint64_t *elems, int step, int *counts);
+void mp_cut_round(const struct mp_limits *l, const struct mp_plan *plan,
+                  size_t at, const uint64_t *elems, int step, int *counts);
 
 #endif
