@@ -3,8 +3,8 @@
 
     hvdrun --horovod -np 2 python examples/python/tensorflow_digits.py
 
-It is written as Horovod's scripts for graphs and sessions are, and runs with
-Horovod, too.  It needs TensorFlow (pip install tensorflow-cpu).
+It is written as Horovod's scripts for graphs and sessions are.  It needs
+TensorFlow (pip install tensorflow-cpu).
 """
 
 import os
