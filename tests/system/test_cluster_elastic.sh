@@ -215,12 +215,13 @@ start_shards() {
     wait_for 'grep -q "^working" job.out'
 }
 
-# A lost host's shards are on another one: after its agent has died, and after
-# its link has gone.
+# A lost host's shards are on another one: after its agent has died, and, when
+# new copies have been made, after the other's link has gone.
 test_elastic_hosts_shards() {
     start_shards
     kill_agents n2
     wait_for 'grep -q "6 -> 4 ranks" job.err'
+    wait_for 'grep -qx "working 4" job.out'
     faulty link n3 down
     wait_for -t 20 'grep -q "4 -> 2 ranks" job.err'
     finish job 0

@@ -78,12 +78,12 @@ test_a_pair_is_killed() {
     gone job
 }
 
-# As above, but one after the other, so that there is time to make new copies.
+# As above, but one after the other, when new copies have been made.
 test_one_after_the_other() {
     start_shards a:2,b:2 2000 10000 p
     kill -KILL "$(rank_pids 1)"
     wait_for 'grep -q "4 -> 3 ranks (generation 2)" job.err'
-    sleep 0.5
+    wait_for 'grep -qx "working 3" job.out'
     kill -KILL "$(rank_pids 3)"
     wait_for 'grep -q "3 -> 2 ranks (generation 3)" job.err'
     finished 2 2000

@@ -11,7 +11,8 @@
  * TEXT" if hvd_sync says that a shard is lost, or what was wrong.  FLAGS,
  * letters:
  *
- *     f   prints "working" in rank 0 after the first step
+ *     f   prints "working SIZE" in rank 0 after the first step, and after the
+ * first one in each new world: its shards and their copies are committed then
  *     m   measures: does nothing in a step, and at the end prints in rank 0
  *         "commit MS BYTES" with the median time of a commit and the bytes of
  *         its shard
@@ -31,7 +32,7 @@
 enum { GROWTH = 1000003, TIMES_MAX = 10000 };
 
 static int64_t step, *shard, first, elems, count;
-static int tells_first, tells_sync, measures, pauses;
+static int prints_first, prints_sync, measures, pauses, printed_size;
 static double times_ms[TIMES_MAX];
 static int times;
 
@@ -75,12 +76,12 @@ static int check(const char *when)
     return 0;
 }
 
-static void tell_first(void)
+static void print_first(void)
 {
-    if (!tells_first || hvd_rank() != 0)
+    if (!prints_first || hvd_rank() != 0 || hvd_size() == printed_size)
         return;
-    tells_first = 0;
-    printf("working\n");
+    printed_size = hvd_size();
+    printf("working %d\n", printed_size);
     fflush(stdout);
 }
 
@@ -114,7 +115,7 @@ static int step_once(hvd_state *s)
         usleep(1000);
     rc = commit(s);
     if (rc == 0)
-        tell_first();
+        print_first();
     return rc;
 }
 
@@ -124,7 +125,7 @@ static int sync_again(hvd_state *s)
     uint64_t begun_ns = hb_now_ns();
     int rc = hvd_sync(s);
 
-    if (rc == 0 && tells_sync && hvd_rank() == 0) {
+    if (rc == 0 && prints_sync && hvd_rank() == 0) {
         printf("restored %.3f %" PRId64 "\n",
                (double)(hb_now_ns() - begun_ns) / 1e6, elems * 8);
         fflush(stdout);
@@ -169,7 +170,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void tell_times(void)
+static void print_times(void)
 {
     if (!measures || hvd_rank() != 0 || times == 0)
         return;
@@ -185,8 +186,8 @@ int main(int argc, char **argv)
 
     if (argc < 3 || (count = strtoll(argv[2], NULL, 10)) <= 0)
         return 2;
-    tells_first = strchr(flags, 'f') != NULL;
-    tells_sync = strchr(flags, 't') != NULL;
+    prints_first = strchr(flags, 'f') != NULL;
+    prints_sync = strchr(flags, 't') != NULL;
     measures = strchr(flags, 'm') != NULL;
     pauses = strchr(flags, 'p') != NULL;
     rc = hvd_init();
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
         shard[i] = first + i;
     hvd_on_resize(on_resize, s);
     rc = run(s, strtoll(argv[1], NULL, 10));
-    tell_times();
+    print_times();
     hvd_state_free(s);
     free(shard);
     hvd_shutdown();
