@@ -451,6 +451,15 @@ void agent_hang_up(struct agent *a)
     agent_post(a, AGENT_HANGUP);
 }
 
+/* Handles what was sent to the agent before hvdrun's end of its input closed.
+ * sshd closes it when the guardian dies, and still passes on what the agent
+ * writes: hvdrun is to learn of the death now, not when the last rank has
+ * ended. */
+static void on_link_eof(void *arg)
+{
+    agent_read_signals(arg);
+}
+
 static void on_link_end(void *arg, const struct hb_error *err)
 {
     struct agent *a = arg;
@@ -519,6 +528,7 @@ int agent_start(const struct agent_config *config, struct agent **out,
         .in_fd = config->in_fd,
         .out_fd = config->out_fd,
         .events = {.on_frame = on_frame,
+                   .on_eof = on_link_eof,
                    .on_end = on_link_end,
                    .on_flushed = on_link_flushed},
         .arg = a,

@@ -148,6 +148,8 @@ void agent_ask_rendezvous(void *arg, const struct rdv_request *m);
 
 /* ---- signals.c ---- */
 int agent_watch_signals(struct agent *a, struct hb_error *err);
+/* Handles the signals that have come so far. */
+void agent_read_signals(struct agent *a);
 
 /* ---- beat.c ---- */
 

@@ -107,6 +107,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
+        l->events.on_eof(l->arg);
+        link_flush(l);
         end(l, NULL);
         return;
     }

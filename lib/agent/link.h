@@ -23,6 +23,9 @@ struct link_events {
     /* A frame has come; its payload is borrowed until the return.  A negative
      * return (with err set) ends the connection. */
     int (*on_frame)(void *arg, const struct frame *f, struct hb_error *err);
+    /* The peer sends no more, and may still read: what is appended to out is
+     * written, as far as possible without blocking.  on_end comes next. */
+    void (*on_eof)(void *arg);
     /* Called once: the peer has gone (err NULL), or broke the protocol. */
     void (*on_end)(void *arg, const struct hb_error *err);
     /* Everything queued has been written. */

@@ -98,14 +98,11 @@ static void quit(struct agent *a, const struct signalfd_siginfo *info)
     agent_post(a, AGENT_KILL);
 }
 
-static void on_signal(uv_poll_t *poll, int status, int events)
+void agent_read_signals(struct agent *a)
 {
-    struct agent *a = poll->data;
     struct signalfd_siginfo info;
     int ended = 0;
 
-    (void)status;
-    (void)events;
     while (read(a->signal_fd, &info, sizeof(info)) == sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             ended = 1;
@@ -118,6 +115,13 @@ static void on_signal(uv_poll_t *poll, int status, int events)
         agent_reap_orphans(a);
         agent_check_empty(a);
     }
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    agent_read_signals(poll->data);
 }
 
 int agent_watch_signals(struct agent *a, struct hb_error *err)
@@ -140,6 +144,6 @@ int agent_watch_signals(struct agent *a, struct hb_error *err)
         return hb_error_sys(err, -rc, "signalfd");
     }
     a->signal_poll.data = a;
-    uv_poll_start(&a->signal_poll, UV_READABLE, on_signal);
+    uv_poll_start(&a->signal_poll, UV_READABLE, on_readable);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +214,30 @@ START_TEST(test_sigkill_of_the_guardian_ends_the_job)
 }
 END_TEST
 
+/* sshd closes its end of the agent's input when the guardian dies, and goes on
+ * reading the output.  The agent is stopped until both have happened. */
+START_TEST(test_sigkill_of_the_guardian_ends_the_input)
+{
+    siginfo_t info;
+
+    run_stubborn(100);
+    kill(peer.agent, SIGSTOP);
+    kill(peer.guardian, SIGKILL);
+    ck_assert_int_eq(
+        waitid(P_PID, (id_t)peer.guardian, &info, WEXITED | WNOWAIT), 0);
+    shutdown(peer.fd, SHUT_WR);
+    kill(peer.agent, SIGCONT);
+    peer_until(&peer, CONTROL_QUITTING);
+    ck_assert_ptr_nonnull(strstr(peer.quitting, "guardian"));
+    while (peer_next(&peer) != 0)
+        ;
+    peer_finish(137);
+    wait_gone(peer.agent);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+END_TEST
+
 /* A stopped agent cannot notice that hvdrun has gone; the guardian can. */
 START_TEST(test_hang_up_while_the_agent_is_stopped)
 {
@@ -273,6 +298,7 @@ static void add_ends(Suite *s)
     tcase_add_test(t, test_hang_up_kills_everything);
     tcase_add_test(t, test_sigkill_of_the_agent_leaves_nothing);
     tcase_add_test(t, test_sigkill_of_the_guardian_ends_the_job);
+    tcase_add_test(t, test_sigkill_of_the_guardian_ends_the_input);
     tcase_add_test(t, test_hang_up_while_the_agent_is_stopped);
     tcase_add_test(t, test_sigterm_of_the_agent_ends_the_job);
     tcase_add_test(t, test_signals_reach_the_groups);
