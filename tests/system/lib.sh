@@ -19,6 +19,10 @@
 #   alive PID                 succeeds if PID exists and is not a zombie
 #   wait_for [-t S] CONDITION evaluates CONDITION until it succeeds, for at most
 #                             S seconds ($WAIT_S)
+#   stopwatch                 begins to measure time
+#   in_time MS [MORE]         fails the test if more than MS milliseconds have
+#                             passed since; MORE are allowed in addition where
+#                             the machine was busy
 #   var FILE NAME             prints the value of NAME in FILE, which
 #                             `actor environ` wrote
 #   absent PATTERN FILE       fails the test if FILE matches PATTERN
@@ -78,6 +82,49 @@ expect_exit() {
     shift
     "$@" >out 2>err || got=$?
     [ "$got" -eq "$want" ] || fail "exit $got instead of $want: $*"
+}
+
+ENDLESS_US=1000000000
+
+# Starts a process that sleeps for 10 ms again and again and adds up by how much
+# it oversleeps.  It ends when in_time says so, or with the test.
+stopwatch() {
+    [ -z "${watch_pid:-}" ] || stop_watch
+    [ -p watch ] || mkfifo watch
+    rm -f watch.late
+    (
+        trap - ERR EXIT
+        trap 'echo "$late" >watch.late; exit' TERM
+        exec {never}<>watch
+        late=0 began=$EPOCHREALTIME
+        while kill -0 $$ 2>/dev/null; do
+            read -rt 0.01 -u "$never" || :
+            now=$EPOCHREALTIME
+            late=$((late + ${now/./} - ${began/./} - 10000))
+            began=$now
+        done
+    ) >/dev/null 2>&1 &
+    watch_pid=$!
+    watch_ms=$(now_ms)
+}
+
+# Ends that process and sets $late_us to the time that it overslept.
+stop_watch() {
+    kill "$watch_pid"
+    wait "$watch_pid" || :
+    watch_pid=
+    late_us=$(cat watch.late 2>/dev/null) || late_us=$ENDLESS_US # not begun
+}
+
+# On an idle machine the sleeper is late by a hundredth of the time.  Where it is
+# late by a twentieth, it often did not get a core when it needed one, and nor
+# did the job.
+in_time() {
+    local took=$(($(now_ms) - watch_ms)) limit=$1
+    stop_watch
+    [ $((late_us / 50)) -lt $took ] || limit=$((limit + ${2:-0}))
+    sanitized || [ $took -le "$limit" ] ||
+        fail "took $took ms, not $limit; a sleeper was late by $late_us us"
 }
 
 one_line() {

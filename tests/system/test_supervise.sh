@@ -97,13 +97,14 @@ test_ranks_end_at_different_times() {
 end_by_signal() {
     local sig=$1 code=$2 t
     start_trees tree --grace 1
+    stopwatch
     t=$(now_ms)
     kill "-$sig" "$pid"
     finish tree "$code"
-    wait_for -t 10 'gone tree'
+    wait_for 'gone tree'
     t=$(($(now_ms) - t))
+    in_time 2000 4000
     [ $t -ge 900 ] || fail "no grace: ended after $t ms"
-    [ $t -le 6000 ] || fail "ended after $t ms with a grace of 1 s"
 }
 
 test_sigterm() {
