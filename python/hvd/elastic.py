@@ -41,6 +41,9 @@ EREMOVED = 19
 _NEW = -1
 _IN_PART = -2
 
+# So many errors in a row without a commit end run(): the next would not differ.
+_ERRORS_MAX = 3
+
 
 class State:
     """What a training needs to go on after an error.
@@ -54,6 +57,7 @@ class State:
     """
 
     _commits = _NEW
+    _errors = 0  # since the last commit, without deaths
 
     def __init__(
         self,
@@ -102,6 +106,7 @@ class State:
     def _keep(self) -> None:
         """Saves, and counts that as a commit once ranks have the same state."""
         self.save()
+        self._errors = 0
         if self._commits >= 0:
             self._commits += 1
 
@@ -208,6 +213,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     or made in func.  Operations after this one are
     not repeated when a rank dies.
 
+    The third error in a row without a commit between them is raised: training gets
+    no further.  The death of another rank does not count.
+
     In a rank that is asked to leave it raises SystemExit with code 0, once the state
     is that of a commit.
 
@@ -246,6 +254,7 @@ def run_with(
             except HorovodInternalError as error:
                 if error.status == EREMOVED:
                     raise SystemExit(0) from None
+                _count_error(state, error)
                 state.restore()
                 cause: str | None = str(error)
                 status, differs = error.status, False
@@ -260,6 +269,21 @@ def run_with(
                 _reset_or_end(reset, cause)
 
     return wrapper
+
+
+def _count_error(state: State, error: HorovodInternalError) -> None:
+    """Counts an error; raises it if errors come again and again."""
+    if error.status == ERESIZED:
+        return
+    state._errors += 1
+    if state._errors < _ERRORS_MAX:
+        return
+    last = HorovodInternalError(
+        f"the training cannot go on: {_ERRORS_MAX} errors in a row before a commit, "
+        f"the last: {error}"
+    )
+    last.status = error.status
+    raise last from None
 
 
 def _reset_or_end(reset: Callable[[], None], cause: str | None) -> None:

@@ -132,6 +132,39 @@ def wrong():
         print("wrong ok", flush=True)
 
 
+def fails():
+    """An error that comes again and again ends run(), unless it has committed."""
+    calls = []
+
+    def mismatch():
+        hvd.allreduce(array.array("q", [0] * (hvd.rank() + 1)))
+
+    @elastic.run
+    def never(state):
+        calls.append(state.step)
+        if state.step:
+            state.step += 1
+            state.commit()
+        mismatch()
+
+    for step, limit in ((0, 3), (1, 20)):
+        state = elastic.ObjectState(step=step)
+        del calls[:]
+        state.register_reset_callbacks([lambda: len(calls) < limit or sys.exit(5)])
+        try:
+            never(state)
+        except hvd.HorovodInternalError as error:
+            assert calls == [0] * 3, calls
+            text = "3 errors in a row before a commit, the last: allreduce: "
+            assert text in str(error), error
+            assert error.status, error
+        except SystemExit as callback:
+            assert callback.code == 5 and calls == list(range(1, limit + 1)), calls
+    assert step == 1 and len(calls) == limit
+    hvd.init()
+    print("fails ok", flush=True)
+
+
 def leaves():
     """The rank on host b is asked to leave, and exits with 0; no step is repeated."""
     start, steps = hvd.rank(), []

@@ -35,6 +35,12 @@ test_wrong_callback() {
     [ "$(grep -c '^wrong ok$' out)" -eq 2 ]
 }
 
+test_errors_without_end() {
+    states fails
+    states fails --min-np 2
+    [ "$(grep -c '^fails ok$' out)" -eq 3 ]
+}
+
 test_leaving() {
     states leaves -H a:2,b:1 --rsh 'env PLAYED={host}' --min-np 2 \
         --preempt-file going
