@@ -3,6 +3,10 @@
 #
 # hvd.torch.elastic in elastic jobs (--min-np): the cases of
 # tests/python/torch_elastic.py, which checks every result itself.
+#
+# HVD_TEST_ELASTIC names a folder with Horovod's own scripts, such as
+# examples/elastic/pytorch of its repository, and HVD_TEST_TORCH a Python with
+# PyTorch, torchvision and filelock for these.
 
 PYTHON3=${PYTHON:-/usr/bin/python3}
 
@@ -95,4 +99,69 @@ test_script_for_horovod_grows() {
     [ "$(grep -c ' of 3: epoch 6, loss 0\.' job.out)" -eq 3 ] ||
         fail "$(cat job.out job.err)"
     grep -q '2 -> 3 ranks (generation 2)' job.err
+}
+
+# killed_in SCRIPT SIGN OPTION...: runs one of Horovod's own scripts on 3 ranks,
+# and kills one as soon as a line of the output matches SIGN.
+killed_in() {
+    local python=${HVD_TEST_TORCH:-$PYTHON3} script=${HVD_TEST_ELASTIC:-}/$1
+    local victims
+    [ "${HVD_TEST_ELASTIC:-}" ] || skip "set HVD_TEST_ELASTIC to Horovod's scripts"
+    need_torch
+    [ -e "$script" ] || fail "there is no $script"
+    "$python" -B -c 'import torchvision, filelock' ||
+        fail "$python needs torchvision and filelock; set HVD_TEST_TORCH"
+    # The home: there the script leaves a file.
+    HOME=$PWD PYTHONPATH=$BUILD/python start job "$HVDRUN" --horovod=force \
+        -np 3 --min-np 2 -x PYTHONPATH -x HOME -x OMP_NUM_THREADS=1 \
+        -x PYTHONUNBUFFERED=1 "$python" -B "$script" --no-cuda "${@:3}"
+    wait_for -t 120 "grep -q '$2' job.out || ! alive $pid"
+    mapfile -t victims < <(job_pids job "${python##*/}")
+    kill -KILL "${victims[RANDOM % ${#victims[@]}]}"
+    finish job 0
+    grep -q '3 -> 2 ranks (generation 2)' job.err
+}
+
+# Writes the digits of the examples to data/, in the format of MNIST.
+make_mnist() {
+    mkdir -p data/MNIST/raw
+    "$PYTHON3" - "$ROOT/examples/data/digits.csv" data/MNIST/raw <<'END'
+import struct, sys
+
+rows = [[int(x) for x in line.split(",")] for line in open(sys.argv[1])]
+for name, part in ("train", rows[300:]), ("t10k", rows[:300]):
+    with open(f"{sys.argv[2]}/{name}-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">II", 2049, len(part)))
+        f.write(bytes(row[64] for row in part))
+    with open(f"{sys.argv[2]}/{name}-images-idx3-ubyte", "wb") as f:
+        f.write(struct.pack(">IIII", 2051, len(part), 28, 28))
+        for row in part:  # 8 x 8 pixels of 3 x 3, with an edge of 2
+            pixels = [row[y // 3 * 8 + x // 3] * 15 for y in range(24) for x in range(24)]
+            lines = [bytes(pixels[i : i + 24]).center(28, b"\0") for i in range(0, 576, 24)]
+            f.write(b"".join(lines).center(784, b"\0"))
+END
+}
+
+# 1497 rows make 32 steps on each rank.  After a kill the script does the step of
+# the last commit again, by Horovod too, and perhaps one that was not committed.
+test_mnist_of_horovod() {
+    make_mnist
+    killed_in pytorch_mnist_elastic.py 'Epoch: 2 .*(1.%)' --data-dir data \
+        --epochs 12 --batch-size 16 --log-interval 1
+    grep -q 'Test set: .*Accuracy: [89][0-9]\.' job.out || fail "$(cat job.out)"
+    sed -n 's/^\[\(.\)\].*Epoch: \([0-9]*\) .*/\1 \2/p' job.out | sort | uniq -c >steps
+    awk '$1 >= 32 { epochs[$2]++; steps[$2] += $1 }
+        END {
+            for (r in steps)
+                n += epochs[r] == 12 && steps[r] > 12 * 32 && steps[r] <= 12 * 32 + 2
+            exit n != 2
+        }' steps || fail "steps, rank, epoch: $(cat steps)"
+}
+
+test_benchmark_of_horovod() {
+    killed_in pytorch_synthetic_benchmark_elastic.py 'Iter #2' \
+        --model squeezenet1_1 --batch-size 1 --num-warmup-batches 1 \
+        --num-batches-per-iter 1 --num-iters 12
+    grep -q 'Iter #11: ' job.out
+    grep -q 'Total img/sec on 2 CPU(s): ' job.out
 }
