@@ -281,6 +281,21 @@ test_elastic_hosts_apart() {
     cluster_down
 }
 
+# The host that reaches neither of the others stays, as the job needs its ranks.
+test_elastic_hosts_apart_and_one_needed() {
+    start_steps -H n1:4,n2:1,n3:1 --min-np 4
+    faulty drop n1 n2
+    faulty drop n1 n3
+    wait_for 'grep -q -- "-> 4 ranks (generation [23])" job.err'
+    finished 4
+    for host in n2 n3; do
+        tells "host $host: its ranks and those on host n1 do not reach" job.err
+    done
+    faulty undrop n1 n2
+    faulty undrop n1 n3
+    cluster_down
+}
+
 # Makes the hosts $1 and $2 refuse each other's TCP packets, as a router does.
 refuse() {
     on "$1" iptables -w -I INPUT -p tcp -s "10.66.0.${2#n}" -j REJECT \

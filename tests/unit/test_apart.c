@@ -67,6 +67,21 @@ START_TEST(most_pairs)
 }
 END_TEST
 
+/* A host that the job needs stays, though it is in most pairs. */
+START_TEST(needed)
+{
+    apart_add(&apart, 0, 1);
+    apart_add(&apart, 2, 1);
+    hosts[1].is_needed = 1;
+    expect(2, 1);
+    expect(0, 1);
+    expect(-1, -1);
+    apart_add(&apart, 1, 3);
+    hosts[3].is_needed = hosts[1].is_silent = 1;
+    expect(1, 3);
+}
+END_TEST
+
 START_TEST(silent_before_all)
 {
     apart_add(&apart, 0, 1);
@@ -132,6 +147,7 @@ int main(void)
     tcase_add_test(tc, last_of_equals);
     tcase_add_test(tc, fewest_ranks);
     tcase_add_test(tc, most_pairs);
+    tcase_add_test(tc, needed);
     tcase_add_test(tc, silent_before_all);
     tcase_add_test(tc, one_by_one);
     tcase_add_test(tc, liar);

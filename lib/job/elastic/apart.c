@@ -55,6 +55,8 @@ static int goes_first(const struct apart *p, const struct apart_host *hosts,
 {
     if (hosts[x].is_silent != hosts[y].is_silent)
         return hosts[x].is_silent;
+    if (hosts[x].is_needed != hosts[y].is_needed)
+        return hosts[y].is_needed;
     if (pairs_of(p, x) != pairs_of(p, y))
         return pairs_of(p, x) > pairs_of(p, y);
     if (hosts[x].ranks != hosts[y].ranks)

@@ -4,13 +4,14 @@
  * other, although hvdrun reaches them.  Pure.
  *
  * Ranks report pairs of hosts.  Hosts are given up one by one until no pair is
- * left: first a host that does not answer hvdrun either, then the host that is
- * in most pairs, because its network is probably what is broken; among equals
- * the host with the fewest ranks, then the last of the plan.
+ * left: first a host that does not answer hvdrun either, then one without which
+ * enough ranks are left, then the host that is in most pairs, because its
+ * network is probably what is broken; among equals the host with the fewest
+ * ranks, then the last of the plan.
  *
  * Pairs of which the other host was given up earlier count, too.  So a host
  * that reports what is not so can have one other host given up; if it reports
- * another pair, it goes itself.
+ * another pair, it goes itself, unless too few ranks would be left.
  */
 #ifndef HVD_JOB_ELASTIC_APART_H
 #define HVD_JOB_ELASTIC_APART_H
@@ -20,6 +21,7 @@ enum { APART_PAIRS_MAX = 256 }; /* further pairs are dropped */
 struct apart_host {
     int is_gone;   /* it need not be given up any more */
     int is_silent; /* it does not answer hvdrun */
+    int is_needed; /* without its ranks there are too few */
     int ranks;     /* number of ranks that live there */
 };
 

@@ -32,6 +32,7 @@ static int live_ranks(const struct job_host *host)
 static struct apart_host *describe(const struct job *job)
 {
     int count = job->config->plan->host_count;
+    int left = generations_left_count(&job->elastic->generations);
     struct apart_host *hosts = hb_xcalloc((size_t)count, sizeof(*hosts));
 
     for (int i = 0; i < count; i++) {
@@ -39,6 +40,7 @@ static struct apart_host *describe(const struct job *job)
         hosts[i].is_gone =
             job_host_finished(&job->hosts[i]) || hosts[i].ranks == 0;
         hosts[i].is_silent = job->hosts[i].owes_answer;
+        hosts[i].is_needed = left - hosts[i].ranks < job->config->min_np;
     }
     return hosts;
 }
