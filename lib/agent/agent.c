@@ -451,9 +451,9 @@ void agent_hang_up(struct agent *a)
     agent_post(a, AGENT_HANGUP);
 }
 
-/* Handles what was sent to the agent before hvdrun's end of its input closed.
- * sshd closes it when the guardian dies, and still passes on what the agent
- * writes: hvdrun is to learn of the death now, not when the last rank has
+/* Handles the signals that have come to the agent, before it hangs up.  sshd
+ * closes the agent's input when the guardian dies, and still passes on what the
+ * agent writes: hvdrun is to learn of the death now, not when the last rank has
  * ended. */
 static void on_link_eof(void *arg)
 {

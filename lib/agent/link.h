@@ -24,7 +24,8 @@ struct link_events {
      * return (with err set) ends the connection. */
     int (*on_frame)(void *arg, const struct frame *f, struct hb_error *err);
     /* The peer sends no more, and may still read: what is appended to out is
-     * written, as far as possible without blocking.  on_end comes next. */
+     * written, as far as possible without blocking.  Then the connection ends,
+     * unless it has been closed. */
     void (*on_eof)(void *arg);
     /* Called once: the peer has gone (err NULL), or broke the protocol. */
     void (*on_end)(void *arg, const struct hb_error *err);

@@ -53,7 +53,8 @@ class State:
 
     A class of your own has save(), restore() and sync(), which gives all ranks the
     state of rank 0, or, if it has a parameter root_rank, that of this rank, and
-    changes what restore() returns to only at the end.
+    changes what restore() returns to only at the end.  A commit() of its own calls
+    this one.
     """
 
     _commits = _NEW
@@ -243,6 +244,7 @@ def run_with(
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         marks = common.Ordinals.mark()
+        state._errors = 0
         differs = restarted = False
         while True:
             try:
@@ -283,7 +285,7 @@ def _count_error(state: State, error: HorovodInternalError) -> None:
         f"the last: {error}"
     )
     last.status = error.status
-    raise last from None
+    raise last from error
 
 
 def _reset_or_end(reset: Callable[[], None], cause: str | None) -> None:

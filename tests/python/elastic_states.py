@@ -162,6 +162,17 @@ def fails():
             assert callback.code == 5 and calls == list(range(1, limit + 1)), calls
     assert step == 1 and len(calls) == limit
     hvd.init()
+
+    @elastic.run
+    def twice(state):
+        calls.append(state.step)
+        if len(calls) < 3:
+            mismatch()
+
+    state = elastic.ObjectState(step=0)
+    for _ in range(2):  # each call counts for itself
+        del calls[:]
+        twice(state)
     print("fails ok", flush=True)
 
 

@@ -84,47 +84,24 @@ expect_exit() {
     [ "$got" -eq "$want" ] || fail "exit $got instead of $want: $*"
 }
 
-ENDLESS_US=1000000000
+# Prints the microseconds in which a process has waited for a core, since boot.
+waited_us() {
+    sed -n 's/^some .*total=//p' /proc/pressure/cpu 2>/dev/null
+}
 
-# Starts a process that sleeps for 10 ms again and again and adds up by how much
-# it oversleeps.  It ends when in_time says so, or with the test.
 stopwatch() {
-    [ -z "${watch_pid:-}" ] || stop_watch
-    [ -p watch ] || mkfifo watch
-    rm -f watch.late
-    (
-        trap - ERR EXIT
-        trap 'echo "$late" >watch.late; exit' TERM
-        exec {never}<>watch
-        late=0 began=$EPOCHREALTIME
-        while kill -0 $$ 2>/dev/null; do
-            read -rt 0.01 -u "$never" || :
-            now=$EPOCHREALTIME
-            late=$((late + ${now/./} - ${began/./} - 10000))
-            began=$now
-        done
-    ) >/dev/null 2>&1 &
-    watch_pid=$!
-    watch_ms=$(now_ms)
+    watch_ms=$(now_ms) watch_us=$(waited_us)
 }
 
-# Ends that process and sets $late_us to the time that it overslept.
-stop_watch() {
-    kill "$watch_pid"
-    wait "$watch_pid" || :
-    watch_pid=
-    late_us=$(cat watch.late 2>/dev/null) || late_us=$ENDLESS_US # not begun
-}
-
-# On an idle machine the sleeper is late by a hundredth of the time.  Where it is
-# late by a twentieth, it often did not get a core when it needed one, and nor
-# did the job.
+# The machine was busy if processes waited for a core in a quarter of the time,
+# or if the kernel does not tell.
 in_time() {
-    local took=$(($(now_ms) - watch_ms)) limit=$1
-    stop_watch
-    [ $((late_us / 50)) -lt $took ] || limit=$((limit + ${2:-0}))
-    sanitized || [ $took -le "$limit" ] ||
-        fail "took $took ms, not $limit; a sleeper was late by $late_us us"
+    local took=$(($(now_ms) - watch_ms)) limit=$1 waited
+    waited=$(waited_us)
+    if [ -z "$waited" ] || [ $((waited - watch_us)) -ge $((took * 250)) ]; then
+        limit=$((limit + ${2:-0}))
+    fi
+    sanitized || [ $took -le "$limit" ] || fail "took $took ms, not $limit"
 }
 
 one_line() {

@@ -177,7 +177,7 @@ test_faults_agent_killed() {
 test_faults_guardian_killed() {
     start_trees
     kill_on n2 KILL "$(agents n2 | head -n 1)"
-    ended 125 $SOON 'host n2: '
+    ended 125 $SOON 'host n2: .*guardian'
 }
 
 # When agent and guardian of a host are killed, hvdrun connects a second time

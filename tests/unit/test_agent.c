@@ -215,17 +215,21 @@ START_TEST(test_sigkill_of_the_guardian_ends_the_job)
 END_TEST
 
 /* sshd closes its end of the agent's input when the guardian dies, and goes on
- * reading the output.  The agent is stopped until both have happened. */
+ * reading the output.  Both processes are stopped meanwhile, so that the agent
+ * sees the end of its input first, and the guardian does not see it. */
 START_TEST(test_sigkill_of_the_guardian_ends_the_input)
 {
     siginfo_t info;
 
     run_stubborn(100);
     kill(peer.agent, SIGSTOP);
+    kill(peer.guardian, SIGSTOP);
+    ck_assert_int_eq(
+        waitid(P_PID, (id_t)peer.guardian, &info, WSTOPPED | WNOWAIT), 0);
+    shutdown(peer.fd, SHUT_WR);
     kill(peer.guardian, SIGKILL);
     ck_assert_int_eq(
         waitid(P_PID, (id_t)peer.guardian, &info, WEXITED | WNOWAIT), 0);
-    shutdown(peer.fd, SHUT_WR);
     kill(peer.agent, SIGCONT);
     peer_until(&peer, CONTROL_QUITTING);
     ck_assert_ptr_nonnull(strstr(peer.quitting, "guardian"));

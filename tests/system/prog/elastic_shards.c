@@ -11,14 +11,14 @@
  * TEXT" if hvd_sync says that a shard is lost, or what was wrong.  FLAGS,
  * letters:
  *
- *     f   prints "working SIZE" in rank 0 after the first step, and after the
- * first one in each new world: its shards and their copies are committed then
+ *     f   prints "working SIZE" in rank 0 after the first step in each
+ *         generation: its shards and their copies are committed then
  *     m   measures: does nothing in a step, and at the end prints in rank 0
  *         "commit MS BYTES" with the median time of a commit and the bytes of
  *         its shard
  *     p   sleeps 1 ms in each step
- *     t   prints, in rank 0, "restored MS BYTES" after each change of the
- * world: the time of hvd_sync, and the bytes of its shard then
+ *     t   prints "restored MS BYTES" in rank 0 after each change of the
+ *         world: the time of hvd_sync, and the bytes of its shard then
  */
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
@@ -32,7 +32,8 @@
 enum { GROWTH = 1000003, TIMES_MAX = 10000 };
 
 static int64_t step, *shard, first, elems, count;
-static int prints_first, prints_sync, measures, pauses, printed_size;
+static int prints_first, prints_sync, measures, pauses;
+static int printed; /* the last generation of which "working" was printed */
 static double times_ms[TIMES_MAX];
 static int times;
 
@@ -78,10 +79,10 @@ static int check(const char *when)
 
 static void print_first(void)
 {
-    if (!prints_first || hvd_rank() != 0 || hvd_size() == printed_size)
+    if (!prints_first || hvd_rank() != 0 || hvd_generation() == printed)
         return;
-    printed_size = hvd_size();
-    printf("working %d\n", printed_size);
+    printed = hvd_generation();
+    printf("working %d\n", hvd_size());
     fflush(stdout);
 }
 
