@@ -41,7 +41,7 @@ EREMOVED = 19
 _NEW = -1
 _IN_PART = -2
 
-# So many errors in a row without a commit end run(): the next would not differ.
+# run() gives up after this number of errors in a row without a commit.
 _ERRORS_MAX = 3
 
 
@@ -274,7 +274,7 @@ def run_with(
 
 
 def _count_error(state: State, error: HorovodInternalError) -> None:
-    """Counts an error; raises it if errors come again and again."""
+    """Counts an error, and raises it if it is one too many without a commit."""
     if error.status == ERESIZED:
         return
     state._errors += 1

@@ -104,8 +104,8 @@ struct hvd__stats_sample {
 };
 
 /* Counts a completed request, unless it is a join.  Returns how long this rank
- * has waited for others in that request and in the requests that it stands for,
- * as only some are timed. */
+ * has waited for others: in this request and, as only some requests are timed,
+ * in the untimed ones that it represents. */
 uint64_t hvd__stats_request(struct hvd__stats *s,
                             const struct hvd__stats_sample *sample);
 

@@ -133,7 +133,7 @@ def wrong():
 
 
 def fails():
-    """An error that comes again and again ends run(), unless it has committed."""
+    """The third error in a row without a commit ends run()."""
     calls = []
 
     def mismatch():

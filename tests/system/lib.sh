@@ -94,7 +94,7 @@ stopwatch() {
 }
 
 # The machine was busy if processes waited for a core in a quarter of the time,
-# or if the kernel does not tell.
+# or if the kernel does not say.
 in_time() {
     local took=$(($(now_ms) - watch_ms)) limit=$1 waited
     waited=$(waited_us)

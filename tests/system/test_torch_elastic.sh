@@ -111,7 +111,7 @@ killed_in() {
     [ -e "$script" ] || fail "there is no $script"
     "$python" -B -c 'import torchvision, filelock' ||
         fail "$python needs torchvision and filelock; set HVD_TEST_TORCH"
-    # The home: there the script leaves a file.
+    # HOME, because the script leaves a file there.
     HOME=$PWD PYTHONPATH=$BUILD/python start job "$HVDRUN" --horovod=force \
         -np 3 --min-np 2 -x PYTHONPATH -x HOME -x OMP_NUM_THREADS=1 \
         -x PYTHONUNBUFFERED=1 "$python" -B "$script" --no-cuda "${@:3}"
@@ -142,8 +142,8 @@ for name, part in ("train", rows[300:]), ("t10k", rows[:300]):
 END
 }
 
-# 1497 rows make 32 steps on each rank.  After a kill the script does the step of
-# the last commit again, by Horovod too, and perhaps one that was not committed.
+# 1497 rows make 32 steps on each rank.  After a kill the script repeats the step
+# of the last commit, as it does under Horovod, and perhaps an uncommitted one.
 test_mnist_of_horovod() {
     make_mnist
     killed_in pytorch_mnist_elastic.py 'Epoch: 2 .*(1.%)' --data-dir data \

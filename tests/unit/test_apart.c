@@ -67,7 +67,7 @@ START_TEST(most_pairs)
 }
 END_TEST
 
-/* A host that the job needs stays, though it is in most pairs. */
+/* A host that the job needs is kept, even if it is in the most pairs. */
 START_TEST(needed)
 {
     apart_add(&apart, 0, 1);
@@ -103,7 +103,7 @@ START_TEST(one_by_one)
 }
 END_TEST
 
-/* Host 0 reports one host after the other: the second time it goes itself. */
+/* Host 0 reports two hosts in turn: after the second, it is given up. */
 START_TEST(liar)
 {
     hosts[0].ranks = 9;

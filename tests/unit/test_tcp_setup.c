@@ -372,40 +372,40 @@ END_TEST
 
 /* ---- Hosts that do not answer ---------------------------------------- */
 
-struct told {
+struct silent {
     int count;
     uint32_t rank;
 };
 
 static int note_no_answer(void *arg, uint32_t rank)
 {
-    struct told *told = arg;
+    struct silent *silent = arg;
 
-    told->count++;
-    told->rank = rank;
+    silent->count++;
+    silent->rank = rank;
     return 1;
 }
 
-/* Returns a config that notes in *told which hosts have not answered for 300
- * ms. */
-static struct hvd__tcp_config telling_config(const struct tcp_group *g, int me,
-                                             struct told *told)
+/* Returns a configuration in which a host is silent after 300 ms; *silent
+ * gets the ranks of such hosts. */
+static struct hvd__tcp_config silence_config(const struct tcp_group *g, int me,
+                                             struct silent *silent)
 {
     struct hvd__tcp_config config = tcp_group_config(g, me);
 
     config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
     config.silence_ms = 300;
     config.no_answer = note_no_answer;
-    config.arg = told;
+    config.arg = silent;
     return config;
 }
 
-/* Ends the job as soon as somebody is told not to answer. */
+/* Ends the job as soon as a rank is reported as silent. */
 static int given_up(void *arg, struct hb_error *err)
 {
-    const struct told *told = arg;
+    const struct silent *silent = arg;
 
-    return told->count ? hb_error_set(err, HVD_EPEER, "given up") : 0;
+    return silent->count ? hb_error_set(err, HVD_EPEER, "given up") : 0;
 }
 
 /* Returns a port to which no connection comes about: the kernel drops what is
@@ -431,9 +431,9 @@ static uint16_t deaf_port(void)
 static int deaf_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct told told = {0, 0};
+    struct silent silent = {0, 0};
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = telling_config(g, me, &told);
+    struct hvd__tcp_config config = silence_config(g, me, &silent);
 
     if (me == 1)
         return 0;
@@ -441,7 +441,7 @@ static int deaf_body(struct tcp_group *g, int me)
     must(g->peers[1].port);
     config.agent_lost = given_up;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_EPEER);
-    must(told.count == 1 && told.rank == 101);
+    must(silent.count == 1 && silent.rank == 101);
     return 0;
 }
 
@@ -458,9 +458,9 @@ END_TEST
 static int stopped_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct told told = {0, 0};
+    struct silent silent = {0, 0};
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = telling_config(g, me, &told);
+    struct hvd__tcp_config config = silence_config(g, me, &silent);
 
     if (me == 1) {
         tcp_group_meet(g, 0, 2);
@@ -468,7 +468,7 @@ static int stopped_body(struct tcp_group *g, int me)
     }
     config.deadline_ns = hb_now_ns() + 6000000000u;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_ETIMEOUT);
-    must(told.count == 0);
+    must(silent.count == 0);
     tcp_group_meet(g, 0, 2);
     return 0;
 }
@@ -485,15 +485,15 @@ END_TEST
 static int refused_body(struct tcp_group *g, int me)
 {
     struct hb_error err = HB_ERROR_INIT;
-    struct told told = {0, 0};
+    struct silent silent = {0, 0};
     struct hvd__tcp *t = NULL;
-    struct hvd__tcp_config config = telling_config(g, me, &told);
+    struct hvd__tcp_config config = silence_config(g, me, &silent);
 
     if (me == 1)
         return 0;
     g->peers[1].port = 1;
     must(hvd__tcp_open(&config, &t, &err) == -HVD_ESYSTEM);
-    must(told.count == 0);
+    must(silent.count == 0);
     return 0;
 }
 

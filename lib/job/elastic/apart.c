@@ -39,7 +39,7 @@ static void remove_pair(struct apart *p, int i)
     p->pairs[i] = p->pairs[--p->count];
 }
 
-/* Counts the pairs of a host, with those that it has survived. */
+/* Counts the pairs of a host, also those whose other host was given up. */
 static int pairs_of(const struct apart *p, int host)
 {
     int count = p->survived[host];

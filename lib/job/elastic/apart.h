@@ -7,11 +7,11 @@
  * left: first a host that does not answer hvdrun either, then one without which
  * enough ranks are left, then the host that is in most pairs, because its
  * network is probably what is broken; among equals the host with the fewest
- * ranks, then the last of the plan.
+ * ranks, then the host that comes last in the plan.
  *
- * Pairs of which the other host was given up earlier count, too.  So a host
- * that reports what is not so can have one other host given up; if it reports
- * another pair, it goes itself, unless too few ranks would be left.
+ * Pairs of which the other host was given up earlier count, too.  So a false
+ * report can have one other host given up; a second one makes the host that
+ * sends it go, unless too few ranks would be left.
  */
 #ifndef HVD_JOB_ELASTIC_APART_H
 #define HVD_JOB_ELASTIC_APART_H

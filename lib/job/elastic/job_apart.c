@@ -28,7 +28,7 @@ static int live_ranks(const struct job_host *host)
     return count;
 }
 
-/* Describes all hosts of the job for apart_choose: heap. */
+/* Describes all hosts for apart_choose; the caller frees the result. */
 static struct apart_host *describe(const struct job *job)
 {
     int count = job->config->plan->host_count;

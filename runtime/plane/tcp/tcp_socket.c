@@ -13,10 +13,10 @@
 
 enum {
     BACKLOG = 1024,
-    /* TCP keepalive, for a peer's machine that vanishes without the agents
-     * noticing: after half of the silence that is allowed, a probe every sixth
-     * of it.  So many may stay unanswered that the kernel ends a connection
-     * later than is_silent in tcp.c, which also tells the agent. */
+    /* TCP keepalive detects that a peer's machine has vanished.  The kernel
+     * sends probes after half of the allowed silence, then every sixth of it.
+     * The number of probes lets is_silent in tcp.c, which also informs the
+     * agent, end the connection before the kernel does. */
     KEEP_COUNT = 10,
     KEEP_MAX_S = 32767, /* the kernel's limit */
 };
