@@ -223,8 +223,7 @@ void agent_check_empty(struct agent *a)
 {
     if (a->live > 0 || a->state <= AGENT_PREPARING ||
         a->state >= AGENT_DRAINING ||
-        (a->state == AGENT_RUNNING && a->job.spec.restart && !a->going &&
-         (a->failed || !a->has_run)))
+        (a->state == AGENT_RUNNING && a->job.spec.restart && !a->going))
         return;
     if (wireup_close(&a->wireup) == WIREUP_LATER)
         return;

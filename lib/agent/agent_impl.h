@@ -106,7 +106,6 @@ struct agent {
     uv_timer_t fault_timer;      /* until ranks with a fault are killed */
     struct agent_rank *ranks;
     int live, failed;       /* numbers of ranks */
-    int has_run;            /* a rank was started */
     uint32_t told_progress; /* last generation that PROGRESS was sent for */
     int port_fd;
 

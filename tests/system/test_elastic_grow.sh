@@ -292,3 +292,11 @@ test_withdrawn_from_a_hostfile() {
     wait_for 'grep -q "host a goes (no longer listed): its 1 rank leaves" job.err'
     finished 1 3000
 }
+
+# A job that ends while ranks are being started for it ends well.
+test_end_while_ranks_start() {
+    local i
+    for ((i = 0; i < 20; i++)); do
+        expect_exit 0 "$HVDRUN" -np 1 --min-np 1 --max-np 4 true
+    done
+}

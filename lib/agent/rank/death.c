@@ -264,7 +264,6 @@ int agent_watch_rank(struct agent *a, int slot, struct hb_error *err)
 
     if (epoll_ctl(a->death_fd, EPOLL_CTL_ADD, r->pidfd, &ev) == 0) {
         a->live++;
-        a->has_run = 1;
         return 0;
     }
     /* A rank that cannot be watched must not run: it is killed, and then reaped
