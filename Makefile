@@ -149,6 +149,7 @@ AGENT_SRC := \
 	lib/agent/query/query_jobs.c \
 	lib/agent/rank/cause.c \
 	lib/agent/rank/death.c \
+	lib/agent/rank/dying.c \
 	lib/agent/rank/host_env.c \
 	lib/agent/rank/launch.c \
 	lib/agent/rank/program.c \
@@ -533,6 +534,7 @@ UNIT_TESTS := \
 	doctor \
 	done \
 	dryrun \
+	dying \
 	elastic \
 	elastic_ops \
 	endpoint \

@@ -150,6 +150,7 @@ static void do_exit(struct agent *a)
     uv_close((uv_handle_t *)&a->timer, NULL);
     uv_close((uv_handle_t *)&a->beat, NULL);
     uv_close((uv_handle_t *)&a->fault_timer, NULL);
+    uv_close((uv_handle_t *)&a->dying_timer, NULL);
     agent_stall_close(a);
     agent_trace_close(a);
 }
@@ -547,9 +548,11 @@ int agent_start(const struct agent_config *config, struct agent **out,
     uv_timer_init(config->loop, &a->timer);
     uv_timer_init(config->loop, &a->beat);
     uv_timer_init(config->loop, &a->fault_timer);
+    uv_timer_init(config->loop, &a->dying_timer);
     agent_stall_init(a);
     agent_trace_init(a);
     a->timer.data = a->beat.data = a->fault_timer.data = a;
+    a->dying_timer.data = a;
     rc = agent_watch_signals(a, err);
     if (rc == 0)
         rc = agent_watch_deaths(a, err);

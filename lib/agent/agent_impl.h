@@ -44,6 +44,9 @@ struct agent_rank {
         int exit_code, blames;
     } fault;
     char *evicted; /* why hvdrun had it killed, or NULL */
+    /* Its end was reported, but it has not been reaped: it is dying. */
+    int is_reported;
+    int is_awaited; /* and hvdrun wants the rank started again after it */
 };
 
 /* The last STALLED of a rank. */
@@ -112,6 +115,7 @@ struct agent {
     int death_fd; /* epoll of the ranks' pidfds, in order of death */
     int signal_fd;
     uv_poll_t death_poll, signal_poll;
+    uv_timer_t dying_timer; /* in elastic jobs */
     uv_timer_t timer;
 
     uv_timer_t beat;
@@ -196,6 +200,8 @@ int agent_on_notice(struct agent *a, const struct frame *f,
                     struct hb_error *err);
 int agent_on_evict(struct agent *a, const struct frame *f,
                    struct hb_error *err);
+/* Starts the rank of a slot again, whose last process is gone. */
+void agent_start_again(struct agent *a, int slot);
 /* Frees what says how a rank has ended. */
 void agent_forget_end(struct agent_rank *r);
 int agent_on_removed(struct agent *a, const struct frame *f,
@@ -263,6 +269,8 @@ int agent_on_route_probe(struct agent *a, const struct frame *f,
 /* ---- death.c ---- */
 int agent_watch_deaths(struct agent *a, struct hb_error *err);
 int agent_watch_rank(struct agent *a, int slot, struct hb_error *err);
+/* Watches for ranks that are dying, in an elastic job. */
+void agent_watch_dying(struct agent *a);
 void agent_reap_orphans(struct agent *a);
 void agent_signal_ranks(struct agent *a, int signo);
 /* Handles the end of a rank after the wire-up has told how it ended. */

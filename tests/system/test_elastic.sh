@@ -87,6 +87,36 @@ test_restarts() {
     absent lost job.err
 }
 
+# The others need not wait until the kernel has freed the memory of a rank.
+test_memory_that_is_being_freed() {
+    local victim
+    start_steps 3 4000 1000 pm --log-level info
+    for victim in $(ranks | sort -n | tail -n 2); do
+        kill -KILL "$victim"
+        wait_for "grep -q '(pid $victim): killed by signal' job.err"
+    done
+    finished 1 4000
+    grep -q 'rank [12]: pid .* is dying, and cannot be reaped yet' job.err
+}
+
+# Nor until it has written a core; but a restart on this host does, because
+# it may need the memory, and GPUs.
+test_core_that_is_written() {
+    local victim
+    ulimit -c unlimited || skip "no core files here"
+    start_steps 2 6000 1000 pm --restart-failed 1 --log-level info
+    victim=$(ranks | sort -n | tail -n 1)
+    kill -SEGV "$victim"
+    finished 2 6000
+    grep -q "rank 1 .*(pid $victim): killed by signal 11" job.err
+    rm -f core*
+    # The kernel may be set up to write no core.
+    grep -q "$victim is dying, and cannot be reaped yet" job.err ||
+        skip "the process had ended at once"
+    grep -q "rank 1 starts again when pid $victim has ended" job.err ||
+        skip "the process had ended before the restart was due"
+}
+
 # The ranks wait for the restart, because without --min-np all are needed.
 test_restart_that_is_awaited() {
     start job "$HVDRUN" -np 3 --restart-failed 1 --no-tag-output \

@@ -111,24 +111,6 @@ static int find_slot(const struct agent *a, uint32_t rank)
     return -1;
 }
 
-int agent_on_evict(struct agent *a, const struct frame *f, struct hb_error *err)
-{
-    char why[WORKER_TEXT_MAX];
-    int rank, slot;
-    int rc =
-        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
-
-    if (rc < 0 || !a->endpoint_open)
-        return rc;
-    slot = find_slot(a, (uint32_t)rank);
-    if (slot < 0 || a->ranks[slot].pidfd < 0 || a->state != AGENT_RUNNING)
-        return 0;
-    hb_free(a->ranks[slot].evicted);
-    a->ranks[slot].evicted = hb_xstrdup(why);
-    kill(-a->ranks[slot].pid, SIGKILL);
-    return 0;
-}
-
 void agent_end_group(struct agent *a, int slot)
 {
     struct agent_rank *r = &a->ranks[slot];
@@ -158,36 +140,54 @@ static void report_unstarted(struct agent *a, int slot,
     link_flush(&a->link);
 }
 
+int agent_on_evict(struct agent *a, const struct frame *f, struct hb_error *err)
+{
+    char why[WORKER_TEXT_MAX];
+    struct control_failed failed = {128 + SIGKILL, why};
+    struct agent_rank *r;
+    int rank, slot;
+    int rc =
+        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
+
+    if (rc < 0 || !a->endpoint_open)
+        return rc;
+    slot = find_slot(a, (uint32_t)rank);
+    if (slot < 0 || a->ranks[slot].pidfd < 0 || a->state != AGENT_RUNNING)
+        return 0;
+    r = &a->ranks[slot];
+    if (!r->is_reported) {
+        hb_free(r->evicted);
+        r->evicted = hb_xstrdup(why);
+        kill(-r->pid, SIGKILL);
+    } else if (r->is_awaited) {
+        r->is_awaited = 0;
+        report_unstarted(a, slot, &failed);
+    }
+    return 0;
+}
+
 /* Returns the slot of a rank that has ended or was idle, and may be started, or
  * -1. */
 static int find_ended(const struct agent *a, uint32_t rank)
 {
     int slot = find_slot(a, rank);
 
-    return slot >= 0 && a->endpoint.slots[slot].gone && a->ranks[slot].pidfd < 0
+    return slot >= 0 && a->endpoint.slots[slot].gone &&
+                   (a->ranks[slot].pidfd < 0 || a->ranks[slot].is_reported)
                ? slot
                : -1;
 }
 
-int agent_on_restart(struct agent *a, const struct frame *f,
-                     struct hb_error *err)
+void agent_start_again(struct agent *a, int slot)
 {
     struct control_failed failed;
     char ending[] = "its host was ending its ranks";
-    uint32_t rank;
-    int rc = control_decode_u32(f->payload, f->len, &rank, err), slot;
 
-    if (rc < 0)
-        return rc;
-    slot = a->launch ? find_ended(a, rank) : -1;
-    if (slot >= 0 && a->state != AGENT_RUNNING) {
+    if (a->state != AGENT_RUNNING) {
         failed = (struct control_failed){128 + SIGTERM, ending};
         report_unstarted(a, slot, &failed);
-        return 0;
+        return;
     }
-    if (slot < 0)
-        return hb_error_set(err, HVD_EPROTO, "rank %u cannot be restarted",
-                            rank);
     pump_reset(&a->pump, slot);
     a->job.ranks[slot].stdin_open = 0; /* hvdrun has no more input for it */
     a->job.ranks[slot].is_idle = 0;
@@ -195,9 +195,31 @@ int agent_on_restart(struct agent *a, const struct frame *f,
     agent_forget_end(&a->ranks[slot]);
     endpoint_rank_restarted(&a->endpoint, slot);
     if (agent_launch_again(a, slot, &failed) == 0)
-        return 0;
+        return;
     endpoint_rank_ended(&a->endpoint, slot, 1, failed.text);
     report_unstarted(a, slot, &failed);
     control_failed_fini(&failed);
+}
+
+int agent_on_restart(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
+{
+    uint32_t rank;
+    int rc = control_decode_u32(f->payload, f->len, &rank, err), slot;
+
+    if (rc < 0)
+        return rc;
+    slot = a->launch ? find_ended(a, rank) : -1;
+    if (slot < 0)
+        return hb_error_set(err, HVD_EPROTO, "rank %u cannot be restarted",
+                            rank);
+    if (!a->ranks[slot].is_reported) {
+        agent_start_again(a, slot);
+        return 0;
+    }
+    /* The last process still has memory, and perhaps GPUs. */
+    a->ranks[slot].is_awaited = 1;
+    hb_log(&a->log, HB_LOG_INFO, "rank %u starts again when pid %d has ended",
+           rank, (int)a->ranks[slot].pid);
     return 0;
 }

@@ -9,6 +9,7 @@
  */
 #include "lib/agent/agent_impl.h"
 
+#include "lib/agent/rank/dying.h"
 #include "lib/agent/rank/tree.h"
 
 #include "lib/base/alloc.h"
@@ -22,7 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DEATHS_PER_ROUND = 64, EXIT_CANNOT_RUN = 126 };
+enum {
+    DEATHS_PER_ROUND = 64,
+    EXIT_CANNOT_RUN = 126,
+    /* How often to look for dying ranks: as many ms as ranks, but at least so
+     * many.  A look takes about 10 us for each rank. */
+    DYING_MS = 20
+};
 
 void agent_signal_ranks(struct agent *a, int signo)
 {
@@ -128,29 +135,49 @@ static void report(struct agent *a, int slot)
     hb_free(m.stderr_tail);
 }
 
+static void read_cpu_limit(struct agent_rank *r)
+{
+    r->cpu = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    (void)prlimit(r->pid, RLIMIT_CPU, NULL, &r->cpu);
+}
+
 /* Reaps the rank: 1 if it had ended, else 0.  Uses the raw system call because
  * libc's waitid does not return the resource usage. */
 static int collect(struct agent *a, int slot)
 {
     struct agent_rank *r = &a->ranks[slot];
+    siginfo_t info = {0};
     struct rusage used;
 
-    memset(&r->info, 0, sizeof(r->info));
     if (r->pidfd < 0)
         return 0;
     agent_end_group(a, slot);
-    r->cpu = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
-    (void)prlimit(r->pid, RLIMIT_CPU, NULL, &r->cpu);
-    if (syscall(SYS_waitid, P_PID, r->pid, &r->info, WEXITED | WNOHANG, &used) <
+    read_cpu_limit(r);
+    if (syscall(SYS_waitid, P_PID, r->pid, &info, WEXITED | WNOHANG, &used) <
             0 ||
-        r->info.si_pid == 0)
+        info.si_pid == 0)
         return 0;
+    close(r->pidfd);
+    r->pidfd = -1;
+    if (r->is_reported)
+        return 1;
+    r->info = info;
     r->when_ns = hb_now_ns();
     r->cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
-    close(r->pidfd);
-    r->pidfd = -1;
     return 1;
+}
+
+/* Ends what remains of a rank whose end was reported before. */
+static void forget_dying(struct agent *a, int slot)
+{
+    struct agent_rank *r = &a->ranks[slot];
+    int again = r->is_awaited;
+
+    r->is_reported = r->is_awaited = 0;
+    a->live--;
+    if (again)
+        agent_start_again(a, slot);
 }
 
 /* Notes how the rank has ended, and tells the other ranks. */
@@ -161,12 +188,12 @@ static void conclude(struct agent *a, int slot, enum wireup_end how)
 
     if (how == WIREUP_UNFINISHED)
         agent_fault(a, slot, &unfinished);
-    a->live--;
     tell_peers(a, slot);
 }
 
 void agent_rank_settled(struct agent *a, int slot, enum wireup_end how)
 {
+    a->live--;
     conclude(a, slot, how);
     if (!a->failure.text)
         report(a, slot);
@@ -203,9 +230,14 @@ static int handle_deaths(struct agent *a)
         if (!collect(a, slot))
             continue;
         reaped++;
+        if (a->ranks[slot].is_reported) {
+            forget_dying(a, slot);
+            continue;
+        }
         if (wireup_rank_ended(&a->wireup, slot, exit_of(a, slot), &how) ==
             WIREUP_LATER)
             continue;
+        a->live--;
         conclude(a, slot, how);
         dead[count++] = slot;
     }
@@ -223,6 +255,45 @@ static void on_deaths(uv_poll_t *poll, int status, int events)
     (void)events;
     if (handle_deaths(a) > 0)
         agent_check_empty(a);
+}
+
+/* Reports the end of ranks that are dying: the others need not wait until the
+ * kernel has freed their memory, or written their core. */
+static void on_dying_timer(uv_timer_t *timer)
+{
+    struct agent *a = timer->data;
+    enum wireup_end how;
+
+    for (int i = 0; i < a->job.rank_count && a->state == AGENT_RUNNING; i++) {
+        struct agent_rank *r = &a->ranks[i];
+
+        if (r->pidfd < 0 || r->is_reported ||
+            !dying_check(r->pid, &r->info, &r->cpu_ms))
+            continue;
+        read_cpu_limit(r);
+        r->when_ns = hb_now_ns();
+        r->is_reported = 1;
+        hb_log(&a->log, HB_LOG_INFO,
+               "rank %d: pid %d is dying, and cannot be reaped yet",
+               a->job.ranks[i].rank, (int)r->pid);
+        /* A rank that has failed is never settled later. */
+        if (wireup_rank_ended(&a->wireup, i, exit_of(a, i), &how) ==
+            WIREUP_LATER)
+            continue;
+        conclude(a, i, how);
+        report(a, i);
+        link_flush(&a->link);
+    }
+}
+
+void agent_watch_dying(struct agent *a)
+{
+    uint64_t ms = (uint64_t)a->job.rank_count;
+
+    if (ms < DYING_MS)
+        ms = DYING_MS;
+    if (a->job.spec.elastic)
+        uv_timer_start(&a->dying_timer, on_dying_timer, ms, ms);
 }
 
 static int is_rank(const struct agent *a, pid_t pid)

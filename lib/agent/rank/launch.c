@@ -563,6 +563,7 @@ int agent_launch_ranks(struct agent *a)
         cause_init(&a->cause, "");
         a->cause_open = 1;
         a->launch->is_late = 1;
+        agent_watch_dying(a);
     }
     if (rc < 0 || !a->job.spec.restart)
         agent_launch_drop(a);
