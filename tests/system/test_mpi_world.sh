@@ -100,6 +100,16 @@ test_mpi_world_planes() {
     each_mpi planes_are_chosen
 }
 
+stall_limits_have_no_effect() {
+    HVD_STALL_SHUTDOWN_TIME_SECONDS=9 under 2 0 "$EXAMPLES/train_digits"
+    [ "$(grep -c 'HVD_STALL_SHUTDOWN_TIME_SECONDS has no effect in a world of MPI' err)" -eq 1 ]
+    absent CHECK_TIME err
+}
+
+test_mpi_world_has_no_stall_limit() {
+    each_mpi stall_limits_have_no_effect
+}
+
 slow_peers_are_waited_for() {
     HVD_CPU_PLANE=mpi under 3 0 "$BUILD/tests/$mpi/mpi_user" stopped 500 10
 }

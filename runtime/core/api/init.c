@@ -4,6 +4,7 @@
  */
 #include "runtime/core/api/life.h"
 #include "runtime/core/api/trace.h"
+#include "runtime/core/set/mpi_context.h"
 #include "runtime/core/set/provider.h"
 #include "runtime/core/set/set_keep.h"
 #include "runtime/core/set/world_set.h"
@@ -155,6 +156,8 @@ static int bring_up_once(struct hb_error *err)
     }
     if (hvd__context.topology.rank == 0)
         hvd__knobs_tell_idle(&hvd__context.knobs);
+    if (hvd__context.topology.rank == 0 && hvd__mpi_is_open())
+        hvd__knobs_tell_unwatched(&hvd__context.knobs);
     atomic_store(&hvd__context.resized, 0);
     opener = getpid();
     is_up = 1;
