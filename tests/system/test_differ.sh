@@ -33,15 +33,15 @@ test_differ_in_shared_memory() {
 
 test_differ_over_tcp() {
     local np
-    for np in 2 3 4; do
-        random $np $((110 * np)) 60 HVD_FORCE_TCP=1
+    for np in 2 3 4 6 8; do
+        random $np $((110 * np)) 40 HVD_FORCE_TCP=1
     done
 }
 
 test_differ_on_several_hosts() {
     local hosts
-    for hosts in x1,x2 x1:2,x2:2 x1:3,x2:1 x1:2,x2:3,x3:1; do
-        random $hosts 1200 50
+    for hosts in x1,x2 x1:2,x2:2 x1:3,x2:1 x1:2,x2:3,x3:1 x1:4,x2:4; do
+        random $hosts 1200 40
     done
 }
 

@@ -109,6 +109,7 @@ is_culprit() { # RANK FAULT
 }
 
 judge() {
+    local others
     ! grep -aq 'storm: wrong value' err || storm_fail "a wrong value"
     # The second rank may have died first.
     ! is_culprit "$second" "$second_fault" || return 0
@@ -130,7 +131,11 @@ judge() {
     hvdrun) [ "$got" -eq 137 ] || storm_fail "not 137" ;;
     stop)
         [ "$got" -ne 0 ] || storm_fail "nobody failed"
-        says "rank $victim " ;;
+        says "rank $victim "
+        others=$(grep -aE '^\[[0-9]+\]<stderr>:.*kept the others waiting' err |
+            grep -avw "rank $victim" || :)
+        [ -z "$others" ] || [ -n "$second_fault" ] ||
+            storm_fail "another rank is blamed" ;;
     agent)
         [ "$got" -eq 125 ] || storm_fail "not 125"
         says '^hvdrun: host [^ ]+: lost the agent' ;;
