@@ -499,12 +499,12 @@ test_faults_terminal_closed() {
 # job.
 test_faults_suspended() {
     cluster_up 2
-    start_on login job "$HVDRUN" --heartbeat 2 --grace 1 -H n1,n2 sh -c '
+    start_on login job "$HVDRUN" --heartbeat 4 --grace 1 -H n1,n2 sh -c '
         touch up.$HVD_RANK; while [ ! -e go ]; do sleep 0.05; done; echo done'
     wait_for '[ "$(count_files up.?)" -eq 2 ]'
     kill -TSTP "$(the job hvdrun)"
     wait_for '[ "$(on n2 ps -eo stat=,args= | grep -c "^T.*touch up")" -eq 1 ]'
-    sleep 5
+    sleep 8
     resume job
     touch go
     finish job 0
