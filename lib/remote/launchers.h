@@ -2,7 +2,7 @@
 /*
  * The launchers: the ways to open a stream to a host's shell, one row each.
  * What differs between them is in their rows; no other file asks which one a
- * host uses.
+ * host uses.  The command line names REMOTE_RSH, because --rsh implies it.
  */
 #ifndef HVD_REMOTE_LAUNCHERS_H
 #define HVD_REMOTE_LAUNCHERS_H

@@ -34,7 +34,8 @@ enum {
     HVD__SITE_BYTES = 128, /* a call site as text, terminating 0 included */
 };
 
-/* HVD__ALLREDUCE and so on; HVD__JOIN never reaches a plane. */
+/* HVD__ALLREDUCE and so on.  A plane gets a join as a barrier (hvd__run_begin);
+ * only its `supports` is asked about HVD__JOIN. */
 #define HVD__KIND(symbol, ...) HVD__##symbol
 enum hvd__kind {
     COLLECTIVES_AND_JOIN(HVD__KIND),

@@ -409,8 +409,8 @@ END_TEST
 
 /* ---- Wrong use ---- */
 
-#define NP_LIMITS                                                            \
-    "; at most 1024 on one host, and libhvd serves up to 64 on one host in " \
+#define NP_LIMITS                                                             \
+    "; at most 1024 on one host, and libhvd serves up to 512 on one host in " \
     "this version"
 
 static const struct {

@@ -120,8 +120,8 @@ void options_init(struct options *o);
 void options_fini(struct options *o);
 
 /* Parses argv[1..] and the config file that it names; flags win over the file,
- * wherever they stand.  If argv[1] is ps, kill, clean or doctor, that is the
- * action, and only the options that concern it are accepted.  If argv[0] is
+ * wherever they stand.  If argv[1] is ps, kill, drain, clean or doctor, that is
+ * the action, and only the options that concern it are accepted.  If argv[0] is
  * horovodrun, with or without a path, there are no such actions, abbreviations
  * mean horovodrun's options, and --horovod is implied.  0, or negative
  * with err set: the caller prints it and exits 2.  After 0 with OPTIONS_RUN or

@@ -22,7 +22,7 @@ const struct option options_table[] = {
       .group = GROUP_JOB, .arg = ARG_INT, .target = TO_INT,
       .metavar = "N", .field = FIELD(num_proc), .min = 1,
       .max = PLAN_RANKS_MAX,
-      .limits = "; at most 1024 on one host, and libhvd serves up to 64 on "
+      .limits = "; at most 1024 on one host, and libhvd serves up to 512 on "
                 "one host in this version",
       .help = "number of ranks" },
     { .names = { "--hosts", "-H" },
