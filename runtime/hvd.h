@@ -996,7 +996,7 @@ HVD_API int hvd_change(struct hvd_change *c);
 
 /*
  * Tells whether this rank is asked to leave the job, because its host will go
- * away or the job stops: it does at the next hvd_commit.
+ * away or the job stops: it leaves at its next hvd_commit.
  *
  *   ms_left  out: milliseconds until the rank is killed, if it has not left by
  *            then; INT64_MAX: that is not limited; -1: it is not asked to leave

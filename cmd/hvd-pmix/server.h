@@ -42,7 +42,7 @@ extern struct server server;
 void server_send(enum pmix_wire_type type, const struct pmix_wire_item *m);
 void server_send_buf(const struct hb_buf *frame);
 
-/* Notes who waits for a new fence, whose number goes to *id.  Before the
+/* Notes who waits for a new fence, whose number goes to *id.  Called before the
  * request is sent.  0, or -HVD_EPEER if a rank was lost: nothing is noted. */
 int server_wait_fence(pmix_modex_cbfunc_t done, void *arg, uint32_t *id);
 /* Notes who waits for a rank's data, likewise.  1 if the data have been

@@ -10,9 +10,9 @@
 #define HVD_AGENT_DETACH_H
 
 /* Copies the pages of the program's file into private memory.  `always`: also
- * if the file is on a local file system, whose kernel keeps a running program's
- * file.  0, or -1 with errno if the system does not allow that; then nothing
- * has changed. */
+ * if the file is on a local file system, where a running program's file stays
+ * readable.  0, or -1 with errno if the system does not allow that; then
+ * nothing has changed. */
 int detach_from_file(int always);
 
 #endif

@@ -149,9 +149,8 @@ void endpoint_rank_restarted(struct endpoint *e, int local_rank);
  * HVD_ETIMEOUT if it kept others waiting too long.  Later calls do nothing. */
 void endpoint_abort(struct endpoint *e, uint32_t rank, enum hvd_status status,
                     const char *why);
-/* Writes into the segment whom the ranks wait for, to be named by those that
- * give up by themselves; `rank` may be SEGMENT_NO_RANK, `why` "" when nobody
- * waits any more. */
+/* Writes into the segment for which rank the others wait (or SEGMENT_NO_RANK)
+ * and why; ranks that give up name it.  `why` "": nobody waits. */
 void endpoint_blame(struct endpoint *e, uint32_t rank, const char *why);
 
 #endif

@@ -468,13 +468,13 @@ int job_going_frame(void *host, const struct frame *f, struct hb_error *err);
  * not run, or stops already. */
 int job_stop_at_commit(struct job *job, int64_t left_ms, int late_code,
                        const char *why);
-/* Returns whether all ranks have stopped so. */
+/* Returns whether all ranks have left at a commit (job_stop_at_commit). */
 int job_elastic_stopped(const struct job *job);
 /* Handles what job_host_goes has kept: all hosts have started. */
 void job_hosts_go(struct job *job);
 /* Ends the host's agent if the host goes and no rank runs there any more, or
- * all agents if all ranks have stopped so: those that could start ranks again
- * wait to be told.  Called when a rank of the host has ended. */
+ * all agents if all ranks have left at a commit: those that could start ranks
+ * again wait to be told.  Called when a rank of the host has ended. */
 void job_elastic_end_left(struct job_host *host);
 /* Kills a rank; why: "by hvdrun: ...".  It counts as one that has died. */
 void job_evict_rank(struct job *job, int rank, const char *why);

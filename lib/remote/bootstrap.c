@@ -190,7 +190,8 @@ static int take_answer(struct bootstrap *b, char *line, struct hb_error *err)
     return explain_fail(detail ? detail : "", text ? text : "", err);
 }
 
-/* Moves len bytes from the front of `in` to the noise. */
+/* Moves len bytes that belong to no answer from the front of b->in to
+ * b->noise. */
 static int drop_noise(struct bootstrap *b, size_t len, struct hb_error *err)
 {
     if (hb_buf_len(&b->noise) + len > BOOTSTRAP_NOISE_MAX)

@@ -490,8 +490,8 @@ static int check_command(struct options *o, struct hb_error *err)
     return 0;
 }
 
-/* Returns whether the job shall have the hosts of a batch system; of one that
- * is named, whether or not it is there. */
+/* Returns whether the hosts come from a batch system: always if one is named,
+ * else if the environment shows one. */
 static int in_allocation(const struct options *o)
 {
     struct hb_strv env = {environ, 0, 0};

@@ -480,7 +480,7 @@ int apply_log_time(struct applier *a, const struct setting *s,
                     err);
 }
 
-/* Sets the action; for a tool, its own --dry-run. */
+/* Sets the action.  After a tool's name, --dry-run is the tool's own option. */
 int apply_action(struct applier *a, const struct setting *s,
                  struct hb_error *err)
 {

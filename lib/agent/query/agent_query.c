@@ -58,8 +58,9 @@ static void write_all(int fd, const char *p, size_t len)
     }
 }
 
-/* Closes all descriptors but its own: the child must neither hold the agent's
- * connection open nor write to it. */
+/* Runs in the child: writes the answer to `out` and exits.  Closes all other
+ * descriptors first, so that it neither holds the agent's connection open nor
+ * writes to it. */
 static void child_main(pid_t agent, int out, const json_t *question)
 {
     struct hb_buf frame = HB_BUF_INIT;

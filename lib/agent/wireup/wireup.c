@@ -376,7 +376,7 @@ static void check_lone_host(struct wireup *w)
 }
 
 /* Ends the ranks that have connected if a rank of this host has ended without
- * that: MPI_Init waits for all ranks, and this one will never come. */
+ * connecting: MPI_Init waits for all ranks, and this one will never come. */
 static void check_absent(struct wireup *w)
 {
     int absent = -1;

@@ -176,8 +176,8 @@ int wireup_descriptor(struct wireup *w, int slot, int *fd,
                       struct hb_error *err);
 void wireup_rank_started(struct wireup *w, int slot);
 /* Notes how the rank's process has ended: WIREUP_NOW with *how, or
- * WIREUP_LATER: on_settled follows.  Once all have ended, warns of ranks that
- * had not connected; of those that failed only if none had. */
+ * WIREUP_LATER: on_settled follows.  When the last rank has ended, warns of
+ * ranks that never connected; of failed ones only if no rank connected. */
 int wireup_rank_ended(struct wireup *w, int slot, enum wireup_exit status,
                       enum wireup_end *how);
 /* Returns whether `pid`, which has ended, was the helper, and tells the

@@ -100,7 +100,7 @@ static int count_ready(const struct generations *g)
                         : g->places[GENERATIONS_READY];
 }
 
-/* Counts those of them that are no members. */
+/* Counts the ready ranks that are not members. */
 static int count_outsiders(const struct generations *g)
 {
     return count_ready(g) - g->members[GENERATIONS_READY];
@@ -148,16 +148,15 @@ static int is_enough(const struct generations *g, int count)
             count + g->lives[GENERATIONS_FINISHED] >= g->config.min_np);
 }
 
-/* Returns whether enough ranks stay if `leaving` of those that are usable do
- * not. */
+/* Returns whether enough ranks stay if `leaving` of the usable ranks leave. */
 static int enough_stay(const struct generations *g, int leaving)
 {
     return is_enough(g, fit(g, count_usable(g) - leaving));
 }
 
-/* Counts the ranks that may be removed at the next commit, by their place: all
- * that are to leave, but once the members were told to meet, those of which
- * they were told. */
+/* Returns, by place, the number of ranks that may be removed at the next
+ * commit: all that are to leave or, once the members were told to meet, only
+ * those announced then. */
 static const int *to_leave(const struct generations *g)
 {
     return g->changing ? g->due : g->leaving;
@@ -257,8 +256,8 @@ int generations_can_remove(const struct generations *g, const int *ranks,
 }
 
 /* Returns whether the ranks that are ready suffice for a generation, or to end
- * the job as asked.  One without any that has the state is not made while a
- * member lives: it may have left for a moment only. */
+ * the job as asked.  While a member lives, no generation is made of ranks
+ * without the state: that member may come back. */
 static int suffices(const struct generations *g)
 {
     int may = may_leave(g);

@@ -173,7 +173,8 @@ int generations_can_remove(const struct generations *g, const int *ranks,
 int generations_can_spare(const struct generations *g, const int *ranks,
                           int count);
 /* Asks for the removal of ranks; of those that have ended, only restarts are
- * given up.  Those that one action follows on leave at the same commit. */
+ * given up.  Ranks asked for before the same action leave at the same
+ * commit. */
 void generations_ask(struct generations *g, const int *ranks, int count);
 enum generations_action generations_remove(struct generations *g,
                                            const int *ranks, int count);
@@ -182,7 +183,7 @@ enum generations_action generations_stop(struct generations *g);
 /* Lists the ranks that were removed since the last call; returns how many. */
 int generations_take_removed(struct generations *g, int *ranks);
 
-/* Returns whether the ranks that have left are all that is waited for. */
+/* Returns whether only ranks that have left are still waited for. */
 int generations_settles(const struct generations *g);
 /* Returns whether members of the current generation wait for others. */
 int generations_waits(const struct generations *g);

@@ -238,7 +238,8 @@ static char *find_why(const struct job *job, const int *before, int count)
     return hb_xstrdup("");
 }
 
-/* Tells the user how many ranks work now, if it is not those of before. */
+/* Tells the user how many ranks work now, if the number or the members have
+ * changed or the job had stopped. */
 static void say_made(struct job *job, int before, int is_same)
 {
     const struct elastic *e = job->elastic;

@@ -74,7 +74,7 @@ int elastic_slots(const struct host_entry *entry);
 void elastic_grow_free(struct job *job);
 /* Returns whether the rank's host may be used, as far as discovery says. */
 int elastic_is_offered(const struct job *job, int rank);
-/* Handles that a rank is ready: it may replace one of a host that goes. */
+/* Reacts to a rank that is ready: it may replace one of a host that goes. */
 void elastic_grow_ready(struct job *job);
 
 /* ---- job_withdraw.c ---- */
@@ -101,8 +101,8 @@ void elastic_forget_lost(struct elastic *e, int rank);
 /* Asks all ranks of a host to leave, and tells the user.  Returns 0, or -1 if
  * too few would stay. */
 int elastic_leave_host(struct job_host *host, int64_t left_ms, const char *why);
-/* Returns whether the host goes away, or ranks there were asked to leave: none
- * is started there, unless it would be too few without. */
+/* Returns whether the host goes away, or ranks there were asked to leave: no
+ * rank is started there unless the job would have too few without it. */
 int elastic_host_goes(const struct job_host *host);
 /* Clears the request to leave of a rank number that a new rank gets. */
 void elastic_forget_leaving(struct job *job, int rank);

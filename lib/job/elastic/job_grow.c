@@ -212,7 +212,8 @@ static int count_all(const struct job *job)
     return count;
 }
 
-/* Says what was started: spares, if that makes more ranks than work. */
+/* Tells the user what was started: spares, if the job has enough working
+ * ranks. */
 static void say_starts(const struct job_host *host, int started)
 {
     struct job *job = host->job;

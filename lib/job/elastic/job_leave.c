@@ -377,7 +377,8 @@ int elastic_host_goes(const struct job_host *host)
     return 0;
 }
 
-/* Keeps what is said of a host until the job runs: no rank can leave before. */
+/* Stores the notice that the host goes, until the job runs: no rank can leave
+ * before. */
 static void keep_for_later(struct job_host *host, int64_t left_ms,
                            const char *who)
 {

@@ -7,8 +7,8 @@
 
 /* ---- Hosts ---- */
 
-/* Returns whether the rank is a member of the generation, or will be one of the
- * first, and was not asked to leave. */
+/* Returns whether the rank lives, was not asked to leave, and is a member;
+ * before the first generation every rank counts as one. */
 static int works(const struct job *job, int rank)
 {
     const struct generations *g = &job->elastic->generations;

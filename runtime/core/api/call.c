@@ -49,7 +49,7 @@ static int read_options(const struct hvd_options *opts, struct hvd_options *out,
     return 0;
 }
 
-/* Refuses options.done in a blocking form, which nobody needs to be told of. */
+/* Refuses options.done in a blocking call, whose caller needs no notice. */
 static int no_callback(const struct hvd_options *o, struct hb_error *err)
 {
     if (!o->done)

@@ -178,8 +178,8 @@ static const unsigned char *find_piece(const struct block *b,
     return hvd__shard_find(b->d->slot, i->from, b->index) + i->from_at;
 }
 
-/* Counts the bytes that this rank sends to and receives from each.  Returns
- * whether any rank sends something. */
+/* Counts the bytes that this rank sends to, and receives from, each other
+ * rank.  Returns whether any rank sends something. */
 static int count_bytes(const struct block *b, size_t *sent, size_t *received)
 {
     int moves = 0;
@@ -203,8 +203,8 @@ static int count_bytes(const struct block *b, size_t *sent, size_t *received)
     return moves;
 }
 
-/* Copies what this rank sends to `out`, which is by rank as the pieces are, and
- * what it has itself into its memory. */
+/* Copies the pieces that this rank sends to `out`, in the order of b->pieces,
+ * and those that stay here to its new block. */
 static void take_own(const struct block *b, unsigned char *out)
 {
     for (size_t k = 0; k < b->count; k++) {

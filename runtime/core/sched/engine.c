@@ -60,8 +60,6 @@ static int somebody_waits(struct hvd__engine *e)
 
 /* ---- Driving ------------------------------------------------------- */
 
-/* Checks that the plane can carry out op.  The plane exists for the driver and,
- * until `stopping`, under the lock; no one else may use it. */
 int engine_supports(const struct hvd__engine *e, const struct hvd__op *op,
                     struct hb_error *err)
 {
@@ -179,10 +177,9 @@ static int has_work(struct hvd__engine *e)
            atomic_load(&e->driver) == HVD__DRIVER_NONE;
 }
 
-/* Callers often wait right after they submitted, and then drive themselves.
- * Taking the work from them and giving it back costs two thread switches, so
- * the engine thread yields a few times first.  Returns whether it still has
- * work. */
+/* Yields a few times: callers often wait right after submitting and then drive
+ * themselves, and handing work over costs two thread switches.  Returns whether
+ * there is still work. */
 static int still_has_work(struct hvd__engine *e)
 {
     for (int i = 0; i < HOLD_YIELDS; i++) {

@@ -77,8 +77,8 @@ static void unchain(struct hvd__plan *p, struct hvd__entry *e)
     *at = e->chain;
 }
 
-/* Returns an entry with nothing pending, from bucket to bucket in turn, or
- * NULL. */
+/* Returns an entry without pending requests, or NULL.  Each search continues at
+ * the next bucket. */
 static struct hvd__entry *find_idle(struct hvd__plan *p)
 {
     for (size_t i = 0; i < p->bucket_count; i++) {

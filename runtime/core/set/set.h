@@ -103,8 +103,9 @@ int hvd__sets_mark(int id, struct hvd__set **s, struct hb_error *err);
 void hvd__sets_changed(struct hvd__set *s);
 /* Adds the counters of a set that has ended to those of the process. */
 void hvd__set_collect_stats(struct hvd__set *s);
-/* Waits until no thread makes or removes a set.  Called when the library is not
- * alive and the world has stopped: so the wait ends, and no other begins. */
+/* Waits until no thread makes or removes a set.  Called once the library is no
+ * longer alive and the world has stopped: no new change begins, so the wait
+ * ends. */
 void hvd__sets_await_change(void);
 /* Prevents sets from being made or removed until released.  Returns 0, and
  * holds nothing, if a thread is doing so.  Never blocks. */

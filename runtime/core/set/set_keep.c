@@ -287,8 +287,8 @@ static int take_told(const struct told *all, uint32_t *most,
     return 0;
 }
 
-/* Tells the others what this rank has noted, and makes what all agree on.  all,
- * members: room for all ranks. */
+/* Exchanges the ranks' notes and makes the sets on which all ranks agree.  all,
+ * members: memory for all ranks. */
 static int remake_sets(struct told *all, int *members, struct hb_error *err)
 {
     struct told own = {.process = kept.process,

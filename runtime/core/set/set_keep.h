@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 /* Notes the sets of the table.  Called when no thread makes or removes a set,
- * before the sets end.  Returns 0, or -HVD_ENOMEM with err set: then what was
- * noted before still is. */
+ * before the sets end.  Returns 0, or -HVD_ENOMEM with err set: the earlier
+ * notes are then kept. */
 int hvd__sets_remember(struct hb_error *err);
 
 /* Sets the generation that this rank enters (0: the job is not elastic), before

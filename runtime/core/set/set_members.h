@@ -24,8 +24,8 @@ int hvd__set_remake_members(int id, const int *ranks, int n,
                             const struct hvd__set_birth *birth,
                             struct hb_error *err);
 
-/* Removes a set that was made so, as hvd_process_set_remove.  Returns 0 or
- * negative with err set. */
+/* Removes a set that hvd__set_add_members made, as hvd_process_set_remove.
+ * Returns 0 or negative with err set. */
 int hvd__set_remove_members(int set, struct hb_error *err);
 
 #endif

@@ -161,7 +161,8 @@ int hier_out_of_step(struct hvd__hier *h, int host)
 
 /* ---- Failing for good ---------------------------------------------------- */
 
-/* Tells the local ranks, which wait in the segment. */
+/* Marks the broken rank in the segment, where the local ranks wait: as one that
+ * left (rc -HVD_ESHUTDOWN) or as lost. */
 static void tell_local_ranks(struct hvd__hier *h, int rc)
 {
     uint32_t n = h->segment_ranks, rank = (uint32_t)h->broken.rank;
@@ -368,8 +369,8 @@ static void hier_interrupt(struct hvd__plane *plane)
 }
 
 /* Leaves the host's plane and, if this rank leads, tells the other leaders.
- * They expect such a message only at the begin of an operation; during one, the
- * end of the connection has to do. */
+ * They expect such a message only at the beginning of an operation; during one,
+ * the end of the connection has to do. */
 static void hier_leave(struct hvd__plane *plane)
 {
     struct hvd__hier *h = (struct hvd__hier *)plane;
@@ -428,8 +429,9 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Computes sizes, the same on every rank: `small_bytes` decides the plan, and a
- * block must hold the message of a leader that has begun another operation. */
+/* Computes stride, small_bytes and work_bytes, equal on all ranks.  small_bytes
+ * decides the steps; a block must also hold the message of a leader that began
+ * another operation. */
 static void choose_sizes(struct hvd__hier *h)
 {
     size_t hosts = (size_t)h->map->hosts, size = (size_t)h->map->size;

@@ -284,7 +284,8 @@ int hier_verdict_begin(struct hvd__hier *h, struct hvd__op *op)
     return hier_start_sub(h, HIER_VERDICT);
 }
 
-/* Delivers the result of a small operation from the verdict. */
+/* Copies the result of a small operation, which came with the verdict, to
+ * recvbuf. */
 static void deliver(struct hvd__hier *h, struct hvd__op *op)
 {
     const unsigned char *data = h->verdict->payload;

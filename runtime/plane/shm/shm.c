@@ -107,9 +107,9 @@ static int shm_supports(const struct hvd__plane *plane,
 
 /* ---- Headers ---------------------------------------------------------- */
 
-/* Sets the size of blocks that two ranks exchange: the smaller one of theirs.
- * Called at the begin of the second operation: the headers of the first one
- * have told that both values are there. */
+/* Sets the block size of exchanges between two ranks: the smaller of both
+ * values.  Called at the beginning of the second operation; the headers of the
+ * first show that both values are written. */
 static void agree_exchange(struct hvd__shm *p)
 {
     size_t least = HVD__SHM_EXCHANGE_MAX;

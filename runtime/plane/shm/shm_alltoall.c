@@ -197,7 +197,8 @@ static void take_bytes(struct hvd__shm *p, const struct hvd__op *op,
 static const struct shm_exchange_moves exchange_moves = {.put = put_bytes,
                                                          .take = take_bytes};
 
-/* Returns whether this operation is an exchange: some rank has begun one. */
+/* Returns whether the ranks exchange through slots: some rank announces data
+ * that is neither inline nor in an arena. */
 static int exchanges(const struct hvd__shm *p)
 {
     for (int r = 0; shm_exchanges(p) && r < p->n; r++)

@@ -133,7 +133,8 @@ static int may_exchange(const struct hvd__shm *p, const struct hvd__op *op)
     return shm_exchanges(p) && op->kind == HVD__ALLGATHER;
 }
 
-/* Returns whether this operation is an exchange: some rank has begun one. */
+/* Returns whether the ranks exchange through slots: some rank announces data
+ * that is neither inline nor in an arena. */
 static int exchanges(const struct hvd__shm *p, const struct hvd__op *op)
 {
     for (int r = 0; may_exchange(p, op) && r < p->n; r++)

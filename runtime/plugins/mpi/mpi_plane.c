@@ -223,9 +223,9 @@ static int count_sends(const struct mp_plane *p)
     return 2 * (p->n + p->nrounds);
 }
 
-/* Returns whether no operation is in progress, and all peers are gone and have
- * got what this rank has sent, for which their MPI may have to make
- * progress. */
+/* Returns whether `p` can be disconnected: no operation in progress, all peers
+ * gone, all own sends complete.  The peers' MPI may have to make progress for
+ * that. */
 static int is_quiet(struct mp_plane *p)
 {
     int sent = 0;

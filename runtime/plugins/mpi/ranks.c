@@ -155,7 +155,8 @@ static int32_t read_settings(struct hb_error *err)
     return rc < 0 ? 0 : (int32_t)chunk;
 }
 
-/* Checks all ranks' settings.  All use the least chunk that any was given. */
+/* Checks the settings of all ranks.  Uses the smallest HVD_MPI_CHUNK of any
+ * rank. */
 static int take_settings(const struct hb_error *own, struct hb_error *err)
 {
     const struct hvd__mpi_world *w = &mp_world.view;

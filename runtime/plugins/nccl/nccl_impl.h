@@ -389,7 +389,7 @@ int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
 void nc_launch_await(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns);
 uint64_t nc_launched(struct hvd__plane *p);
 void nc_cancel(struct hvd__plane *p, const struct hb_error *why);
-/* Waits a step for the device; *since_ns: begin of the wait, 0 at first. */
+/* Waits a step for the device; *since_ns: start of the wait, 0 at first. */
 void nc_pause(uint64_t *since_ns, _Atomic uint32_t *wake);
 void nc_wake(_Atomic uint32_t *wake);
 

@@ -150,8 +150,8 @@ static int find_launch(struct nc_plane *p, uint64_t launch, CUevent *event,
     return rc;
 }
 
-/* Notes that the device has finished `number`; 0 if the plane is being
- * aborted, so that it does not count. */
+/* Marks launch `number` as finished.  Returns 1; 0, without marking it, if the
+ * plane is being aborted. */
 static int finish(struct nc_plane *p, uint64_t number)
 {
     int rc;

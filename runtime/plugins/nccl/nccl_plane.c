@@ -52,7 +52,8 @@ static int room_for_words(struct nc_plane *p, size_t each, struct hb_error *err)
     return 0;
 }
 
-/* Starts the agreement; own words lie behind those of all ranks. */
+/* Starts the agreement.  This rank's words are in p->words behind those of all
+ * ranks. */
 static int agree_start(struct nc_plane *p)
 {
     struct hvd__op *op = p->run.op, *base_op;
