@@ -73,9 +73,9 @@ static const struct bench_symbol symbols[] = {
 struct bench_cuda {
     struct driver fn;
     int device;
-    void *context;      /* the device's primary context; NULL: not retained */
-    void *stream;       /* NULL: not made */
-    void *begun, *done; /* events, or NULL */
+    void *context; /* the device's primary context; NULL: not retained */
+    void *stream;  /* NULL: not made */
+    void *start_event, *end_event; /* or NULL */
 };
 
 void *bench_open_library(const char *knob, const char *file,
@@ -152,9 +152,11 @@ static int make_stream(struct bench_cuda *c, struct hb_error *err)
                    "cuStreamCreate", err);
 
     if (rc == 0)
-        rc = check(c, c->fn.event_create(&c->begun, 0), "cuEventCreate", err);
+        rc = check(c, c->fn.event_create(&c->start_event, 0), "cuEventCreate",
+                   err);
     if (rc == 0)
-        rc = check(c, c->fn.event_create(&c->done, 0), "cuEventCreate", err);
+        rc = check(c, c->fn.event_create(&c->end_event, 0), "cuEventCreate",
+                   err);
     return rc;
 }
 
@@ -178,10 +180,10 @@ void bench_cuda_close(struct bench_cuda *c)
 {
     if (!c)
         return;
-    if (c->done)
-        c->fn.event_destroy(c->done);
-    if (c->begun)
-        c->fn.event_destroy(c->begun);
+    if (c->end_event)
+        c->fn.event_destroy(c->end_event);
+    if (c->start_event)
+        c->fn.event_destroy(c->start_event);
     if (c->stream)
         c->fn.stream_destroy(c->stream);
     if (c->context)
@@ -257,20 +259,21 @@ int bench_cuda_wait(struct bench_cuda *c, struct hb_error *err)
 
 int bench_cuda_start(struct bench_cuda *c, struct hb_error *err)
 {
-    return check(c, c->fn.event_record(c->begun, c->stream), "cuEventRecord",
-                 err);
+    return check(c, c->fn.event_record(c->start_event, c->stream),
+                 "cuEventRecord", err);
 }
 
 int bench_cuda_stop(struct bench_cuda *c, double *ns, struct hb_error *err)
 {
     float ms = 0;
-    int rc =
-        check(c, c->fn.event_record(c->done, c->stream), "cuEventRecord", err);
+    int rc = check(c, c->fn.event_record(c->end_event, c->stream),
+                   "cuEventRecord", err);
 
     if (rc == 0)
-        rc = check(c, c->fn.event_wait(c->done), "cuEventSynchronize", err);
+        rc =
+            check(c, c->fn.event_wait(c->end_event), "cuEventSynchronize", err);
     if (rc == 0)
-        rc = check(c, c->fn.event_elapsed(&ms, c->begun, c->done),
+        rc = check(c, c->fn.event_elapsed(&ms, c->start_event, c->end_event),
                    "cuEventElapsedTime", err);
     *ns = (double)ms * 1e6;
     return rc;

@@ -173,12 +173,12 @@ static void summarize(const struct bench_work *w, const struct plan *plan,
 
     *r = (struct bench_result){.bytes = w->bytes, .count = w->count};
     if (w->gpu.raw) {
-        double *raw = ns + n, *over = raw + n;
+        double *raw = ns + n, *overhead_ns = raw + n;
 
         for (size_t i = 0; i < n; i++)
-            over[i] = ns[i] - raw[i];
+            overhead_ns[i] = ns[i] - raw[i];
         r->raw_us = median(raw, n) / per;
-        r->over_us = median(over, n) / per;
+        r->over_us = median(overhead_ns, n) / per;
     }
     r->median_us = median(ns, n) / per;
     r->min_us = ns[0] / per;

@@ -21,10 +21,10 @@ static const char *const places[] = {
 /* Returns the folder of the package in the matching one, the last by version if
  * several Pythons have one; NULL if none has.  Links below that are kept: in a
  * build tree they lead to the sources, where the compiled module is not. */
-static char *find_in(const char *dir, const char *place)
+static char *find_in(const char *dir, const char *subdir)
 {
     static const char file[] = "/hvd/compat/horovod/__init__.py";
-    char *pattern = hb_xasprintf("%s/%s%s", dir, place, file);
+    char *pattern = hb_xasprintf("%s/%s%s", dir, subdir, file);
     char real[PATH_MAX], *last = NULL, *found = NULL;
     glob_t g;
 

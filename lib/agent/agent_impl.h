@@ -50,7 +50,7 @@ struct agent_rank {
 };
 
 /* The last STALLED of a rank. */
-struct agent_told {
+struct agent_stall_report {
     struct worker_stalled m;
     int unsent;
 };
@@ -58,8 +58,9 @@ struct agent_told {
 /* What this host knows of waiting ranks, and hvdrun's questions about them
  * (STALL_ASK). */
 struct agent_stall {
-    struct agent_told *told; /* by slot; NULL before the first STALLED */
-    int unsent;              /* how many told[] have unsent set */
+    /* by slot; NULL before the first STALLED */
+    struct agent_stall_report *reports;
+    int unsent; /* how many reports have unsent set */
     uv_timer_t timer;
     int id;           /* of the question in progress about all ranks; 0: none */
     uint64_t *cpu_ns; /* by slot: CPU time used when that question came */
@@ -72,13 +73,13 @@ struct agent_stall {
 
 /* Timelines and statistics of the ranks; see trace.c. */
 struct agent_trace {
-    char *dir;   /* where the ranks write their files; NULL: none */
-    int lock;    /* descriptor that holds the lock on dir, or -1 */
-    int begun;   /* sending has begun */
-    int slot;    /* whose file is being sent; rank_count: all are sent */
-    int fd;      /* that file, or -1 */
-    off_t *sent; /* by slot: bytes sent while the ranks run */
-    int turn;    /* the slot to begin with next time */
+    char *dir;        /* where the ranks write their files; NULL: none */
+    int lock;         /* descriptor that holds the lock on dir, or -1 */
+    int send_started; /* sending has begun */
+    int slot;         /* whose file is being sent; rank_count: all are sent */
+    int fd;           /* that file, or -1 */
+    off_t *sent;      /* by slot: bytes sent while the ranks run */
+    int turn;         /* the slot to begin with next time */
     uv_timer_t timer;
     struct worker_stats **stats; /* by slot; NULL: none received */
 };

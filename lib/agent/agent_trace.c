@@ -198,7 +198,7 @@ static void on_turn(uv_timer_t *timer)
     size_t sent = 0;
     char *chunk;
 
-    if (a->gone || t->begun || !t->dir) {
+    if (a->gone || t->send_started || !t->dir) {
         uv_timer_stop(timer);
         return;
     }
@@ -239,8 +239,8 @@ int agent_trace_send(struct agent *a)
 {
     struct agent_trace *t = &a->trace;
 
-    if (!t->begun) {
-        t->begun = 1;
+    if (!t->send_started) {
+        t->send_started = 1;
         send_stats(a);
         t->fd = t->dir ? open_file(a, 0) : -1;
     }

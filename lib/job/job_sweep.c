@@ -212,7 +212,8 @@ void job_sweep_notice(struct job *job)
 void job_sweep_report(struct job *job)
 {
     int count = job->config->plan->host_count;
-    struct report_trouble *told = hb_xcalloc((size_t)count, sizeof(*told));
+    struct report_trouble *troubles =
+        hb_xcalloc((size_t)count, sizeof(*troubles));
     const char **names = hb_xcalloc((size_t)count, sizeof(*names));
     struct hb_buf text = HB_BUF_INIT;
     size_t n = 0, failed = 0;
@@ -222,12 +223,12 @@ void job_sweep_report(struct job *job)
 
         if (!host->sweep_text)
             continue;
-        told[n++] =
+        troubles[n++] =
             (struct report_trouble){.host = i, .text = host->sweep_text};
         if (host->sweep_failed)
             names[failed++] = host->name;
     }
-    report_troubles(&text, "hvdrun: ", job->config->plan, told, n);
+    report_troubles(&text, "hvdrun: ", job->config->plan, troubles, n);
     if (failed > 0) {
         char *folded = hostfold(names, failed);
 
@@ -240,7 +241,7 @@ void job_sweep_report(struct job *job)
     }
     job_message(job, &text);
     hb_buf_free(&text);
-    hb_free(told);
+    hb_free(troubles);
     hb_free((void *)names);
 }
 

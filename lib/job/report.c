@@ -310,17 +310,17 @@ static void put_taken_ranks(struct hb_buf *out, const struct plan *plan,
 static size_t put_trouble(struct hb_buf *out, const char *prefix,
                           const struct plan *plan,
                           const struct report_trouble *troubles, size_t count,
-                          unsigned char *told)
+                          unsigned char *reported)
 {
     unsigned char *taken = hb_xcalloc((size_t)plan->host_count, 1);
     const char **names = hb_xcalloc(count, sizeof(*names));
-    size_t told_now = 0, n = 0;
+    size_t reported_now = 0, n = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (told[i] || !same_trouble(plan, &troubles[0], &troubles[i]))
+        if (reported[i] || !same_trouble(plan, &troubles[0], &troubles[i]))
             continue;
-        told[i] = 1;
-        told_now++;
+        reported[i] = 1;
+        reported_now++;
         taken[troubles[i].host] = 1;
     }
     for (int i = 0; i < plan->host_count; i++)
@@ -335,27 +335,27 @@ static size_t put_trouble(struct hb_buf *out, const char *prefix,
     xbuf_puts(out, "\n");
     hb_free(names);
     hb_free(taken);
-    return told_now;
+    return reported_now;
 }
 
 void report_troubles(struct hb_buf *out, const char *prefix,
                      const struct plan *plan,
                      const struct report_trouble *troubles, size_t count)
 {
-    unsigned char *told = hb_xcalloc(count + 1, 1);
+    unsigned char *reported = hb_xcalloc(count + 1, 1);
     size_t left = count;
     int lines = 0;
 
     for (size_t i = 0; i < count && lines < REPORT_TROUBLES_MAX; i++) {
-        if (told[i])
+        if (reported[i])
             continue;
-        left -=
-            put_trouble(out, prefix, plan, troubles + i, count - i, told + i);
+        left -= put_trouble(out, prefix, plan, troubles + i, count - i,
+                            reported + i);
         lines++;
     }
     if (left > 0)
         xprintf(out, "%s%zu more hosts: other reasons\n", prefix, left);
-    hb_free(told);
+    hb_free(reported);
 }
 
 /* ---- The whole ---- */

@@ -24,7 +24,7 @@ void survey_settle(struct survey *s)
     if (s->closing)
         return;
     uv_timer_stop(&s->deadline);
-    uv_timer_start(&s->settle, on_settle, 0, 0);
+    uv_timer_start(&s->settle_timer, on_settle, 0, 0);
 }
 
 static void no_longer_waits(struct survey *s)
@@ -176,9 +176,9 @@ static const struct agent_message survey_messages[AGENT_MESSAGES] = {
 
 static void check_closed(struct survey *s)
 {
-    if (!s->closing || s->open_parts > 0 || s->told)
+    if (!s->closing || s->open_parts > 0 || s->closed_reported)
         return;
-    s->told = 1;
+    s->closed_reported = 1;
     s->config.on_closed(s->config.arg);
 }
 
@@ -239,7 +239,7 @@ struct survey *survey_open(const struct survey_config *config)
     s->hosts = hb_xcalloc(config->count + 1, sizeof(*s->hosts));
     s->waiting = config->count;
     timer_open(s, &s->deadline);
-    timer_open(s, &s->settle);
+    timer_open(s, &s->settle_timer);
     uv_timer_start(&s->deadline, on_deadline,
                    (uint64_t)config->start_timeout_ms, 0);
     for (size_t i = 0; i < config->count; i++) {
@@ -254,7 +254,7 @@ struct survey *survey_open(const struct survey_config *config)
 
 void survey_wait(struct survey *s, int64_t timeout_ms)
 {
-    uv_timer_stop(&s->settle);
+    uv_timer_stop(&s->settle_timer);
     uv_timer_start(&s->deadline, on_deadline, (uint64_t)timeout_ms, 0);
 }
 
@@ -276,7 +276,7 @@ void survey_ask(struct survey *s, size_t host, const json_t *question,
     hb_must(query_encode(&frame, CONTROL_QUERY, question));
     h->state = SURVEY_ASKED;
     s->waiting++;
-    uv_timer_stop(&s->settle);
+    uv_timer_stop(&s->settle_timer);
     h->asked_wall_ns = hb_wall_ns();
     /* A failure is reported by on_lost. */
     (void)agent_link_send(&h->link, &frame);
@@ -297,7 +297,7 @@ void survey_close(struct survey *s)
         return;
     s->closing = 1;
     uv_close((uv_handle_t *)&s->deadline, on_timer_closed);
-    uv_close((uv_handle_t *)&s->settle, on_timer_closed);
+    uv_close((uv_handle_t *)&s->settle_timer, on_timer_closed);
     for (size_t i = 0; i < s->config.count; i++)
         agent_link_close(&s->hosts[i].link);
 }

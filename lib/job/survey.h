@@ -70,9 +70,9 @@ struct survey {
     struct survey_host *hosts; /* [config.count] */
     size_t waiting;            /* hosts that are CONNECTING or ASKED */
     uint64_t began_ns;
-    uv_timer_t deadline, settle;
+    uv_timer_t deadline, settle_timer;
     int open_parts; /* transports and timers */
-    int closing, told;
+    int closing, closed_reported;
 };
 
 /* Opens the connections.  The config is copied; what it points to must live

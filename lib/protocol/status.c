@@ -49,7 +49,7 @@ static void read_call(const struct segment_status *s, struct status_view *v)
         read_op(&s->call, &v->call);
         v->inside = get(&s->returned) < done;
         /* If it was written meanwhile, read again. */
-        if (get(&s->begun) == done)
+        if (get(&s->call_begun) == done)
             return;
     }
     v->torn = 1;

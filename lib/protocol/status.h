@@ -72,7 +72,7 @@ struct status_op {
 };
 
 struct segment_status {
-    _Alignas(128) _Atomic uint64_t begun; /* number of the current call */
+    _Alignas(128) _Atomic uint64_t call_begun; /* number of the current call */
     _Atomic uint64_t done;
     /* number of the last call that returned; < done: inside a call */
     _Atomic uint64_t returned;
@@ -113,7 +113,7 @@ static inline uint64_t status_now_ns(void)
 static inline void status_put(_Atomic uint64_t *word, uint64_t v)
 {
     /* Release: pairs with status_read's acquire, so that a reader that sees
-     * this store also sees `begun`.  A plain store on x86. */
+     * this store also sees `call_begun`.  A plain store on x86. */
     atomic_store_explicit(word, v, memory_order_release);
 }
 
@@ -152,7 +152,7 @@ static inline uint64_t status_call(struct segment_status *s, uint64_t now_ns,
 {
     uint64_t n = atomic_load_explicit(&s->done, memory_order_relaxed) + 1;
 
-    status_put(&s->begun, n);
+    status_put(&s->call_begun, n);
     status_put(&s->call.when_ns, now_ns);
     status_put_op(&s->call, kind, set, name);
     status_put(&s->done, n);

@@ -84,20 +84,20 @@ static int choose(struct remote_host *h, struct hb_error *err)
     const struct launcher *l = h->launcher;
     struct remote *r = h->remote;
     struct hb_error why = HB_ERROR_INIT;
-    int told = r->plugin_told;
+    int was_logged = r->plugin_logged;
 
     if (!l->load)
         return 0;
     if (ssh_config_check(&h->ssh, &why) < 0)
-        told = 0;
+        was_logged = 0;
     else if (l->load(r, &why) < 0)
-        r->plugin_told = 1;
+        r->plugin_logged = 1;
     if (!why.status)
         return 0;
     if (!l->instead)
         return hb_error_set(err, HVD_EUNSUPPORTED, "%s; try --launcher openssh",
                             why.text);
-    if (!told)
+    if (!was_logged)
         hb_log(r->log, HB_LOG_INFO, "host %s: using the ssh program: %s",
                h->name, why.text);
     h->launcher = l->instead;

@@ -64,7 +64,7 @@ struct remote {
     const struct ssh2_plugin *plugin; /* NULL: not loaded */
     struct ssh2_shared *shared;
     struct ssh_user user; /* name NULL: not read yet */
-    int plugin_tried, plugin_told;
+    int plugin_tried, plugin_logged;
     struct hb_error plugin_error;
     struct agent_image image;          /* read when first needed */
     struct remote_host *first, **last; /* the queue */

@@ -39,13 +39,13 @@ static void fence_free(struct rdv_store *s, struct fence *f)
     hb_free(f);
 }
 
-static uint32_t member(const struct fence *f, uint32_t place)
+static uint32_t member(const struct fence *f, uint32_t index)
 {
-    return f->members ? f->members[place] : place;
+    return f->members ? f->members[index] : index;
 }
 
 /* Returns the index of a rank among the members, or -1. */
-static int64_t place_of(const struct fence *f, uint32_t rank)
+static int64_t index_of(const struct fence *f, uint32_t rank)
 {
     uint32_t low = 0, high = f->count;
 
@@ -117,11 +117,11 @@ static void fence_fail(struct rdv_store *s, struct fence *f, int status,
 }
 
 static const struct absence *absence_of(const struct rdv_store *s,
-                                        const struct fence *f, uint32_t place)
+                                        const struct fence *f, uint32_t index)
 {
-    const struct absence *a = &s->absences[member(f, place)];
+    const struct absence *a = &s->absences[member(f, index)];
 
-    if (f->has[place] || !a->why)
+    if (f->has[index] || !a->why)
         return NULL;
     if (a->epoch == RDV_ALL_EPOCHS || (f->epoch && f->epoch <= a->epoch))
         return a;
@@ -198,15 +198,15 @@ static int check_records(const struct fence *f, const struct rdv_request *m,
 
     hb_reader_init(&r, m->value, m->len);
     while ((rc = rdv_next_record(&r, &record)) > 0) {
-        int64_t place = place_of(f, record.rank);
+        int64_t index = index_of(f, record.rank);
 
         *text = "a rank that is no member contributes to the fence";
-        if (place < 0)
+        if (index < 0)
             return HVD_ENOTMEMBER;
         *text = "a rank contributes to the fence twice";
-        if (f->has[place] || place <= last)
+        if (f->has[index] || index <= last)
             return HVD_EDUPNAME;
-        last = place;
+        last = index;
     }
     *text = "malformed records";
     return rc < 0 || last < 0 ? HVD_EPROTO : 0;
@@ -222,11 +222,11 @@ static void add_records(struct rdv_store *s, struct fence *f,
         f->full = 1;
     hb_reader_init(&r, m->value, m->len);
     while (rdv_next_record(&r, &record) > 0) {
-        int64_t place = place_of(f, record.rank);
+        int64_t index = index_of(f, record.rank);
 
         if (record.len && !f->full)
-            hb_must(hb_buf_append(&f->values[place], record.value, record.len));
-        f->has[place] = 1;
+            hb_must(hb_buf_append(&f->values[index], record.value, record.len));
+        f->has[index] = 1;
         f->arrived++;
     }
     if (f->full)
@@ -306,7 +306,7 @@ void fence_rank_gone(struct rdv_store *s, int rank)
 
     for (f = s->fences; f; f = next) {
         next = f->next;
-        if (place_of(f, (uint32_t)rank) >= 0)
+        if (index_of(f, (uint32_t)rank) >= 0)
             fail_if_doomed(s, f);
     }
 }

@@ -47,14 +47,14 @@ struct ssh2 {
     const char *stage;      /* last reported */
     struct ssh2_session *session;
     struct hb_buf out;
-    int drains;  /* on_drain is due */
-    int blocked; /* the channel takes no more until something is read */
-    int closing; /* transport_close was called */
-    int shut;    /* our direction is shut down */
-    int ended;   /* the host closed its direction */
-    int told;    /* on_end was called */
-    int done;    /* no more input will come */
-    int gone;    /* handles are being closed */
+    int drains;       /* on_drain is due */
+    int blocked;      /* the channel takes no more until something is read */
+    int closing;      /* transport_close was called */
+    int shut;         /* our direction is shut down */
+    int ended;        /* the host closed its direction */
+    int end_reported; /* on_end was called */
+    int done;         /* no more input will come */
+    int gone;         /* handles are being closed */
 };
 
 static struct ssh2 *ssh2_of(struct transport *t)
@@ -105,9 +105,9 @@ static void ssh2_release(struct ssh2 *t)
 
 static void tell_end(struct ssh2 *t, const struct hb_error *err)
 {
-    if (t->told || t->closing)
+    if (t->end_reported || t->closing)
         return;
-    t->told = 1;
+    t->end_reported = 1;
     uv_timer_stop(&t->timer);
     t->events.on_end(t->arg, err);
 }
@@ -447,7 +447,7 @@ static void ssh2_close(struct transport *base)
             t->task = NULL;
             ssh2_release(t);
         }
-    } else if (!t->session || t->told) {
+    } else if (!t->session || t->end_reported) {
         ssh2_release(t);
     } else {
         uv_timer_start(&t->timer, on_exit_timer, (uint64_t)t->exit_wait_ms, 0);

@@ -42,10 +42,10 @@ struct command {
     uv_timer_t status_timer;
     int handles; /* not yet closed */
     struct hb_buf out;
-    int closing; /* transport_close was called */
-    int shut;    /* our direction is shut down */
-    int ended;   /* the child closed its end */
-    int told;    /* on_end was called */
+    int closing;      /* transport_close was called */
+    int shut;         /* our direction is shut down */
+    int ended;        /* the child closed its end */
+    int end_reported; /* on_end was called */
 };
 
 static struct command *command_of(struct transport *t)
@@ -133,9 +133,9 @@ static size_t command_send(struct command *c, const char *bytes, size_t len)
 
 static void tell_end(struct command *c, const struct hb_error *err)
 {
-    if (c->told || c->closing)
+    if (c->end_reported || c->closing)
         return;
-    c->told = 1;
+    c->end_reported = 1;
     c->events.on_end(c->arg, err);
 }
 

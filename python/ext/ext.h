@@ -183,7 +183,7 @@ enum result_kind { RESULT_OBJECT, RESULT_GATHER, RESULT_GATHERS, RESULT_RANK };
 struct gathered {
     struct block *block;
     size_t *counts; /* elements from each rank; one per member of the set */
-    size_t place;   /* in the list of results */
+    size_t index;   /* in the list of results */
     size_t row_elems;
     int dtype;
     int ndim;

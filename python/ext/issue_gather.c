@@ -142,7 +142,7 @@ static Py_ssize_t read_dtype(struct work *w, const int *dtypes, size_t lead,
         if (read_rows(send, "a tensor", &t, &w->holds) < 0)
             return -1;
         describe(&w->gathered[n], &t);
-        w->gathered[n].place = i;
+        w->gathered[n].index = i;
         m->sends[n] = t.data;
         m->counts[n] = t.count;
         m->shapes[n].ndim = t.ndim;

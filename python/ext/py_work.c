@@ -229,7 +229,7 @@ int work_add_gathered(struct work *w, size_t n, int process_set)
     w->ngathered = n;
     for (size_t i = 0; i < n; i++) {
         w->gathered[i].counts = counts + i * (size_t)members;
-        w->gathered[i].place = i;
+        w->gathered[i].index = i;
     }
     return 0;
 }
@@ -406,7 +406,7 @@ static PyObject *make_list(struct work *w)
         if (!pair)
             Py_CLEAR(list);
         else
-            PyList_SetItem(list, (Py_ssize_t)w->gathered[i].place, pair);
+            PyList_SetItem(list, (Py_ssize_t)w->gathered[i].index, pair);
     }
     return list;
 }

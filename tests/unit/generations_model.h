@@ -61,7 +61,7 @@ static int host_of[RANKS];
 static void recount(struct generations *g)
 {
     memset(g->lives, 0, sizeof(g->lives));
-    memset(g->places, 0, sizeof(g->places));
+    memset(g->phases, 0, sizeof(g->phases));
     memset(g->were_members, 0, sizeof(g->were_members));
     memset(g->members, 0, sizeof(g->members));
     memset(g->leaving, 0, sizeof(g->leaving));
@@ -73,13 +73,13 @@ static void recount(struct generations *g)
 
         g->lives[r->life]++;
         g->untold += r->untold;
-        g->places[r->place] += lives;
-        g->were_members[r->place] += lives && r->was_member;
-        g->members[r->place] += lives && r->member;
+        g->phases[r->phase] += lives;
+        g->were_members[r->phase] += lives && r->was_member;
+        g->members[r->phase] += lives && r->member;
         ck_assert(!r->due || r->leaves);
         ck_assert(!r->leaves || r->member || !lives);
-        g->leaving[r->place] += lives && r->leaves;
-        g->due[r->place] += lives && r->due;
+        g->leaving[r->phase] += lives && r->leaves;
+        g->due[r->phase] += lives && r->due;
     }
 }
 
@@ -119,7 +119,7 @@ static void store(struct world *w, struct generations *g)
     load(w, &again);
     ck_assert_mem_eq(again.lives, g->lives, sizeof(g->lives));
     ck_assert_int_eq(again.untold, g->untold);
-    ck_assert_mem_eq(again.places, g->places, sizeof(g->places));
+    ck_assert_mem_eq(again.phases, g->phases, sizeof(g->phases));
     ck_assert_mem_eq(again.were_members, g->were_members,
                      sizeof(g->were_members));
     ck_assert_mem_eq(again.members, g->members, sizeof(g->members));
@@ -190,7 +190,7 @@ static void check_room(const struct world *w, const struct world *before)
         newcomers += w->known[i].member && !before->known[i].member;
         dropped += !w->known[i].member && before->known[i].member &&
                    w->known[i].life == GENERATIONS_LIVES &&
-                   w->known[i].place == GENERATIONS_READY;
+                   w->known[i].phase == GENERATIONS_READY;
         leaving += w->known[i].member && w->known[i].leaves;
     }
     ck_assert(newcomers == 0 || dropped == 0);
@@ -218,7 +218,7 @@ static void check_state_kept(const struct world *w, const struct world *before)
         kept_state += works && before->has_state[i];
         others += is_other;
         others_state +=
-            is_other && before->has_state[i] && was->place != GENERATIONS_LEFT;
+            is_other && before->has_state[i] && was->phase != GENERATIONS_LEFT;
     }
     ck_assert(kept > 0 || others == 0);
     ck_assert(kept_state > 0 || others_state == 0);
@@ -250,9 +250,9 @@ static void check_made(struct world *w, const struct world *before, int settled)
             /* It is dead, it has left and did not come back in time, it was
              * started later, or there is no room. */
             ck_assert(r->life != GENERATIONS_LIVES ||
-                      r->place == GENERATIONS_STARTING ||
-                      (r->place == GENERATIONS_LEFT && settled) ||
-                      (r->place == GENERATIONS_READY && !r->was_member &&
+                      r->phase == GENERATIONS_STARTING ||
+                      (r->phase == GENERATIONS_LEFT && settled) ||
+                      (r->phase == GENERATIONS_READY && !r->was_member &&
                        (fit(w, count_members(w) + 1) <= count_members(w) ||
                         has_finished(w))));
             continue;
@@ -326,7 +326,7 @@ static int some_did_not_fit(const struct world *w, const struct world *before)
 static void remove_rank(struct world *w, const struct world *before, int rank)
 {
     int works = before->known[rank].member &&
-                before->known[rank].place != GENERATIONS_LEFT &&
+                before->known[rank].phase != GENERATIONS_LEFT &&
                 !some_did_not_fit(w, before);
 
     ck_assert_int_eq(w->known[rank].life, GENERATIONS_REMOVED);
@@ -338,7 +338,7 @@ static void remove_rank(struct world *w, const struct world *before, int rank)
         if (w->members[before->number] >> i & 1)
             ck_assert(w->known[i].life == GENERATIONS_REMOVED ||
                       (w->known[i].life == GENERATIONS_LIVES &&
-                       w->known[i].place != GENERATIONS_STARTING));
+                       w->known[i].phase != GENERATIONS_STARTING));
     if (!w->lost[host_of[rank]])
         send_one(w, rank, DOWN_REMOVED);
 }
@@ -360,7 +360,7 @@ static int can_do_without(const struct world *w)
 
     for (int i = 0; i < size; i++)
         count += w->known[i].life == GENERATIONS_LIVES && !w->known[i].leaves &&
-                 w->known[i].place != GENERATIONS_LEFT &&
+                 w->known[i].phase != GENERATIONS_LEFT &&
                  (finished == 0 || w->known[i].was_member);
     count = fit(
         w, count + (finished == 0 ? count_lives(w, GENERATIONS_PENDING) : 0));

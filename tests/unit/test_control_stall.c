@@ -365,7 +365,7 @@ START_TEST(status_that_is_rubbish)
     struct status_view v;
 
     memset(&status, 0xff, sizeof(status));
-    atomic_store(&status.begun, 1); /* torn for ever */
+    atomic_store(&status.call_begun, 1); /* torn for ever */
     status_read(&status, &v);
     ck_assert_int_eq(v.torn, 1);
     ck_assert_int_eq(v.count, STATUS_WAITS_MAX);

@@ -264,15 +264,15 @@ size_t jobs_drained(const struct jobs_answer *a, struct hb_buf *out)
 
     json_array_foreach(json_object_get(a->answer, "drained"), i, one)
     {
-        int told = query_true(one, "told");
+        int notified = query_true(one, "told");
 
         add_line(out, "host %s: job %.*s %s", a->host, JOBS_SHOWN_DIGITS,
                  query_string(one, "id"),
-                 told ? "leaves at its next commit"
+                 notified ? "leaves at its next commit"
                  : query_true(one, "elastic")
                      ? "could not be told: its agent is gone"
                      : "stays: it is not elastic (hvdrun --min-np)");
-        staying += !told;
+        staying += !notified;
     }
     return staying;
 }

@@ -151,14 +151,14 @@ json_t *query_drain(const json_t *question)
     drained = json_array();
     for (size_t i = 0; i < s.count; i++) {
         const struct jobscan_job *job = &s.jobs[i];
-        int told;
+        int notified;
 
         if (strncmp(job->id, id, strlen(id)) != 0)
             continue;
-        told = job->is_elastic && tell_going(&job->agent, (int)within_ms);
+        notified = job->is_elastic && tell_going(&job->agent, (int)within_ms);
         json_array_append_new(
             drained, json_pack("{s:s, s:b, s:b}", "id", job->id, "elastic",
-                               job->is_elastic, "told", told));
+                               job->is_elastic, "told", notified));
     }
     jobscan_free(&s);
     return json_pack("{s:o}", "drained", drained);

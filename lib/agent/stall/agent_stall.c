@@ -31,7 +31,7 @@ void agent_stall_flush(struct agent *a)
     struct agent_stall *s = &a->stall;
 
     for (int i = 0; s->unsent > 0 && i < a->job.rank_count; i++) {
-        const struct agent_told *t = &s->told[i];
+        const struct agent_stall_report *t = &s->reports[i];
         const struct control_stalled m = {
             .rank = a->job.ranks[i].rank,
             .waited_ms = t->m.waited_ms,
@@ -44,7 +44,7 @@ void agent_stall_flush(struct agent *a)
         if (link_full(&a->link))
             return;
         hb_must(control_encode_stalled(&a->link.out, &m));
-        s->told[i].unsent = 0;
+        s->reports[i].unsent = 0;
         s->unsent--;
     }
 }
@@ -56,11 +56,11 @@ void agent_on_stalled(void *arg, int slot, const struct worker_stalled *m)
 
     if (a->gone || a->state != AGENT_RUNNING)
         return;
-    if (!s->told)
-        s->told = hb_xcalloc((size_t)a->job.rank_count, sizeof(*s->told));
-    s->unsent += !s->told[slot].unsent;
-    s->told[slot].unsent = 1;
-    s->told[slot].m = *m;
+    if (!s->reports)
+        s->reports = hb_xcalloc((size_t)a->job.rank_count, sizeof(*s->reports));
+    s->unsent += !s->reports[slot].unsent;
+    s->reports[slot].unsent = 1;
+    s->reports[slot].m = *m;
     agent_stall_flush(a);
     link_flush(&a->link);
 }
@@ -120,14 +120,14 @@ static uint64_t cpu_used_ns(pid_t pid)
 struct segment_status *agent_status_of(struct agent *a, int slot)
 {
     struct segment_head *head = a->endpoint_open ? a->endpoint.head : NULL;
-    int place = head ? members_place(&a->endpoint.members, slot) : -1;
+    int index = head ? members_place(&a->endpoint.members, slot) : -1;
 
     /* A rank that has not joined this segment's epoch has no status in it. */
-    if (place < 0 || a->endpoint.slots[slot].epoch == 0 ||
+    if (index < 0 || a->endpoint.slots[slot].epoch == 0 ||
         a->endpoint.slots[slot].waiting ||
-        (uint32_t)place >= a->endpoint.head_ranks)
+        (uint32_t)index >= a->endpoint.head_ranks)
         return NULL;
-    return segment_status(head, a->endpoint.head_ranks, (uint32_t)place);
+    return segment_status(head, a->endpoint.head_ranks, (uint32_t)index);
 }
 
 static void fill_op(struct control_stall_op *out,
@@ -329,7 +329,7 @@ void agent_stall_close(struct agent *a)
 
 void agent_stall_fini(struct agent *a)
 {
-    hb_free(a->stall.told);
+    hb_free(a->stall.reports);
     hb_free(a->stall.cpu_ns);
     hb_free(a->stall.path);
 }

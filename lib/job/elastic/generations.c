@@ -16,11 +16,11 @@ static void count(struct generations *g, const struct generations_rank *r,
     g->untold += r->untold ? by : 0;
     if (r->life != GENERATIONS_LIVES)
         return;
-    g->places[r->place] += by;
-    g->were_members[r->place] += r->was_member ? by : 0;
-    g->members[r->place] += r->member ? by : 0;
-    g->leaving[r->place] += r->leaves ? by : 0;
-    g->due[r->place] += r->due ? by : 0;
+    g->phases[r->phase] += by;
+    g->were_members[r->phase] += r->was_member ? by : 0;
+    g->members[r->phase] += r->member ? by : 0;
+    g->leaving[r->phase] += r->leaves ? by : 0;
+    g->due[r->phase] += r->due ? by : 0;
 }
 
 /* Gives a rank another state. */
@@ -31,13 +31,13 @@ static void set(struct generations *g, int rank, struct generations_rank next)
     count(g, &g->ranks[rank], 1);
 }
 
-/* Sums up a count of ranks that live over all places. */
-static int sum(const int places[GENERATIONS_PLACES_COUNT])
+/* Sums up a count of ranks that live over all phases. */
+static int sum(const int phases[GENERATIONS_PHASES_COUNT])
 {
     int all = 0;
 
-    for (int i = 0; i < GENERATIONS_PLACES_COUNT; i++)
-        all += places[i];
+    for (int i = 0; i < GENERATIONS_PHASES_COUNT; i++)
+        all += phases[i];
     return all;
 }
 
@@ -89,7 +89,7 @@ static int is_ready(const struct generations *g, int rank)
 {
     const struct generations_rank *r = &g->ranks[rank];
 
-    return lives(g, rank) && r->place == GENERATIONS_READY &&
+    return lives(g, rank) && r->phase == GENERATIONS_READY &&
            (r->was_member || !is_closed(g));
 }
 
@@ -97,7 +97,7 @@ static int is_ready(const struct generations *g, int rank)
 static int count_ready(const struct generations *g)
 {
     return is_closed(g) ? g->were_members[GENERATIONS_READY]
-                        : g->places[GENERATIONS_READY];
+                        : g->phases[GENERATIONS_READY];
 }
 
 /* Counts the ready ranks that are not members. */
@@ -154,7 +154,7 @@ static int enough_stay(const struct generations *g, int leaving)
     return is_enough(g, fit(g, count_usable(g) - leaving));
 }
 
-/* Returns, by place, the number of ranks that may be removed at the next
+/* Returns, by phase, the number of ranks that may be removed at the next
  * commit: all that are to leave or, once the members were told to meet, only
  * those announced then. */
 static const int *to_leave(const struct generations *g)
@@ -182,7 +182,7 @@ static int count_staying(const struct generations *g)
  * these has the state. */
 static int may_leave(const struct generations *g)
 {
-    const int *left = is_closed(g) ? g->were_members : g->places;
+    const int *left = is_closed(g) ? g->were_members : g->phases;
     const int *leave = to_leave(g);
     int leaving = sum(leave) - leave[GENERATIONS_LEFT] + left[GENERATIONS_LEFT];
 
@@ -282,8 +282,8 @@ int generations_left_count(const struct generations *g)
 
 int generations_settles(const struct generations *g)
 {
-    return !g->ended && suffices(g) && g->places[GENERATIONS_AWAY] == 0 &&
-           g->places[GENERATIONS_LEFT] > 0;
+    return !g->ended && suffices(g) && g->phases[GENERATIONS_AWAY] == 0 &&
+           g->phases[GENERATIONS_LEFT] > 0;
 }
 
 int generations_waits(const struct generations *g)
@@ -294,16 +294,16 @@ int generations_waits(const struct generations *g)
 int generations_is_missing(const struct generations *g, int rank)
 {
     return g->ranks[rank].life == GENERATIONS_PENDING ||
-           (lives(g, rank) && g->ranks[rank].place != GENERATIONS_READY);
+           (lives(g, rank) && g->ranks[rank].phase != GENERATIONS_READY);
 }
 
 /* ---- Events ---- */
 
-static void move(struct generations *g, int rank, enum generations_place place)
+static void move(struct generations *g, int rank, enum generations_phase phase)
 {
     struct generations_rank next = g->ranks[rank];
 
-    next.place = (unsigned char)place;
+    next.phase = (unsigned char)phase;
     set(g, rank, next);
 }
 
@@ -326,7 +326,7 @@ static int take(struct generations *g, int were_members, int room)
         r.member = room > 0 && is_ready(g, i);
         if (r.member) {
             room--;
-            r.place = GENERATIONS_AWAY;
+            r.phase = GENERATIONS_AWAY;
             g->joined += !r.was_member;
             r.was_member = 1;
         } else if (is_ready(g, i)) {
@@ -450,12 +450,12 @@ static int would_change(const struct generations *g)
 
 static enum generations_action check(struct generations *g)
 {
-    int ready = g->places[GENERATIONS_READY];
+    int ready = g->phases[GENERATIONS_READY];
 
     if (ready > 0 &&
-        ready + g->places[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
+        ready + g->phases[GENERATIONS_STARTING] == g->lives[GENERATIONS_LIVES])
         return suffices(g) ? make(g) : GENERATIONS_NOTHING;
-    if (g->number == 0 || g->changing || g->places[GENERATIONS_AWAY] == 0 ||
+    if (g->number == 0 || g->changing || g->phases[GENERATIONS_AWAY] == 0 ||
         !would_change(g))
         return GENERATIONS_NOTHING;
     g->changing = 1;
@@ -464,12 +464,12 @@ static enum generations_action check(struct generations *g)
 }
 
 static enum generations_action heard(struct generations *g, int rank,
-                                     enum generations_place place)
+                                     enum generations_phase phase)
 {
     if (g->ended || !lives(g, rank))
         return GENERATIONS_NOTHING;
     g->broken |= g->ranks[rank].member && !(g->changing && g->committed);
-    move(g, rank, place);
+    move(g, rank, phase);
     return check(g);
 }
 
@@ -529,7 +529,7 @@ enum generations_action generations_ended(struct generations *g,
 void generations_started(struct generations *g, int rank)
 {
     static const struct generations_rank starting = {
-        .life = GENERATIONS_LIVES, .place = GENERATIONS_STARTING};
+        .life = GENERATIONS_LIVES, .phase = GENERATIONS_STARTING};
     enum generations_life life = g->ranks[rank].life;
 
     if (!g->ended && life != GENERATIONS_LIVES && life != GENERATIONS_FINISHED)

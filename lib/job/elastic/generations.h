@@ -82,17 +82,17 @@ enum generations_life {
     GENERATIONS_LIVES_COUNT,
 };
 
-enum generations_place {
+enum generations_phase {
     GENERATIONS_AWAY, /* before hvd_init, or at work in its generation */
     GENERATIONS_READY,
     GENERATIONS_LEFT,
     GENERATIONS_STARTING, /* started later, and not yet ready */
-    GENERATIONS_PLACES_COUNT,
+    GENERATIONS_PHASES_COUNT,
 };
 
 /* A rank of the plan; the enums as bytes. */
 struct generations_rank {
-    unsigned char life, place;
+    unsigned char life, phase;
     unsigned char member;     /* of the current generation */
     unsigned char was_member; /* of any generation, and is no spare now */
     unsigned char leaves;     /* is to be removed at a commit */
@@ -118,12 +118,12 @@ struct generations {
     /* Counts of the ranks, so that an event costs no walk through them. */
     int lives[GENERATIONS_LIVES_COUNT];
     int untold;
-    /* Of those that live, by their place: */
-    int places[GENERATIONS_PLACES_COUNT];       /* all */
-    int were_members[GENERATIONS_PLACES_COUNT]; /* of any generation */
-    int members[GENERATIONS_PLACES_COUNT];      /* of the current one */
-    int leaving[GENERATIONS_PLACES_COUNT];      /* these, if to leave */
-    int due[GENERATIONS_PLACES_COUNT];          /* these, if due */
+    /* Of those that live, by their phase: */
+    int phases[GENERATIONS_PHASES_COUNT];       /* all */
+    int were_members[GENERATIONS_PHASES_COUNT]; /* of any generation */
+    int members[GENERATIONS_PHASES_COUNT];      /* of the current one */
+    int leaving[GENERATIONS_PHASES_COUNT];      /* these, if to leave */
+    int due[GENERATIONS_PHASES_COUNT];          /* these, if due */
 
     uint32_t number; /* of the current generation; 0: there was none */
     int joined;      /* its members that were in none before */

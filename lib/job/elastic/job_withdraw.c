@@ -37,7 +37,7 @@ static int have_spares(const struct job *job)
         return 0;
     for (int i = 0; i < plan->size; i++)
         if (g->ranks[i].life == GENERATIONS_LIVES && !g->ranks[i].member &&
-            g->ranks[i].place == GENERATIONS_READY &&
+            g->ranks[i].phase == GENERATIONS_READY &&
             job->hosts[plan->ranks[i].host].is_listed)
             return 1;
     return 0;

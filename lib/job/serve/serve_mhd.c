@@ -335,14 +335,14 @@ static mhd_result on_request(void *arg, struct MHD_Connection *connection,
                              const char *version, const char *upload,
                              size_t *upload_len, void **state)
 {
-    static char begun;
+    static char headers_seen;
 
     (void)version;
     (void)upload;
     if (*upload_len > 0)
         return MHD_NO;
     if (!*state) {
-        *state = &begun;
+        *state = &headers_seen;
         if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
             return MHD_YES;
     }

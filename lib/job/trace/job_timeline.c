@@ -33,7 +33,7 @@ static void take_start(const struct timeline *t, struct timeline_rank *r,
 
     if (base <= 0)
         return;
-    r->begun = 1;
+    r->has_shift = 1;
     /* The numbers are untrusted: unsigned arithmetic may wrap. */
     if (!clock || clock->known)
         r->shift_ns = (int64_t)((uint64_t)base - t->origin_ns -
@@ -65,7 +65,8 @@ static int place_in_time(const struct timeline_rank *r, json_t *event)
 
     if (!ts)
         return 1;
-    if (!json_is_number(ts) || !r->begun || !isfinite(us) || fabs(us) > 1e14)
+    if (!json_is_number(ts) || !r->has_shift || !isfinite(us) ||
+        fabs(us) > 1e14)
         return 0;
     us = (round(us * 1e3) + (double)r->shift_ns) / 1e3;
     json_object_set_new(event, "ts", json_real(us < 0 ? 0 : us));

@@ -32,7 +32,7 @@ enum {
 
 struct timeline_rank {
     int rank;
-    int begun;                   /* shift_ns is known */
+    int has_shift;               /* shift_ns is known */
     int64_t shift_ns;            /* to be added to the rank's times */
     uint64_t events, bad, bytes; /* bytes: accepted */
     int is_cut;                  /* later bytes were left out */

@@ -72,7 +72,7 @@ void job_trace_renew(struct job *job, int rank)
     if (!t->ranks)
         return;
     t->ended[rank] = 0;
-    t->ranks[rank].begun = 0;
+    t->ranks[rank].has_shift = 0;
 }
 
 /* ---- Frames --------------------------------------------------------- */
