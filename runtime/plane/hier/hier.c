@@ -103,57 +103,56 @@ const char *hier_algorithm(const struct hvd__hier *h, const char *tcp)
 
 /* ---- Steps in shared memory ---------------------------------------------- */
 
-struct hvd__op *hier_sub(struct hvd__hier *h, enum hvd__kind kind)
+struct hvd__op *hier_local_op(struct hvd__hier *h, enum hvd__kind kind)
 {
-    struct hvd__op *sub = &h->sub;
+    struct hvd__op *local = &h->local_op;
 
-    memset(sub, 0, sizeof(*sub));
-    sub->kind = kind;
-    sub->dtype = sub->part_dtype = HVD_UINT8;
-    sub->elem_bytes = 1;
-    sub->row_elems = 1;
-    sub->prescale = sub->postscale = 1.0;
-    sub->name = "";
-    sub->err = &h->sub_err;
-    return sub;
+    memset(local, 0, sizeof(*local));
+    local->kind = kind;
+    local->dtype = local->part_dtype = HVD_UINT8;
+    local->elem_bytes = 1;
+    local->row_elems = 1;
+    local->prescale = local->postscale = 1.0;
+    local->name = "";
+    local->err = &h->step_err;
+    return local;
 }
 
-struct hvd__op *hier_sub_reduction(struct hvd__hier *h, enum hvd__kind kind,
-                                   const struct hvd__op *op)
+struct hvd__op *hier_local_reduction(struct hvd__hier *h, enum hvd__kind kind,
+                                     const struct hvd__op *op)
 {
-    struct hvd__op *sub = hier_sub(h, kind);
+    struct hvd__op *local = hier_local_op(h, kind);
 
-    sub->dtype = sub->part_dtype = op->dtype;
-    sub->op = op->op;
-    sub->elem_bytes = op->elem_bytes;
-    sub->lanes = h->map->lanes;
-    sub->reduce = op->reduce;
-    sub->args = op->args;
-    sub->args.post = 1.0;
-    sub->args.divisor = 1;
-    sub->args.stream = 0;
-    return sub;
+    local->dtype = local->part_dtype = op->dtype;
+    local->op = op->op;
+    local->elem_bytes = op->elem_bytes;
+    local->lanes = h->map->lanes;
+    local->reduce = op->reduce;
+    local->args = op->args;
+    local->args.post = 1.0;
+    local->args.divisor = 1;
+    local->args.stream = 0;
+    return local;
 }
 
-/* Starts h->sub.  Local ranks execute the same steps, so the step serves as
- * signature. */
-int hier_start_sub(struct hvd__hier *h, enum hier_step step)
+int hier_start_local(struct hvd__hier *h, enum hier_step step)
 {
-    struct hvd__op *sub = &h->sub;
+    struct hvd__op *local = &h->local_op;
     int rc;
 
-    sub->signature = sub->first_signature = (uint64_t)step;
-    sub->entries = 1;
-    rc = h->shm->ops->start(h->shm, sub);
+    /* Local ranks execute the same steps. */
+    local->signature = local->first_signature = (uint64_t)step;
+    local->entries = 1;
+    rc = h->shm->ops->start(h->shm, local);
     return rc < 0 ? rc : 1;
 }
 
 int hier_out_of_step(struct hvd__hier *h, int host)
 {
-    h->sub_err.rank = (int)hvd__map_world(h->map, host, 0);
-    snprintf(h->sub_err.host, sizeof(h->sub_err.host), "%s",
+    h->step_err.rank = (int)hvd__map_world(h->map, host, 0);
+    snprintf(h->step_err.host, sizeof(h->step_err.host), "%s",
              h->map->names[host]);
-    return hb_error_set(&h->sub_err, HVD_EPROTO,
+    return hb_error_set(&h->step_err, HVD_EPROTO,
                         "rank %u on host %s: its message is not of this "
                         "operation",
                         hvd__map_world(h->map, host, 0), h->map->names[host]);
@@ -199,7 +198,7 @@ static void tell_other_hosts(struct hvd__hier *h, enum hier_step step, int rc)
 
 static void break_down(struct hvd__hier *h, int rc)
 {
-    h->broken = h->sub_err;
+    h->broken = h->step_err;
     if (!h->broken.status)
         hb_error_set(&h->broken, (enum hvd_status) - rc, "%s",
                      hb_status_text(rc));
@@ -244,7 +243,7 @@ static int hier_start(struct hvd__plane *plane, struct hvd__op *op)
     h->round = 0;
     h->rounds = 1;
     h->at = 0;
-    h->begun = 0;
+    h->step_started = 0;
     h->in_tcp = 0;
     return 0;
 }
@@ -256,10 +255,10 @@ static int begin_step(struct hvd__hier *h, struct hvd__op *op)
 
     if (h->at >= LOOP_AT && h->round >= h->rounds)
         return 0;
-    hb_error_clear(&h->sub_err);
+    hb_error_clear(&h->step_err);
     rc = step->begin(h, op);
-    h->begun = rc > 0;
-    h->in_tcp = h->begun && step->is_tcp;
+    h->step_started = rc > 0;
+    h->in_tcp = h->step_started && step->is_tcp;
     return rc;
 }
 
@@ -275,15 +274,15 @@ static int is_outcome(enum hier_step step, int rc)
 static int go_on(struct hvd__hier *h, struct hvd__op *op)
 {
     enum hier_step step = h->plan[h->at];
-    int rc = h->begun ? 1 : begin_step(h, op);
+    int rc = h->step_started ? 1 : begin_step(h, op);
 
     if (rc <= 0)
         return rc < 0 ? rc : 1;
-    rc = steps[step].is_tcp ? hvd__tcp_progress(h->tcp, &h->sub_err)
-                            : h->shm->ops->progress(h->shm, &h->sub);
+    rc = steps[step].is_tcp ? hvd__tcp_progress(h->tcp, &h->step_err)
+                            : h->shm->ops->progress(h->shm, &h->local_op);
     if (rc == 0)
         return 0;
-    h->begun = h->in_tcp = 0;
+    h->step_started = h->in_tcp = 0;
     if (rc < 0 && !is_outcome(step, rc))
         return rc;
     rc = steps[step].end(h, op, rc);
@@ -325,14 +324,14 @@ static int hier_began(struct hvd__plane *plane, struct hb_error *err)
         *err = h->broken;
         return err->status;
     }
-    hb_error_clear(&h->sub_err);
+    hb_error_clear(&h->step_err);
     if (!hier_alone(h))
-        rc = h->shm->ops->began(h->shm, &h->sub_err);
+        rc = h->shm->ops->began(h->shm, &h->step_err);
     if (rc < 0) {
         break_down(h, rc);
         tell_other_hosts(h, HIER_LOCAL, rc);
     } else if (rc == 0 && hier_leads(h)) {
-        rc = hvd__tcp_began(h->tcp, &h->sub_err);
+        rc = hvd__tcp_began(h->tcp, &h->step_err);
         if (rc < 0) {
             break_down(h, rc);
             tell_local_ranks(h, rc);
@@ -459,14 +458,14 @@ static int make_memory(struct hvd__hier *h)
     size_t hosts = (size_t)h->map->hosts, size = (size_t)h->map->size;
     size_t local = (size_t)h->local_size;
     size_t counts = local * size * sizeof(uint64_t);
-    size_t told = most(h->small_bytes, counts + sizeof(uint64_t));
+    size_t payload_bytes = most(h->small_bytes, counts + sizeof(uint64_t));
 
     h->blocks = hb_calloc(hosts, sizeof(*h->blocks));
     h->outgoing = hb_calloc(hosts, sizeof(*h->outgoing));
     h->words = hb_calloc(hosts, sizeof(*h->words));
     h->srcs = hb_calloc(hosts, sizeof(*h->srcs));
     h->scratch = hb_calloc(hosts, h->stride);
-    h->verdict_bytes = sizeof(*h->verdict) + told;
+    h->verdict_bytes = sizeof(*h->verdict) + payload_bytes;
     h->verdict = hb_calloc(1, h->verdict_bytes);
     h->work = hb_malloc(h->work_bytes);
     h->firsts = hb_calloc(hosts + 1, sizeof(*h->firsts));

@@ -50,34 +50,34 @@ static size_t least_bytes(const struct hvd__hier *h, const struct hvd__op *op,
 static void sub_gathering(struct hvd__hier *h, void *out, const void *own,
                           size_t bytes)
 {
-    struct hvd__op *sub = hier_sub(h, HVD__ALLGATHER);
+    struct hvd__op *local = hier_local_op(h, HVD__ALLGATHER);
 
-    sub->sendbuf = own;
-    sub->count = bytes;
-    sub->recvbuf = out;
-    sub->recvcap = (size_t)h->local_size * bytes;
+    local->sendbuf = own;
+    local->count = bytes;
+    local->recvbuf = out;
+    local->recvcap = (size_t)h->local_size * bytes;
 }
 
 static void sub_small_data(struct hvd__hier *h, const struct hvd__op *op)
 {
-    struct hvd__op *sub;
+    struct hvd__op *local;
 
     if (op->kind == HVD__BROADCAST) {
-        sub = hier_sub(h, root_host(h, op) == h->host ? HVD__BROADCAST
-                                                      : HVD__BARRIER);
-        sub->root = op->root;
-        sub->count = hier_bytes(op);
-        sub->sendbuf = op->sendbuf;
+        local = hier_local_op(h, root_host(h, op) == h->host ? HVD__BROADCAST
+                                                             : HVD__BARRIER);
+        local->root = op->root;
+        local->count = hier_bytes(op);
+        local->sendbuf = op->sendbuf;
     } else {
-        sub = hier_sub_reduction(h, HVD__ALLREDUCE, op);
-        sub->count = op->count;
-        sub->sendbuf = op->sendbuf;
+        local = hier_local_reduction(h, HVD__ALLREDUCE, op);
+        local->count = op->count;
+        local->sendbuf = op->sendbuf;
         if (!hvd__op_direct(op)) {
             hvd__op_pack(op, h->work, 0, op->count);
-            sub->sendbuf = h->work;
+            local->sendbuf = h->work;
         }
     }
-    sub->recvbuf = own_data(h);
+    local->recvbuf = own_data(h);
 }
 
 static int is_timed(const struct hvd__op *op)
@@ -99,12 +99,12 @@ int hier_local_begin(struct hvd__hier *h, struct hvd__op *op)
     } else if (hier_data_rides(h, op)) {
         sub_small_data(h, op);
     } else {
-        hier_sub(h, HVD__BARRIER);
+        hier_local_op(h, HVD__BARRIER);
     }
     if (is_timed(op))
-        hvd__op_time(&h->sub);
-    rc = hier_alone(h) ? h->shm->ops->start(h->shm, &h->sub)
-                       : hvd__shm_start_as(h->shm, &h->sub, op);
+        hvd__op_time(&h->local_op);
+    rc = hier_alone(h) ? h->shm->ops->start(h->shm, &h->local_op)
+                       : hvd__shm_start_as(h->shm, &h->local_op, op);
     return rc < 0 ? rc : 1;
 }
 
@@ -119,8 +119,8 @@ int hier_local_end(struct hvd__hier *h, struct hvd__op *op, int rc)
     h->verdict->outcome = outcome_of(rc);
     h->verdict->entries = op->entries ? op->entries : 1;
     if (rc == HVD__CUT)
-        h->verdict->entries = h->sub.agreed_entries;
-    h->verdict->late = is_timed(op) ? h->sub.trace.late_rank : -1;
+        h->verdict->entries = h->local_op.agreed_entries;
+    h->verdict->late = is_timed(op) ? h->local_op.trace.late_rank : -1;
     return 0;
 }
 
@@ -222,13 +222,13 @@ static void conclude(struct hvd__hier *h, struct hvd__op *op)
 static void find_late(struct hvd__hier *h)
 {
     int host = hvd__tcp_late(h->tcp);
-    uint64_t told;
+    uint64_t named;
 
     if (host < 0)
         return;
-    told = hier_get_u64(hier_block(h, host) + 24);
-    if (told > 0 && told <= (uint64_t)h->map->size)
-        h->verdict->late = (int32_t)told - 1;
+    named = hier_get_u64(hier_block(h, host) + 24);
+    if (named > 0 && named <= (uint64_t)h->map->size)
+        h->verdict->late = (int32_t)named - 1;
     else
         h->verdict->late = (int32_t)hvd__map_rank(h->map, host, 0);
 }
@@ -274,14 +274,14 @@ static size_t verdict_bytes(const struct hvd__hier *h, const struct hvd__op *op)
 
 int hier_verdict_begin(struct hvd__hier *h, struct hvd__op *op)
 {
-    struct hvd__op *sub = hier_sub(h, HVD__BROADCAST);
+    struct hvd__op *local = hier_local_op(h, HVD__BROADCAST);
 
-    sub->root = (int)hvd__map_rank(h->map, h->host, 0);
-    sub->sendbuf = h->verdict;
-    sub->recvbuf = h->verdict;
-    sub->recvcap = h->verdict_bytes;
-    sub->count = hier_leads(h) ? verdict_bytes(h, op) : 0;
-    return hier_start_sub(h, HIER_VERDICT);
+    local->root = (int)hvd__map_rank(h->map, h->host, 0);
+    local->sendbuf = h->verdict;
+    local->recvbuf = h->verdict;
+    local->recvcap = h->verdict_bytes;
+    local->count = hier_leads(h) ? verdict_bytes(h, op) : 0;
+    return hier_start_local(h, HIER_VERDICT);
 }
 
 /* Copies the result of a small operation, which came with the verdict, to
@@ -324,6 +324,6 @@ int hier_verdict_end(struct hvd__hier *h, struct hvd__op *op, int rc)
     if (h->prepare)
         rc = h->prepare(h, op);
     if (rc < 0)
-        h->sub_err = *op->err;
+        h->step_err = *op->err;
     return rc;
 }

@@ -330,15 +330,15 @@ static size_t lent_bytes(const struct hvd__hier *h, int local_rank)
 /* Begins an alltoall of h->local_counts from HAND to GOT. */
 static int start_local(struct hvd__hier *h, enum hier_step step)
 {
-    struct hvd__op *sub = hier_sub(h, HVD__ALLTOALL);
+    struct hvd__op *local = hier_local_op(h, HVD__ALLTOALL);
 
-    sub->sendbuf = area(h, HAND);
-    sub->sendcounts = h->local_counts;
+    local->sendbuf = area(h, HAND);
+    local->sendcounts = h->local_counts;
     for (int l = 0; l < h->local_size; l++)
-        sub->count += h->local_counts[l];
-    sub->recvbuf = area(h, GOT);
-    sub->recvcap = area_slices(h, GOT) * h->slice;
-    return hier_start_sub(h, step);
+        local->count += h->local_counts[l];
+    local->recvbuf = area(h, GOT);
+    local->recvcap = area_slices(h, GOT) * h->slice;
+    return hier_start_local(h, step);
 }
 
 /* Appends this rank's slice for `rank` at `at`; returns its end. */

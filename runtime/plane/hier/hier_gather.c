@@ -169,18 +169,18 @@ static void place_others(const struct hvd__hier *h, const struct hvd__op *op)
 int hier_piece_begin(struct hvd__hier *h, struct hvd__op *op)
 {
     struct share s;
-    struct hvd__op *sub;
+    struct hvd__op *local;
 
     (void)op;
     if (hvd__map_is_flat(h->map))
         return 0;
     s = share_of(h, h->host, h->local_rank);
-    sub = hier_sub(h, HVD__ALLGATHER);
-    sub->sendbuf = s.bytes ? h->own + s.skip : h->own; /* may be NULL */
-    sub->count = s.bytes;
-    sub->recvbuf = piece_at(h, h->host);
-    sub->recvcap = piece_bytes(h, h->host);
-    return hier_start_sub(h, HIER_PIECE);
+    local = hier_local_op(h, HVD__ALLGATHER);
+    local->sendbuf = s.bytes ? h->own + s.skip : h->own; /* may be NULL */
+    local->count = s.bytes;
+    local->recvbuf = piece_at(h, h->host);
+    local->recvcap = piece_bytes(h, h->host);
+    return hier_start_local(h, HIER_PIECE);
 }
 
 int hier_piece_end(struct hvd__hier *h, struct hvd__op *op, int rc)
@@ -255,19 +255,19 @@ int hier_swap_end(struct hvd__hier *h, struct hvd__op *op, int rc)
 
 int hier_share_begin(struct hvd__hier *h, struct hvd__op *op)
 {
-    struct hvd__op *sub;
+    struct hvd__op *local;
 
     (void)op;
     if (hier_alone(h))
         return 0;
-    sub = hier_sub(h, HVD__BROADCAST);
-    sub->root = (int)hvd__map_rank(h->map, h->host, 0);
-    sub->sendbuf = h->scratch;
-    sub->recvbuf = h->scratch;
-    sub->recvcap = (size_t)h->map->hosts * h->stride;
+    local = hier_local_op(h, HVD__BROADCAST);
+    local->root = (int)hvd__map_rank(h->map, h->host, 0);
+    local->sendbuf = h->scratch;
+    local->recvbuf = h->scratch;
+    local->recvcap = (size_t)h->map->hosts * h->stride;
     if (hier_leads(h))
-        sub->count = (size_t)(piece_at(h, h->map->hosts) - h->scratch);
-    return hier_start_sub(h, HIER_SHARE);
+        local->count = (size_t)(piece_at(h, h->map->hosts) - h->scratch);
+    return hier_start_local(h, HIER_SHARE);
 }
 
 int hier_share_end(struct hvd__hier *h, struct hvd__op *op, int rc)

@@ -106,11 +106,11 @@ struct hvd__hier {
     /* Prepares the steps that follow the agreement: 0, or negative with op->err
      * set.  NULL: nothing is to be prepared. */
     int (*prepare)(struct hvd__hier *h, struct hvd__op *op);
-    int at;     /* index in plan */
-    int begun;  /* the step at `at` has been started */
-    int in_tcp; /* ... on TCP */
-    struct hvd__op sub;
-    struct hb_error sub_err;
+    int at;           /* index in plan */
+    int step_started; /* the step at `at` has been started */
+    int in_tcp;       /* ... on TCP */
+    struct hvd__op local_op;
+    struct hb_error step_err;
     uint64_t own_bytes; /* allgather: bytes that this rank sends */
     size_t round, rounds;
 
@@ -230,14 +230,16 @@ static inline size_t hier_riding_bytes(const struct hvd__hier *h,
     return hier_rides(h, bytes) ? (size_t)bytes : 0;
 }
 
-/* Prepares h->sub for the shared-memory plane, with HVD_UINT8 as its dtype. */
-struct hvd__op *hier_sub(struct hvd__hier *h, enum hvd__kind kind);
-/* Prepares h->sub for a reduction with op's dtype, kernel and factors, except
- * post and divisor, which belong to the last step. */
-struct hvd__op *hier_sub_reduction(struct hvd__hier *h, enum hvd__kind kind,
-                                   const struct hvd__op *op);
-/* Starts h->sub; returns 1 or negative. */
-int hier_start_sub(struct hvd__hier *h, enum hier_step step);
+/* Prepares h->local_op for the shared-memory plane, with HVD_UINT8 as its
+ * dtype. */
+struct hvd__op *hier_local_op(struct hvd__hier *h, enum hvd__kind kind);
+/* Prepares h->local_op for a reduction with op's dtype, kernel and factors,
+ * except post and divisor, which belong to the last step. */
+struct hvd__op *hier_local_reduction(struct hvd__hier *h, enum hvd__kind kind,
+                                     const struct hvd__op *op);
+/* Starts h->local_op, the operation inside this host, with `step` as its
+ * signature.  Returns 1 or negative. */
+int hier_start_local(struct hvd__hier *h, enum hier_step step);
 int hier_out_of_step(struct hvd__hier *h, int host);
 
 /* Returns op's algorithm, given TCP's: e.g. for "tcp.ring" itself with one

@@ -52,16 +52,16 @@ int hier_scatter_begin(struct hvd__hier *h, struct hvd__op *op)
 {
     struct hvd__span s = slice_span(h, op);
     enum hvd__kind kind = hier_alone(h) ? HVD__ALLREDUCE : HVD__LANE_SCATTER;
-    struct hvd__op *sub = hier_sub_reduction(h, kind, op);
+    struct hvd__op *local = hier_local_reduction(h, kind, op);
 
-    sub->sendbuf = op->sendbuf;
-    sub->recvbuf = slice_buf(h, op);
-    sub->count = s.count;
+    local->sendbuf = op->sendbuf;
+    local->recvbuf = slice_buf(h, op);
+    local->count = s.count;
     if (!hvd__op_direct(op)) {
         hvd__op_pack(op, h->work, s.first, s.count);
-        sub->sendbuf = h->work;
+        local->sendbuf = h->work;
     }
-    return needs_no_scatter(h, op) ? 0 : hier_start_sub(h, HIER_SCATTER);
+    return needs_no_scatter(h, op) ? 0 : hier_start_local(h, HIER_SCATTER);
 }
 
 int hier_ring_begin(struct hvd__hier *h, struct hvd__op *op)
@@ -108,12 +108,12 @@ static void sub_collect(struct hvd__hier *h, const struct hvd__op *op,
                         unsigned char *buf, size_t count)
 {
     struct hvd__span own = own_span(h, op, count);
-    struct hvd__op *sub = hier_sub(h, HVD__ALLGATHER);
+    struct hvd__op *local = hier_local_op(h, HVD__ALLGATHER);
 
-    sub->sendbuf = buf + own.first * op->elem_bytes;
-    sub->count = own.count * op->elem_bytes;
-    sub->recvbuf = buf;
-    sub->recvcap = count * op->elem_bytes;
+    local->sendbuf = buf + own.first * op->elem_bytes;
+    local->count = own.count * op->elem_bytes;
+    local->recvbuf = buf;
+    local->recvcap = count * op->elem_bytes;
 }
 
 int hier_join_begin(struct hvd__hier *h, struct hvd__op *op)
@@ -121,7 +121,7 @@ int hier_join_begin(struct hvd__hier *h, struct hvd__op *op)
     if (hier_alone(h))
         return 0;
     sub_collect(h, op, slice_buf(h, op), slice_span(h, op).count);
-    return hier_start_sub(h, HIER_JOIN);
+    return hier_start_local(h, HIER_JOIN);
 }
 
 int hier_join_end(struct hvd__hier *h, struct hvd__op *op, int rc)
@@ -140,16 +140,16 @@ static int root_is_here(const struct hvd__hier *h, const struct hvd__op *op)
 
 int hier_spread_begin(struct hvd__hier *h, struct hvd__op *op)
 {
-    struct hvd__op *sub;
+    struct hvd__op *local;
 
     if (!root_is_here(h, op))
         return 0;
-    sub = hier_sub(h, HVD__BROADCAST);
-    sub->root = op->root;
-    sub->sendbuf = op->sendbuf;
-    sub->recvbuf = op->recvbuf;
-    sub->count = hier_bytes(op);
-    return hier_start_sub(h, HIER_SPREAD);
+    local = hier_local_op(h, HVD__BROADCAST);
+    local->root = op->root;
+    local->sendbuf = op->sendbuf;
+    local->recvbuf = op->recvbuf;
+    local->count = hier_bytes(op);
+    return hier_start_local(h, HIER_SPREAD);
 }
 
 int hier_chain_begin(struct hvd__hier *h, struct hvd__op *op)
@@ -171,5 +171,5 @@ int hier_collect_begin(struct hvd__hier *h, struct hvd__op *op)
     if (hier_alone(h) || root_is_here(h, op))
         return 0;
     sub_collect(h, op, op->recvbuf, op->count);
-    return hier_start_sub(h, HIER_COLLECT);
+    return hier_start_local(h, HIER_COLLECT);
 }

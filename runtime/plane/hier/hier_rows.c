@@ -108,7 +108,7 @@ static unsigned char *lay_host(const struct hvd__hier *h,
 int hier_rows_begin(struct hvd__hier *h, struct hvd__op *op)
 {
     enum hvd__kind kind = hier_alone(h) ? HVD__ALLREDUCE : HVD__LANE_SCATTER;
-    struct hvd__op *sub = hier_sub_reduction(h, kind, op);
+    struct hvd__op *local = hier_local_reduction(h, kind, op);
     size_t each = longest_lane(h, op), lane_bytes = each * op->elem_bytes;
 
     h->lane_elems = each;
@@ -120,11 +120,11 @@ int hier_rows_begin(struct hvd__hier *h, struct hvd__op *op)
             at = lay_host(h, op, i, lane, at);
         memset(at, 0, lane_bytes - (size_t)(at - begin));
     }
-    sub->sendbuf = sub->recvbuf = h->work;
-    sub->count = (size_t)h->map->lanes * each;
-    if (hier_alone(h) && sub->args.pre == 1.0)
+    local->sendbuf = local->recvbuf = h->work;
+    local->count = (size_t)h->map->lanes * each;
+    if (hier_alone(h) && local->args.pre == 1.0)
         return 0;
-    return hier_start_sub(h, HIER_ROWS);
+    return hier_start_local(h, HIER_ROWS);
 }
 
 /* ---- Over the lane ------------------------------------------------------- */
@@ -205,22 +205,22 @@ static size_t passed_elems(const struct hvd__hier *h, const struct hvd__op *op,
 int hier_pass_begin(struct hvd__hier *h, struct hvd__op *op)
 {
     size_t own, sum = 0;
-    struct hvd__op *sub;
+    struct hvd__op *local;
 
     if (h->local_size == h->map->lanes)
         return 0;
     for (int lane = 0; lane < h->map->lanes; lane++)
         sum += passed_elems(h, op, lane, h->local_size);
-    sub = hier_sub(h, HVD__ALLGATHER);
+    local = hier_local_op(h, HVD__ALLGATHER);
     if (h->tcp) {
         own = part_of(h, op, (uint32_t)h->rank).count;
-        sub->sendbuf = host_piece(h, op) + own * op->elem_bytes;
-        sub->count =
+        local->sendbuf = host_piece(h, op) + own * op->elem_bytes;
+        local->count =
             passed_elems(h, op, h->local_rank, h->local_size) * op->elem_bytes;
     }
-    sub->recvbuf = passed(h, op);
-    sub->recvcap = sum * op->elem_bytes;
-    return hier_start_sub(h, HIER_PASS);
+    local->recvbuf = passed(h, op);
+    local->recvcap = sum * op->elem_bytes;
+    return hier_start_local(h, HIER_PASS);
 }
 
 int hier_pass_end(struct hvd__hier *h, struct hvd__op *op, int rc)
