@@ -184,9 +184,9 @@ static void name_text(char *out, size_t size, const char *name)
 /* Returns the root as the caller gave it: a world rank. */
 static uint64_t root_of(const struct hvd__party *p)
 {
-    int place = p->d->root;
+    int root = p->d->root;
 
-    return (uint64_t)(place >= 0 && place < p->n ? p->ranks[place] : place);
+    return (uint64_t)(root >= 0 && root < p->n ? p->ranks[root] : root);
 }
 
 static const char *memory_of(const struct hvd__descriptor *d)

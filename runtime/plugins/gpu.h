@@ -82,7 +82,7 @@ struct hvd__gpu {
     /* Returns where p lies.  Managed memory counts as the device's, pinned
      * memory as the host's, memory that CUDA does not know as the host's.
      * Never fails.  Any thread; also when open has failed for lack of NCCL. */
-    enum hvd__place (*place)(const void *p);
+    enum hvd__place (*memory_of)(const void *p);
 
     /* Called in the caller's thread for an operation on device memory: records
      * in *ready what it must wait for, an event on the caller's stream (NULL:

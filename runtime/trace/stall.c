@@ -3,9 +3,9 @@
  * The rank's half of the stall inspector; see stall.h.
  *
  * There is one list for all process sets of this rank, while each set has a
- * driver of its own.  So `lock` protects the list, `told`, and the writing of
- * both.  It may be taken while an engine's lock is held, never the other way
- * round.
+ * driver of its own.  So `lock` protects the list, `late_count`, and the
+ * writing of both.  It may be taken while an engine's lock is held, never the
+ * other way round.
  */
 #include "runtime/trace/stall.h"
 
@@ -44,8 +44,8 @@ static struct {
     struct entry device[STATUS_SETS_MAX]; /* since_ns 0: no wait */
     /* Which sets wait too long, and at STATUS_SETS_MAX + n whether set n does
      * on its device; and how many of these do. */
-    unsigned char is_told[2 * STATUS_SETS_MAX];
-    int told;
+    unsigned char is_late[2 * STATUS_SETS_MAX];
+    int late_count;
 } stall;
 
 /* ---- Knobs ----------------------------------------------------------- */
@@ -103,13 +103,13 @@ static void tell(uint64_t waited_ns, uint32_t warning_ms)
     stall.say(stall.say_arg, frame, sizeof(frame));
 }
 
-/* Sets or clears is_told[index], and tells the agent of the first one set and
+/* Sets or clears is_late[index], and tells the agent of the first one set and
  * of the last one cleared.  since_ns: since when others keep the set
  * waiting (0: they do not), worth a report after warning_ms. */
-static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
+static void update_late(int index, uint64_t since_ns, uint64_t now_ns,
                         uint32_t warning_ms)
 {
-    int before = stall.told;
+    int before = stall.late_count;
     uint64_t limit_ns = warning_ms * UINT64_C(1000000);
     int late;
 
@@ -118,11 +118,11 @@ static void update_told(int index, uint64_t since_ns, uint64_t now_ns,
     if (!limit_ns || limit_ns > stall.limit_ns)
         limit_ns = stall.limit_ns;
     late = since_ns && now_ns > since_ns && now_ns - since_ns >= limit_ns;
-    stall.told += late - stall.is_told[index];
-    stall.is_told[index] = (unsigned char)late;
+    stall.late_count += late - stall.is_late[index];
+    stall.is_late[index] = (unsigned char)late;
     if (late && !before)
         tell(now_ns - since_ns, warning_ms);
-    else if (before && !stall.told)
+    else if (before && !stall.late_count)
         tell(0, warning_ms);
 }
 
@@ -197,7 +197,7 @@ uint64_t hvd__stall_publish(const struct hvd__stall_waits *w,
     /* Another set's driver may have answered a later question already. */
     if ((int32_t)(w->asked - atomic_load(&s->answered)) > 0)
         atomic_store(&s->answered, w->asked);
-    update_told(w->set, w->since_ns, now_ns, stall.warning_ms);
+    update_late(w->set, w->since_ns, now_ns, stall.warning_ms);
     limit_ns = stall.limit_ns;
     pthread_mutex_unlock(&lock);
     return limit_ns;
@@ -231,7 +231,7 @@ static void update_device(int set, const struct hvd__gpu_wait *w)
 
     if (!warning_ms || w->limit_ms < warning_ms)
         warning_ms = w->limit_ms;
-    update_told(STATUS_SETS_MAX + set, w->is_reached ? w->since_ns : 0,
+    update_late(STATUS_SETS_MAX + set, w->is_reached ? w->since_ns : 0,
                 hb_now_ns(), warning_ms);
 }
 
@@ -256,7 +256,7 @@ void hvd__stall_device(struct segment_status *s, int set,
     if (w)
         update_device(set, w);
     else
-        update_told(STATUS_SETS_MAX + set, 0, 0, stall.warning_ms);
+        update_late(STATUS_SETS_MAX + set, 0, 0, stall.warning_ms);
     pthread_mutex_unlock(&lock);
 }
 
@@ -271,7 +271,7 @@ int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err)
     int rank, rc = -1;
 
     pthread_mutex_lock(&lock);
-    if (stall.told)
+    if (stall.late_count)
         rc = segment_blamed(stall.head, &rank, text) >= since_ns;
     pthread_mutex_unlock(&lock);
     if (rc == 1) {

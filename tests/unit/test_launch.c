@@ -156,7 +156,7 @@ static void device_close(void)
 static const struct hvd__gpu device = {
     .name = "device",
     .close = device_close,
-    .place = device_place,
+    .memory_of = device_place,
     .issue = device_issue,
     .done = device_done,
 };

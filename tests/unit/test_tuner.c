@@ -103,11 +103,11 @@ static void exchange(struct group *g)
 static void carry_out(struct group *g, const struct hvd__entry *e, int is_named)
 {
     exchange(g);
-    for (int r = 0; r < RANKS && !g->t[r].over; r++)
+    for (int r = 0; r < RANKS && !g->t[r].finished; r++)
         hvd__tuner_allreduced(&g->t[r], e, is_named, TENSOR_BYTES);
     for (int r = 1; r < RANKS; r++) {
         ck_assert_int_eq(g->t[r].due, g->t[0].due);
-        ck_assert_int_eq(g->t[r].over, g->t[0].over);
+        ck_assert_int_eq(g->t[r].finished, g->t[0].finished);
         ck_assert_uint_eq(g->t[r].steps, g->t[0].steps);
         ck_assert_int_eq(
             memcmp(&g->t[r].now, &g->t[0].now, sizeof(g->t[r].now)), 0);
@@ -160,7 +160,7 @@ START_TEST(test_ranks_use_the_same)
     setenv("HVD_AUTOTUNE_STEPS_PER_SAMPLE", "4", 1);
     setenv("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "12", 1);
     g = open_group();
-    for (; !g->t[0].over; n++) {
+    for (; !g->t[0].finished; n++) {
         ck_assert_int_lt(n, 10000);
         carry_out(g, &g->tensors[n % STEP_TENSORS], 1);
     }
@@ -221,7 +221,7 @@ START_TEST(test_lost_marker)
             carry_out(g, &g->tensors[i], 1);
     for (int i = 0; i <= HVD__TUNER_LOST; i++)
         carry_out(g, &g->tensors[1 + i % 4], 1);
-    ck_assert_int_eq(g->t[0].over, 1);
+    ck_assert_int_eq(g->t[0].finished, 1);
     ck_assert_uint_eq(g->t[0].now.fusion_bytes, 128 << 20);
     ck_assert_uint_eq(g->t[0].now.fusion_part_bytes, 256 << 10);
     read_log(0, phase, &fusion);
@@ -251,7 +251,7 @@ START_TEST(test_denied)
     ck_assert(hvd__tuner_due(&t));
     hvd__tuner_offer(&t);
     hvd__tuner_denied(&t);
-    ck_assert(!hvd__tuner_due(&t) && t.over);
+    ck_assert(!hvd__tuner_due(&t) && t.finished);
     ck_assert_uint_eq(t.now.fusion_bytes, 128 << 20);
     ck_assert_int_eq(lines, 1);
     hvd__tuner_close(&t);
@@ -274,14 +274,14 @@ START_TEST(test_pinned_fusion)
     c.fusion_pinned = 1;
     c.defaults.fusion_bytes = given;
     ck_assert_int_eq(hvd__tuner_open(&t, &c, NULL), 0);
-    for (int i = 0; i < 10000 && !t.over; i++) {
+    for (int i = 0; i < 10000 && !t.finished; i++) {
         if (hvd__tuner_due(&t)) {
             memcpy(t.all, hvd__tuner_offer(&t), HVD__TUNER_BYTES);
             hvd__tuner_agreed(&t);
         }
         hvd__tuner_allreduced(&t, &tensor, 1, TENSOR_BYTES);
     }
-    ck_assert(t.over);
+    ck_assert(t.finished);
     hvd__tuner_close(&t);
     rows = read_log(0, phase, &fusion);
     ck_assert_int_gt(rows, 4);

@@ -159,7 +159,7 @@ static __attribute__((noinline)) int issue(struct hvd__call *c)
 }
 
 /* Looks for device memory if the buffers of c may, or must, be in it. */
-static int place(struct hvd__call *c, int rc)
+static int look_for_device(struct hvd__call *c, int rc)
 {
     if (rc < 0 ||
         (!hvd__context.looks_at_buffers && !c->o.stream && !c->needs_device))
@@ -200,7 +200,7 @@ int hvd__call_run(struct hvd__call *c, int rc)
 
     if (rc == 0)
         rc = no_callback(&c->o, &req->err);
-    rc = place(c, add_shapes(c, rc));
+    rc = look_for_device(c, add_shapes(c, rc));
     if (rc < 0) {
         rc = report_error(c);
     } else {
@@ -245,7 +245,7 @@ int hvd__call_submit(struct hvd__call *c, int rc, hvd_request **out)
 {
     if (rc == 0 && !out)
         rc = hb_error_set(&c->req.err, HVD_EINVAL, "req is NULL");
-    rc = place(c, add_shapes(c, rc));
+    rc = look_for_device(c, add_shapes(c, rc));
     rc = rc < 0 ? report_error(c) : queue(c, out);
     end(c);
     return rc;

@@ -49,7 +49,7 @@ static int largest_host(const int *host, const int *order, int n, int *begin,
     return largest;
 }
 
-/* Returns the partner of place i, where `hosts` groups of `each` ranks are
+/* Returns the partner of position i, where `hosts` groups of `each` ranks are
  * paired. */
 static int paired(int i, int each, int hosts)
 {
@@ -60,14 +60,15 @@ static int paired(int i, int each, int hosts)
     return partner * each + i % each;
 }
 
-/* Returns the partner of place i of n, where the ranks from `begin` on, which
- * are the majority, are on one host. */
+/* Returns the partner of position i of n, where the ranks from `begin` on,
+ * which are the majority, are on one host. */
 static int against_majority(int i, int begin, int majority, int n)
 {
-    int others = n - majority, place = (i - begin + n) % n;
+    int others = n - majority, position = (i - begin + n) % n;
 
-    place = place < majority ? majority + place % others : place - majority;
-    return (begin + place) % n;
+    position = position < majority ? majority + position % others
+                                   : position - majority;
+    return (begin + position) % n;
 }
 
 /* Chooses keepers among n sorted ranks, n > 0. */

@@ -351,7 +351,7 @@ static int by_priority(const void *pa, const void *pb)
 
     if (a->priority != b->priority)
         return a->priority > b->priority ? -1 : 1;
-    return a->place < b->place ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
 }
 
 /* Collects the records that all ranks agree on, in the order to carry them
@@ -369,7 +369,7 @@ static int conclude(const struct talks *t, struct hvd__agreement *out)
         if (!is_pending_everywhere(t, &lead->records[i]))
             continue;
         *rec = lead->records[i];
-        rec->place = out->count++;
+        rec->order = out->count++;
     }
     qsort(out->records, out->count, sizeof(*out->records), by_priority);
     return 0;

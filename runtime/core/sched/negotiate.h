@@ -36,7 +36,7 @@ struct hvd__record {
      * points into the table */
     const void *counts;
     const void *shapes;  /* shapes.h; in the table, or NULL */
-    uint64_t place;      /* order in the lowest rank's table */
+    uint64_t order;      /* order in the lowest rank's table */
     struct hb_error err; /* set: the request fails so on all ranks */
 };
 

@@ -262,13 +262,13 @@ struct seen {
 static void look_at(struct seen *s, const void *buf)
 {
     const struct hvd__gpu *gpu = recogniser;
-    enum hvd__place place;
+    enum hvd__place memory;
 
     if (!buf)
         return;
-    place = gpu ? gpu->place(buf) : HVD__HOST;
-    s->places |= 1u << place;
-    if (place == HVD__DEVICE)
+    memory = gpu ? gpu->memory_of(buf) : HVD__HOST;
+    s->places |= 1u << memory;
+    if (memory == HVD__DEVICE)
         s->device = buf;
 }
 

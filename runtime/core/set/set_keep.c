@@ -38,8 +38,8 @@ struct notes {
     uint32_t alone_count;
 };
 
-/* What each rank tells first. */
-struct told {
+/* What each rank reports first. */
+struct set_report {
     uint64_t process;
     uint32_t is_new; /* it has nothing to say of sets */
     uint32_t alone_count;
@@ -179,7 +179,7 @@ uint32_t hvd__sets_returned(void)
 
 /* Makes set `id` again if all ranks that are not new have noted it.  members:
  * room for all ranks. */
-static int remake(int id, const struct told *all, int *members,
+static int remake(int id, const struct set_report *all, int *members,
                   struct hb_error *err)
 {
     int n = 0, has = 0;
@@ -199,12 +199,13 @@ static int remake(int id, const struct told *all, int *members,
 /* ---- Sets that their members have made alone ------------------------------
  */
 
-/* Returns whether a rank has noted a birth; told [most] of each rank. */
-static int has_birth(const struct hvd__set_birth *told, uint32_t most,
+/* Returns whether a rank has noted a birth; births [most]: those of that
+ * rank. */
+static int has_birth(const struct hvd__set_birth *births, uint32_t most,
                      const struct hvd__set_birth *birth)
 {
     for (uint32_t i = 0; i < most; i++)
-        if (hvd__set_birth_compare(&told[i], birth) == 0)
+        if (hvd__set_birth_compare(&births[i], birth) == 0)
             return 1;
     return 0;
 }
@@ -260,10 +261,10 @@ static int remake_all_alone(uint32_t most, int *members, struct hb_error *err)
 /* ---- All ------------------------------------------------------------------
  */
 
-/* Checks what the ranks have told, and takes the numbers of their processes.
- * *most: the greatest alone_count. */
-static int take_told(const struct told *all, uint32_t *most,
-                     struct hb_error *err)
+/* Checks the ranks' reports, and takes the numbers of their processes.  *most:
+ * the greatest alone_count. */
+static int take_reports(const struct set_report *all, uint32_t *most,
+                        struct hb_error *err)
 {
     int size = hvd__context.topology.size;
     uint64_t *processes = hb_calloc((size_t)size, sizeof(*processes));
@@ -289,12 +290,13 @@ static int take_told(const struct told *all, uint32_t *most,
 
 /* Exchanges the ranks' notes and makes the sets on which all ranks agree.  all,
  * members: memory for all ranks. */
-static int remake_sets(struct told *all, int *members, struct hb_error *err)
+static int remake_sets(struct set_report *all, int *members,
+                       struct hb_error *err)
 {
-    struct told own = {.process = kept.process,
-                       .is_new = (uint32_t)kept.is_new,
-                       .is_first = !kept.has_begun,
-                       .alone_count = kept.notes.alone_count};
+    struct set_report own = {.process = kept.process,
+                             .is_new = (uint32_t)kept.is_new,
+                             .is_first = !kept.has_begun,
+                             .alone_count = kept.notes.alone_count};
     size_t room = (size_t)hvd__context.topology.size * sizeof(own);
     uint32_t most = 0;
     int rc;
@@ -303,7 +305,7 @@ static int remake_sets(struct told *all, int *members, struct hb_error *err)
     memcpy(own.is_in, kept.notes.is_in, sizeof(own.is_in));
     rc = hvd__words_allgather(&own, sizeof(own), all, room, err);
     if (rc == 0)
-        rc = take_told(all, &most, err);
+        rc = take_reports(all, &most, err);
     for (int i = HVD_WORLD + 1; i < HVD_PROCESS_SETS_MAX && rc == 0; i++)
         rc = remake(i, all, members, err);
     if (rc == 0 && most)
@@ -313,21 +315,21 @@ static int remake_sets(struct told *all, int *members, struct hb_error *err)
 
 /* Numbers the processes of the first generation, to which nobody has brought a
  * set. */
-static int number_first(struct told *all, struct hb_error *err)
+static int number_first(struct set_report *all, struct hb_error *err)
 {
     uint32_t most;
 
     for (int r = 0; r < hvd__context.topology.size; r++)
-        all[r] = (struct told){.process = (uint64_t)1 << 32 | (uint32_t)r,
-                               .is_first = 1};
-    return take_told(all, &most, err);
+        all[r] = (struct set_report){.process = (uint64_t)1 << 32 | (uint32_t)r,
+                                     .is_first = 1};
+    return take_reports(all, &most, err);
 }
 
 int hvd__sets_remake(struct hb_error *err)
 {
     uint32_t generation = atomic_load(&hvd__context.generation);
     size_t size = (size_t)hvd__context.topology.size;
-    struct told *all;
+    struct set_report *all;
     int *members, rc;
 
     kept.all_first = 1;

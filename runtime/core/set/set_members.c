@@ -92,16 +92,16 @@ static int exchange(void *arg, const void *mine, size_t len, void *all,
                     struct hb_error *err)
 {
     const struct meeting *m = arg;
-    unsigned char *told = hb_calloc((size_t)m->n, len), *by_rank = all;
+    unsigned char *by_member = hb_calloc((size_t)m->n, len), *by_rank = all;
     int rc;
 
-    if (!told)
+    if (!by_member)
         return hb_error_set(err, HVD_ENOMEM, "no memory for %d members", m->n);
-    rc = gather(m, "places", mine, len, told, err);
+    rc = gather(m, "places", mine, len, by_member, err);
     for (int i = 0; i < m->n && rc == 0 && all; i++)
-        memcpy(by_rank + (size_t)m->ranks[i] * len, told + (size_t)i * len,
+        memcpy(by_rank + (size_t)m->ranks[i] * len, by_member + (size_t)i * len,
                len);
-    hb_free(told);
+    hb_free(by_member);
     return rc;
 }
 

@@ -51,18 +51,19 @@ static struct hvd__set *world_set(void)
 
 /* Compares a variable of hvdrun's with its agent: a worker started with half of
  * another job's environment would pose as another rank. */
-static int check_variable(const char *name, uint32_t told, struct hb_error *err)
+static int check_variable(const char *name, uint32_t expected,
+                          struct hb_error *err)
 {
-    int64_t v = told;
+    int64_t v = expected;
     int rc = hb_knob_i64(name, 0, INT32_MAX, &v, err);
 
     if (rc < 0)
         return rc;
-    if (v != told)
+    if (v != expected)
         return hb_error_set(err, HVD_EINVAL,
                             "HVD_%s is %lld and hvdrun says %u: the "
                             "environment is not the one hvdrun made",
-                            name, (long long)v, told);
+                            name, (long long)v, expected);
     return 0;
 }
 
@@ -72,7 +73,7 @@ static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
 {
     const struct {
         const char *name;
-        uint32_t told;
+        uint32_t expected;
     } variables[] = {
         {"RANK", w->rank},
         {"SIZE", w->size},
@@ -84,7 +85,7 @@ static int check_welcome(const struct worker_welcome *w, struct hb_error *err)
 
     for (size_t i = 0;
          i < sizeof(variables) / sizeof(variables[0]) && !w->generation; i++) {
-        int rc = check_variable(variables[i].name, variables[i].told, err);
+        int rc = check_variable(variables[i].name, variables[i].expected, err);
         if (rc < 0)
             return rc;
     }

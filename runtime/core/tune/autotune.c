@@ -35,12 +35,12 @@ static int by_value(const void *pa, const void *pb)
 /* Interpolates between the two nearest of n sorted values. */
 static double quantile(const double *sorted, size_t n, double part)
 {
-    double place = part * (double)(n - 1);
-    size_t below = (size_t)place;
+    double position = part * (double)(n - 1);
+    size_t below = (size_t)position;
     size_t above = below + 1 < n ? below + 1 : below;
 
     return sorted[below] +
-           (place - (double)below) * (sorted[above] - sorted[below]);
+           (position - (double)below) * (sorted[above] - sorted[below]);
 }
 
 static struct hvd__autotune_cost cost_of(double *values, size_t n)

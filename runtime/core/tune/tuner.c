@@ -97,9 +97,9 @@ static void log_best(struct hvd__tuner *t)
 {
     const struct hvd__autotune_setting *s = &t->search.next;
 
-    if (t->told)
+    if (t->best_written)
         return;
-    t->told = 1;
+    t->best_written = 1;
     log_row(t, "best", s, &t->search.kept_cost);
     hb_log(t->config.log, HB_LOG_INFO,
            "autotune keeps: %llu bytes fused, of tensors up to %llu bytes; "
@@ -284,7 +284,7 @@ static void use(struct hvd__tuner *t, const struct hvd__tuning *now)
 
 static void end(struct hvd__tuner *t)
 {
-    t->over = 1;
+    t->finished = 1;
     if (t->config.me == 0)
         log_best(t);
 }

@@ -59,7 +59,7 @@ struct hvd__tuner_config {
 struct hvd__tuner {
     struct hvd__tuner_config config;
     struct hvd__tuning now;
-    int due, over;
+    int due, finished;
     uint32_t steps;                  /* length of the current sample */
     const struct hvd__entry *marker; /* NULL: none yet */
     uint32_t marks;   /* markers with the current settings, the first too */
@@ -73,12 +73,12 @@ struct hvd__tuner {
     struct hvd__autotune search;
     uint64_t values[HVD__AUTOTUNE_AXES][HVD__AUTOTUNE_PLACES];
     uint64_t mark_ns;
-    int laid_out;    /* the axis of fusion_bytes has its values */
-    int log_fd;      /* -1: none */
-    int rows;        /* rows written */
-    int told;        /* the last row was written */
-    int log_errno;   /* why rows are missing; 0: none are */
-    double alpha_us; /* on every rank: of tcp, as measured */
+    int laid_out;     /* the axis of fusion_bytes has its values */
+    int log_fd;       /* -1: none */
+    int rows;         /* rows written */
+    int best_written; /* the last row was written */
+    int log_errno;    /* why rows are missing; 0: none are */
+    double alpha_us;  /* on every rank: of tcp, as measured */
 };
 
 /* Reads HVD_AUTOTUNE: 1, 0, or -HVD_EINVAL with err set. */
@@ -110,7 +110,7 @@ static inline void hvd__tuner_count(struct hvd__tuner *t,
                                     const struct hvd__entry *e, int is_named,
                                     const struct hvd__op *op)
 {
-    if (t && !t->over && op->kind == HVD__ALLREDUCE)
+    if (t && !t->finished && op->kind == HVD__ALLREDUCE)
         hvd__tuner_allreduced(t, e, is_named, op->count * op->elem_bytes);
 }
 

@@ -393,7 +393,7 @@ int hvd__hosts_join(struct hvd__hosts *h, struct hvd__agent *agent,
 
 /* What each rank of the world tells the others: where it listens, or why it
  * cannot. */
-struct place {
+struct listen_report {
     int32_t status;
     uint32_t port; /* 0: not a member, or without a lane */
     char text[HB_ERROR_TEXT_MAX];
@@ -424,7 +424,7 @@ int hvd__subset_hosts(const struct hvd__subset *s)
 
 /* Makes a member's map, and listens if the member has a lane. */
 static int prepare(struct lane *lane, const struct hvd__subset *s,
-                   struct place *mine, struct hb_error *err)
+                   struct listen_report *mine, struct hb_error *err)
 {
     struct hvd__hosts *world = lane->world;
     const char *address = world->addresses[world->map.host_of[world->rank]];
@@ -440,8 +440,9 @@ static int prepare(struct lane *lane, const struct hvd__subset *s,
 
 /* Reads the members' ports, or fails with the first rank's failure, on all
  * ranks alike. */
-static int read_places(const struct hvd__subset *s, const struct place *all,
-                       uint32_t *ports, struct hb_error *err)
+static int read_reports(const struct hvd__subset *s,
+                        const struct listen_report *all, uint32_t *ports,
+                        struct hb_error *err)
 {
     const struct hvd__map *map = &s->world->map;
 
@@ -460,14 +461,15 @@ static int read_places(const struct hvd__subset *s, const struct place *all,
     return 0;
 }
 
-/* Exchanges places: tells all ranks where this one listens, or its failure so
+/* Exchanges reports: tells all ranks where this one listens, or its failure so
  * far in err, and learns theirs.  Called even without memory to learn it, so
  * that no rank waits.  Returns 0, or the first failure of all ranks. */
-static int exchange_places(const struct hvd__subset *s, struct place *mine,
-                           uint32_t *ports, struct hb_error *err)
+static int exchange_reports(const struct hvd__subset *s,
+                            struct listen_report *mine, uint32_t *ports,
+                            struct hb_error *err)
 {
     size_t size = (size_t)s->world->map.size;
-    struct place *all = hb_calloc(size, sizeof(*all));
+    struct listen_report *all = hb_calloc(size, sizeof(*all));
     int rc;
 
     if ((!all || !ports) && !err->status)
@@ -477,7 +479,7 @@ static int exchange_places(const struct hvd__subset *s, struct place *mine,
     hb_error_clear(err);
     rc = s->exchange(s->arg, mine, sizeof(*mine), all, err);
     if (rc == 0 && all && ports)
-        rc = read_places(s, all, ports, err);
+        rc = read_reports(s, all, ports, err);
     else if (rc == 0)
         rc = hb_error_set(err, (enum hvd_status) - mine->status, "%s",
                           mine->text);
@@ -490,7 +492,7 @@ int hvd__hosts_subset(struct hvd__hosts *h, const struct hvd__subset *s,
 {
     uint32_t *ports = hb_calloc((size_t)s->n, sizeof(*ports));
     struct hb_error own = HB_ERROR_INIT;
-    struct place mine = {0};
+    struct listen_report mine = {0};
     struct lane lane = {.h = h,
                         .world = s->world,
                         .me = member_place(s, s->world->rank),
@@ -505,7 +507,7 @@ int hvd__hosts_subset(struct hvd__hosts *h, const struct hvd__subset *s,
     h->rank = s->world->rank;
     if (lane.me >= 0)
         prepare(&lane, s, &mine, &own);
-    rc = exchange_places(s, &mine, ports, &own);
+    rc = exchange_reports(s, &mine, ports, &own);
     if (rc == 0 && lane.listener >= 0)
         rc = connect_lane(&lane, &own);
     else if (lane.listener >= 0)

@@ -33,15 +33,15 @@ void hvd__translate(struct hb_error *err)
 
 int hvd__tell(const struct hb_error *err)
 {
-    struct hb_error told;
+    struct hb_error translated;
 
     if (!err->status)
         return 0;
-    told = *err;
-    hvd__translate(&told);
-    memcpy(message, told.text, sizeof(message));
-    hvd__blame(&told);
-    return told.status;
+    translated = *err;
+    hvd__translate(&translated);
+    memcpy(message, translated.text, sizeof(message));
+    hvd__blame(&translated);
+    return translated.status;
 }
 
 int hvd__fail(enum hvd_status status, const char *fmt, ...)

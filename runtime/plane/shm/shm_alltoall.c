@@ -18,10 +18,10 @@ enum { ALIGN_BYTES = 64 };
 
 enum how { RIDES, IN_SLOTS, IN_ARENA };
 
-/* A header's payload, unless data is inline: the place of sendbuf, and the
- * table if there are few ranks. */
+/* A header's payload, unless data is inline: where sendbuf is, and the table if
+ * there are few ranks. */
 struct elsewhere {
-    uint64_t place; /* in an arena, or 0 */
+    uint64_t arena_offset; /* in an arena, or 0 */
     uint64_t table[SHM_TABLE_MAX];
 };
 
@@ -106,7 +106,7 @@ static int can_ride(const struct hvd__shm *p, int rank, int end)
     return sum <= SHM_PAYLOAD_BYTES;
 }
 
-/* Returns whether `rank` announces a possible place and size of data that is
+/* Returns whether `rank` announces a possible offset and size of data that is
  * not inline. */
 static int can_be_elsewhere(const struct hvd__shm *p, int rank)
 {
@@ -116,8 +116,8 @@ static int can_be_elsewhere(const struct hvd__shm *p, int rank)
     for (int r = 0; r < p->n; r++)
         if (!hvd__op_add(&sum, sent(p, rank, r), 1))
             return 0;
-    if (how == IN_ARENA && elsewhere(p, rank)->place)
-        return shm_is_place(p, rank, elsewhere(p, rank)->place, sum);
+    if (how == IN_ARENA && elsewhere(p, rank)->arena_offset)
+        return shm_is_place(p, rank, elsewhere(p, rank)->arena_offset, sum);
     return how == IN_SLOTS;
 }
 
@@ -155,7 +155,8 @@ static void take(struct hvd__shm *p, const struct hvd__op *op, int rank)
     if (p->run.how[rank] == RIDES) {
         src = find_small(p, rank);
     } else if (p->run.how[rank] == IN_ARENA) {
-        src = shm_at(p, elsewhere(p, rank)->place) + offset_of(p, rank, p->me);
+        src = shm_at(p, elsewhere(p, rank)->arena_offset) +
+              offset_of(p, rank, p->me);
     } else {
         src = shm_slot(p, rank, i) + (size_t)p->me * cell_bytes(p);
         dst += i * cell_bytes(p);
@@ -325,8 +326,9 @@ void shm_alltoall_stage(struct hvd__shm *p, const struct hvd__op *op)
     }
     for (int r = 0; r < p->n; r++)
         table[r] = op->sendcounts[r] * op->elem_bytes;
-    elsewhere(p, p->me)->place = shm_place(p, op->sendbuf, shm_bytes(op));
-    line->how = elsewhere(p, p->me)->place ? IN_ARENA : IN_SLOTS;
+    elsewhere(p, p->me)->arena_offset =
+        shm_place(p, op->sendbuf, shm_bytes(op));
+    line->how = elsewhere(p, p->me)->arena_offset ? IN_ARENA : IN_SLOTS;
     p->run.how[p->me] = (unsigned char)line->how;
     if (line->how != IN_SLOTS)
         return;

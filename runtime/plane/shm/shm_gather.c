@@ -34,7 +34,7 @@ static uint64_t place_of(const struct hvd__shm *p, int rank)
     return line->bytes > INLINE_BYTES ? line->places.send : 0;
 }
 
-/* Returns the place where a rank's data is read; 0: not in place. */
+/* Returns the offset at which a rank's data is read; 0: not in place. */
 static uint64_t lent(const struct hvd__shm *p, int rank)
 {
     return p->run.exchanges ? 0 : place_of(p, rank);
@@ -63,11 +63,11 @@ static const unsigned char *piece_at(const struct hvd__shm *p, int rank,
                                      size_t i, size_t *len)
 {
     size_t bytes = bytes_of(&p->run, rank);
-    uint64_t place = lent(p, rank);
+    uint64_t arena_offset = lent(p, rank);
 
-    *len = place ? bytes : piece_bytes(bytes, i);
-    if (place)
-        return shm_at(p, place);
+    *len = arena_offset ? bytes : piece_bytes(bytes, i);
+    if (arena_offset)
+        return shm_at(p, arena_offset);
     return bytes <= INLINE_BYTES ? shm_line(p, rank)->payload
                                  : shm_slot(p, rank, i);
 }

@@ -219,22 +219,22 @@ static inline uint64_t shm_place(const struct hvd__shm *p, const void *buf,
     return (uint64_t)((uintptr_t)buf - (uintptr_t)p->head);
 }
 
-static inline unsigned char *shm_at(const struct hvd__shm *p, uint64_t place)
+static inline unsigned char *shm_at(const struct hvd__shm *p, uint64_t offset)
 {
-    return (unsigned char *)p->head + place;
+    return (unsigned char *)p->head + offset;
 }
 
 /* Returns whether `bytes` from an offset that a rank announced lie in its
  * arena.  0 (not in an arena) is valid. */
 static inline int shm_is_place(const struct hvd__shm *p, int rank,
-                               uint64_t place, uint64_t bytes)
+                               uint64_t offset, uint64_t bytes)
 {
     uint64_t room = p->config.arena_bytes, at;
 
-    if (!place)
+    if (!offset)
         return 1;
-    at = place - hvd__shm_arena_at(p->config.segment_ranks,
-                                   (int)p->local_index[rank], room);
+    at = offset - hvd__shm_arena_at(p->config.segment_ranks,
+                                    (int)p->local_index[rank], room);
     return at < room && bytes <= room - at;
 }
 

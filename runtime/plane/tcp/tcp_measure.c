@@ -21,17 +21,17 @@ enum { PINGS = 8, PING_BYTES = 8, BURSTS = 3, BURST_BYTES = 256 << 10 };
 
 /* What members tell each other: integers, so that all compute the same
  * model. */
-struct told {
+struct link_costs {
     uint64_t alpha_ns, bytes_per_ms;
 };
-enum { TOLD_BYTES = 16 };
+enum { COSTS_BYTES = 16 };
 
 struct measure {
     struct hvd__tcp *t;
     uint64_t deadline_ns;
-    struct hvd__tcp_block *send, *recv; /* [n] */
-    unsigned char *out, *in;            /* BURST_BYTES each */
-    unsigned char (*told)[TOLD_BYTES];  /* [n] */
+    struct hvd__tcp_block *send, *recv;  /* [n] */
+    unsigned char *out, *in;             /* BURST_BYTES each */
+    unsigned char (*costs)[COSTS_BYTES]; /* [n] */
 };
 
 static int missing_member(const struct hvd__tcp *t)
@@ -91,7 +91,7 @@ static int knob(const char *name, double min, double max, double *out,
     return hb_error_context(err, "HVD_%s", name);
 }
 
-static int measure_own(struct measure *m, struct told *own,
+static int measure_own(struct measure *m, struct link_costs *own,
                        struct hb_error *err)
 {
     uint64_t ping_ns, burst_ns;
@@ -114,7 +114,8 @@ static int measure_own(struct measure *m, struct told *own,
     return rc;
 }
 
-static void put_told(unsigned char out[TOLD_BYTES], const struct told *v)
+static void put_costs(unsigned char out[COSTS_BYTES],
+                      const struct link_costs *v)
 {
     for (int i = 0; i < 8; i++) {
         out[i] = (unsigned char)(v->alpha_ns >> (56 - 8 * i));
@@ -122,12 +123,13 @@ static void put_told(unsigned char out[TOLD_BYTES], const struct told *v)
     }
 }
 
-static void take_worst(struct told *worst, const unsigned char in[TOLD_BYTES])
+static void take_worst(struct link_costs *worst,
+                       const unsigned char in[COSTS_BYTES])
 {
     struct hb_reader r;
     uint64_t v;
 
-    hb_reader_init(&r, in, TOLD_BYTES);
+    hb_reader_init(&r, in, COSTS_BYTES);
     v = hb_read_u64(&r);
     if (v > worst->alpha_ns)
         worst->alpha_ns = v;
@@ -136,22 +138,23 @@ static void take_worst(struct told *worst, const unsigned char in[TOLD_BYTES])
         worst->bytes_per_ms = v;
 }
 
-static int agree(struct measure *m, struct told *own, struct hb_error *err)
+static int agree(struct measure *m, struct link_costs *own,
+                 struct hb_error *err)
 {
     struct hvd__tcp *t = m->t;
     int rc;
 
-    put_told(m->out, own);
+    put_costs(m->out, own);
     for (int i = 0; i < t->n; i++)
-        m->recv[i] = (struct hvd__tcp_block){m->told[i], TOLD_BYTES};
-    hvd__tcp_exchange(t, m->out, TOLD_BYTES, TOLD_BYTES, m->recv);
+        m->recv[i] = (struct hvd__tcp_block){m->costs[i], COSTS_BYTES};
+    hvd__tcp_exchange(t, m->out, COSTS_BYTES, COSTS_BYTES, m->recv);
     rc = finish(m, err);
     for (int i = 0; rc == 0 && i < t->n; i++) {
-        if (i != t->me && m->recv[i].len != TOLD_BYTES)
+        if (i != t->me && m->recv[i].len != COSTS_BYTES)
             return tcp_blame(t, i, HVD_EPROTO,
                              "its measurements have a wrong length", err);
         if (i != t->me)
-            take_worst(own, m->told[i]);
+            take_worst(own, m->costs[i]);
     }
     return rc;
 }
@@ -165,11 +168,11 @@ int tcp_measure(struct hvd__tcp *t, uint64_t deadline_ns, struct hb_error *err)
                         .recv = hb_calloc(n, sizeof(*m.recv)),
                         .out = hb_calloc(1, BURST_BYTES),
                         .in = hb_calloc(1, BURST_BYTES),
-                        .told = hb_calloc(n, sizeof(*m.told))};
-    struct told own = {1000, 1000000};
+                        .costs = hb_calloc(n, sizeof(*m.costs))};
+    struct link_costs own = {1000, 1000000};
     int rc = 0;
 
-    if (!m.send || !m.recv || !m.out || !m.in || !m.told)
+    if (!m.send || !m.recv || !m.out || !m.in || !m.costs)
         rc = hb_error_set(err, HVD_ENOMEM, "no memory for connections");
     if (rc == 0 && n > 1)
         rc = measure_own(&m, &own, err);
@@ -183,6 +186,6 @@ int tcp_measure(struct hvd__tcp *t, uint64_t deadline_ns, struct hb_error *err)
     hb_free(m.recv);
     hb_free(m.out);
     hb_free(m.in);
-    hb_free(m.told);
+    hb_free(m.costs);
     return rc;
 }

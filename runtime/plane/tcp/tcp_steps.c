@@ -36,16 +36,16 @@
 /* ---- Who gives what to whom ------------------------------------------ */
 
 /* The place of this member in the allreduces. */
-struct place {
+struct role {
     int active; /* members that take part, a power of two */
     int bits;   /* its logarithm */
     int extra;  /* members that do not take part */
     int a;      /* this member's number among the active ones, or -1 */
 };
 
-static struct place place_of(const struct hvd__tcp *t)
+static struct role role_of(const struct hvd__tcp *t)
 {
-    struct place p = {1, 0, 0, -1};
+    struct role p = {1, 0, 0, -1};
 
     while (p.active * 2 <= t->n) {
         p.active *= 2;
@@ -59,7 +59,7 @@ static struct place place_of(const struct hvd__tcp *t)
     return p;
 }
 
-static int member_of(const struct place *p, int a)
+static int member_of(const struct role *p, int a)
 {
     return a < p->extra ? 2 * a + 1 : a + p->extra;
 }
@@ -86,7 +86,7 @@ static struct tcp_step recv_all(const struct hvd__tcp *t, int from, int reduce)
 }
 
 static struct tcp_step exchange_all(const struct hvd__tcp *t,
-                                    const struct place *p, int k)
+                                    const struct role *p, int k)
 {
     struct tcp_step s = nothing;
 
@@ -99,7 +99,7 @@ static struct tcp_step exchange_all(const struct hvd__tcp *t,
 
 /* Returns the elements of `many` parts from `part` on; there are as many parts
  * as active members. */
-static struct tcp_range parts(const struct hvd__tcp *t, const struct place *p,
+static struct tcp_range parts(const struct hvd__tcp *t, const struct role *p,
                               int part, int many)
 {
     size_t all = (size_t)p->active, count = t->vector.count;
@@ -109,7 +109,7 @@ static struct tcp_range parts(const struct hvd__tcp *t, const struct place *p,
     return r;
 }
 
-static struct tcp_step halve(const struct hvd__tcp *t, const struct place *p,
+static struct tcp_step halve(const struct hvd__tcp *t, const struct role *p,
                              int k)
 {
     int d = p->active >> (k + 1), other = p->a ^ d;
@@ -123,7 +123,7 @@ static struct tcp_step halve(const struct hvd__tcp *t, const struct place *p,
     return s;
 }
 
-static struct tcp_step spread(const struct hvd__tcp *t, const struct place *p,
+static struct tcp_step spread(const struct hvd__tcp *t, const struct role *p,
                               int k)
 {
     int d = 1 << k, other = p->a ^ d;
@@ -138,7 +138,7 @@ static struct tcp_step spread(const struct hvd__tcp *t, const struct place *p,
 /* Sets *s to step k; returns 0 if there is none. */
 static int allreduce_step(const struct hvd__tcp *t, int k, struct tcp_step *s)
 {
-    struct place p = place_of(t);
+    struct role p = role_of(t);
     int folded = t->me < 2 * p.extra;
     int rounds = t->algorithm == HVD__TCP_RD ? p.bits : 2 * p.bits;
 

@@ -63,8 +63,8 @@ size_t mp_max_elems(void)
     return (size_t)mp_world.chunk_elems;
 }
 
-static int begun(struct mp_plane *p, struct hb_error *err, int rc,
-                 const char *call)
+static int check_begin(struct mp_plane *p, struct hb_error *err, int rc,
+                       const char *call)
 {
     p->run.call = call;
     if (rc != MPI_SUCCESS)
@@ -76,10 +76,11 @@ static int begun(struct mp_plane *p, struct hb_error *err, int rc,
 /* Calls the collective in its blocking form if p->solo, else in its
  * nonblocking form, with all arguments up to the communicator. */
 #define BEGIN(p, err, blocking, nonblocking, ...)                         \
-    begun(p, err,                                                         \
-          (p)->solo ? blocking(__VA_ARGS__, (p)->comm)                    \
+    check_begin(p, err,                                                   \
+                (p)->solo                                                 \
+                    ? blocking(__VA_ARGS__, (p)->comm)                    \
                     : nonblocking(__VA_ARGS__, (p)->comm, &(p)->run.req), \
-          (p)->solo ? #blocking : #nonblocking)
+                (p)->solo ? #blocking : #nonblocking)
 
 int mp_allreduce(struct mp_plane *p, struct hb_error *err, void *buf,
                  const void *send, size_t count, MPI_Datatype type, MPI_Op op)

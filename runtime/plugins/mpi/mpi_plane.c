@@ -374,12 +374,12 @@ no_memory:
 enum { MEMBER_NO_MEMORY, MEMBER_FAILED };
 
 /* Sets err for a member that cannot make the plane. */
-static int member_failed(uint64_t told, struct hb_error *err)
+static int member_failed(uint64_t answer, struct hb_error *err)
 {
-    if (told == MEMBER_NO_MEMORY)
+    if (answer == MEMBER_NO_MEMORY)
         return hb_error_set(err, HVD_ENOMEM,
                             "no memory for a plane on another rank");
-    return mp_error_peer(err, (int)(told - MEMBER_FAILED),
+    return mp_error_peer(err, (int)(answer - MEMBER_FAILED),
                          "a call of MPI for a plane");
 }
 

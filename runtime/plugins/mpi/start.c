@@ -35,7 +35,7 @@ static int too_late(struct hb_error *err, const char *call)
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t done;
-    int over, rc;
+    int returned, rc;
 } init = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void *run_init(void *arg)
@@ -45,7 +45,7 @@ static void *run_init(void *arg)
     (void)arg;
     pthread_mutex_lock(&init.lock);
     init.rc = rc;
-    init.over = 1;
+    init.returned = 1;
     pthread_cond_signal(&init.done);
     pthread_mutex_unlock(&init.lock);
     return NULL;
@@ -79,18 +79,18 @@ int mp_init(struct hb_error *err)
 {
     const struct timespec until = {(time_t)(mp_world.deadline_ns / 1000000000),
                                    (long)(mp_world.deadline_ns % 1000000000)};
-    int e = start_thread(), over;
+    int e = start_thread(), returned;
 
     if (e) {
         mp_world.failed = 1;
         return hb_error_sys(err, e, "a thread for MPI_Init_thread");
     }
     pthread_mutex_lock(&init.lock);
-    while (!init.over && e == 0)
+    while (!init.returned && e == 0)
         e = pthread_cond_timedwait(&init.done, &init.lock, &until);
-    over = init.over;
+    returned = init.returned;
     pthread_mutex_unlock(&init.lock);
-    if (!over)
+    if (!returned)
         return too_late(err, "MPI_Init_thread");
     if (init.rc == MPI_SUCCESS)
         return 0;

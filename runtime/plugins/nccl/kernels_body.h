@@ -361,10 +361,10 @@ HVD__DEVICE_FN void hvd__tile_run(int id, int per, int batch,
 {
     const int in = hvd__kernel_in(id), out = hvd__kernel_out(id);
     const uint32_t wide = (uint32_t)per, half = HVD__KERNEL_LANES / 2;
-    const uint32_t over =
+    const uint32_t past =
         ((uint32_t)(uintptr_t)t->dst & (uint32_t)(per * out - 1)) /
         (uint32_t)out;
-    uint32_t head = (wide - over) & (wide - 1);
+    uint32_t head = (wide - past) & (wide - 1);
     uint32_t vectors, edge, at;
     struct hvd__words v[HVD__BATCH_MOST] HVD__ZEROS;
 

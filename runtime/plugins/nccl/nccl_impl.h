@@ -223,10 +223,10 @@ struct nc_run {
 /* A launched operation: what was put on the stream. */
 struct nc_launch {
     CUevent event;
-    CUevent begun;   /* this slot's event, recorded before an ordered
-                        operation */
-    CUevent reached; /* event: the device has reached it; NULL: unknown */
-    uint64_t number; /* number of the slot's latest launch */
+    CUevent start_event; /* this slot's event, recorded before an ordered
+                      operation */
+    CUevent reached;     /* event: the device has reached it; NULL: unknown */
+    uint64_t number;     /* number of the slot's latest launch */
     enum hvd__kind kind;
     enum hvd_dtype dtype;
     size_t count;

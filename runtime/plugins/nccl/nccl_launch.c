@@ -61,7 +61,7 @@ int nc_launch_init(struct nc_plane *p, struct hb_error *err)
         rc = HVD__CU(err, EventCreate, &p->ring[i].event,
                      CU_EVENT_DISABLE_TIMING);
         if (rc == 0)
-            rc = HVD__CU(err, EventCreate, &p->ring[i].begun,
+            rc = HVD__CU(err, EventCreate, &p->ring[i].start_event,
                          CU_EVENT_DISABLE_TIMING);
     }
     return rc;
@@ -72,8 +72,8 @@ void nc_launch_fini(struct nc_plane *p)
     for (int i = 0; i < NC_RING; i++) {
         if (p->ring[i].event)
             hvd__cuda.EventDestroy(p->ring[i].event);
-        if (p->ring[i].begun)
-            hvd__cuda.EventDestroy(p->ring[i].begun);
+        if (p->ring[i].start_event)
+            hvd__cuda.EventDestroy(p->ring[i].start_event);
     }
 }
 
@@ -94,10 +94,11 @@ int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
     struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
 
     pthread_mutex_lock(&p->lock);
-    l->reached = op->device.ordered ? l->begun : ready_of(op);
+    l->reached = op->device.ordered ? l->start_event : ready_of(op);
     pthread_mutex_unlock(&p->lock);
-    return op->device.ordered ? HVD__CU(err, EventRecord, l->begun, p->stream)
-                              : 0;
+    return op->device.ordered
+               ? HVD__CU(err, EventRecord, l->start_event, p->stream)
+               : 0;
 }
 
 uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,

@@ -100,7 +100,7 @@ static int has_pools(CUdevice d)
 }
 
 /* Makes `device` this process's device; the caller holds the lock. */
-static int settle(struct nc_world *w, int device, struct hb_error *err)
+static int use_device(struct nc_world *w, int device, struct hb_error *err)
 {
     CUdevice d = 0;
     int rc;
@@ -147,7 +147,7 @@ int nc_device_any(struct hb_error *err)
 
     pthread_mutex_lock(&w->lock);
     if (w->device < 0)
-        rc = settle(w, likely_device(w), err);
+        rc = use_device(w, likely_device(w), err);
     pthread_mutex_unlock(&w->lock);
     return rc;
 }
@@ -338,7 +338,7 @@ static int nc_issue(void *stream, const void *buf, void **ready,
         rc = nc_device_any(err);
     } else {
         pthread_mutex_lock(&w->lock);
-        rc = settle(w, device, err);
+        rc = use_device(w, device, err);
         pthread_mutex_unlock(&w->lock);
     }
     if (rc == 0)
@@ -409,7 +409,7 @@ const void *hvd_plugin(const char *abi, struct hb_error *err)
         .version = hvd__nccl_installed,
         .open = nc_open,
         .close = nc_close,
-        .place = nc_place,
+        .memory_of = nc_place,
         .issue = nc_issue,
         .done = nc_done,
         .plane = nc_plane_new,
