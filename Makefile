@@ -138,12 +138,12 @@ AGENT_SRC := \
 	lib/agent/machine/gpu_list.c \
 	lib/agent/machine/ld_cache.c \
 	lib/agent/port.c \
+	lib/agent/query/account.c \
 	lib/agent/query/agent_query.c \
 	lib/agent/query/capture.c \
 	lib/agent/query/jobend.c \
 	lib/agent/query/jobscan.c \
 	lib/agent/query/libfind.c \
-	lib/agent/query/place.c \
 	lib/agent/query/progcheck.c \
 	lib/agent/query/query_doctor.c \
 	lib/agent/query/query_jobs.c \
@@ -492,6 +492,7 @@ EXAMPLE_DATA := $(addprefix $(BUILD)/examples/data/, \
 	digits.csv breast_cancer.csv)
 
 UNIT_TESTS := \
+	account \
 	adasum \
 	again \
 	agent \
@@ -599,7 +600,6 @@ UNIT_TESTS := \
 	outdir \
 	output \
 	peer_uid \
-	place \
 	plan \
 	pmi1 \
 	pmix_modex \

@@ -16,7 +16,7 @@
 #include "lib/agent/agent_impl.h"
 
 #include "lib/agent/guardian.h"
-#include "lib/agent/query/place.h"
+#include "lib/agent/query/account.h"
 #include "lib/agent/trace_dir.h"
 
 #include "lib/base/alloc.h"
@@ -47,7 +47,7 @@ static void on_turn(uv_timer_t *timer);
 int agent_trace_open(struct agent *a, struct hb_error *err)
 {
     /* Not the job's TMPDIR: `hvdrun clean` could not know it. */
-    const char *tmpdir = place_env("TMPDIR");
+    const char *tmpdir = account_env("TMPDIR");
     char *dir;
 
     a->trace.fd = -1;

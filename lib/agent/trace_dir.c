@@ -2,8 +2,8 @@
 /* Directories of timelines that nobody needs any more; see trace_dir.h. */
 #include "lib/agent/trace_dir.h"
 
+#include "lib/agent/query/account.h"
 #include "lib/agent/query/jobscan.h"
-#include "lib/agent/query/place.h"
 #include "lib/agent/wireup/wireup_dir.h"
 #include "lib/base/alloc.h"
 #include "lib/protocol/query.h"
@@ -155,7 +155,7 @@ static void clean_in(const char *parent_path, const struct jobscan *s,
 void trace_dir_clean(const char *root, const char *id, int dry, json_t *out)
 {
     static const char *const parents[] = {"/tmp", "/var/tmp", "/dev/shm"};
-    const char *tmpdir = place_env("TMPDIR");
+    const char *tmpdir = account_env("TMPDIR");
     struct jobscan s = JOBSCAN_INIT;
 
     if (jobscan_read(&s) < 0)

@@ -11,8 +11,8 @@
 #include "lib/agent/query/agent_query.h"
 
 #include "lib/agent/machine/gpu_list.h"
+#include "lib/agent/query/account.h"
 #include "lib/agent/query/capture.h"
-#include "lib/agent/query/place.h"
 #include "lib/agent/query/progcheck.h"
 #include "lib/agent/rank/program.h"
 #include "lib/agent/rank/tree.h"
@@ -184,14 +184,14 @@ static void shell_env(struct hb_strv *env)
 
 static json_t *check_shell(void)
 {
-    const char *shell = place_env("SHELL");
+    const char *shell = account_env("SHELL");
     char command[] = "-c", word[] = "true";
     char *argv[] = {(char *)shell, command, word, NULL};
     struct hb_strv env = HB_STRV_INIT;
     struct capture run = {.argv = argv,
                           .timeout_ms = SHELL_TIMEOUT_MS,
                           .with_stderr = 1,
-                          .cwd = place_env("HOME"),
+                          .cwd = account_env("HOME"),
                           .max_bytes = SHELL_NOISE_MAX};
     struct capture_result r;
     json_t *out;
@@ -264,7 +264,7 @@ static json_t *resolve_all(const json_t *names)
     size_t i;
     int code;
 
-    if (program_resolve("getent", place_env("PATH"), "/", &getent, &code,
+    if (program_resolve("getent", account_env("PATH"), "/", &getent, &code,
                         NULL) < 0)
         return out;
     json_array_foreach(names, i, name)
@@ -337,9 +337,9 @@ json_t *query_doctor(const json_t *question)
     put_machine(out);
     put_limits(out);
     put_gpus(out);
-    put(out, "user", place_user());
-    put(out, "home", place_home());
-    put(out, "cache", place_cache());
+    put(out, "user", account_user());
+    put(out, "home", account_home());
+    put(out, "cache", account_cache());
     put(out, "shell", check_shell());
     put(out, "names", resolve_all(json_object_get(question, "names")));
     put_program(out, question);

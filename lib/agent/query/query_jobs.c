@@ -2,9 +2,9 @@
 /* `hvdrun ps`, `kill`, `drain` and `clean`: the agent's part; see query.h. */
 #include "lib/agent/query/agent_query.h"
 
+#include "lib/agent/query/account.h"
 #include "lib/agent/query/jobend.h"
 #include "lib/agent/query/jobscan.h"
-#include "lib/agent/query/place.h"
 #include "lib/agent/trace_dir.h"
 #include "lib/base/alloc.h"
 #include "lib/protocol/control/control_generation.h"
@@ -84,7 +84,7 @@ json_t *query_ps(void)
     for (size_t i = 0; i < s.count; i++)
         json_array_append_new(jobs, pack_job(&s.jobs[i]));
     jobscan_free(&s);
-    return json_pack("{s:o, s:o}", "user", place_user(), "jobs", jobs);
+    return json_pack("{s:o, s:o}", "user", account_user(), "jobs", jobs);
 }
 
 static int grace_of(const json_t *question)
@@ -196,7 +196,7 @@ json_t *query_clean(const json_t *question)
     if (!tree_can_read())
         return blind();
     ended = clean_jobs(question, dry);
-    removed = place_clean("", dry);
+    removed = account_clean("", dry);
     trace_dir_clean("", NULL, dry, removed);
     return json_pack("{s:o, s:o}", "ended", ended, "removed", removed);
 }

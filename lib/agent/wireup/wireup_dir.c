@@ -2,7 +2,7 @@
 /* Making and removing the directory of wireup_dir.h. */
 #include "lib/agent/wireup/wireup_dir.h"
 
-#include "lib/agent/query/place.h"
+#include "lib/agent/query/account.h"
 #include "lib/agent/trace_dir.h"
 
 #include "lib/base/alloc.h"
@@ -27,7 +27,7 @@ int wireup_dir_make(const char *job_id, int host_index, char **path,
                     struct hb_error *err)
 {
     /* Not the job's TMPDIR: `hvdrun clean` could not know it. */
-    const char *tmpdir = place_env("TMPDIR");
+    const char *tmpdir = account_env("TMPDIR");
     char *made = path_in("/dev/shm", job_id, host_index);
     int e;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See place.h.  Directories are walked by descriptor and without following
+ * See account.h.  Directories are walked by descriptor and without following
  * links: other users may have put anything into /tmp.
  */
-#include "lib/agent/query/place.h"
+#include "lib/agent/query/account.h"
 
 #include "lib/base/alloc.h"
 #include "lib/base/strv.h"
@@ -28,7 +28,7 @@ enum {
     UNUSED_S = 30 * 24 * 3600,
 };
 
-const char *place_env(const char *name)
+const char *account_env(const char *name)
 {
     struct hb_strv env = {environ, 0, 0};
     const char *value;
@@ -59,13 +59,13 @@ static void passwd_name(char *name, size_t size)
         fclose(f);
 }
 
-json_t *place_user(void)
+json_t *account_user(void)
 {
-    const char *name = place_env("LOGNAME");
+    const char *name = account_env("LOGNAME");
     char text[64];
 
     if (!name)
-        name = place_env("USER");
+        name = account_env("USER");
     if (!name) {
         passwd_name(text, sizeof(text));
         name = text;
@@ -95,9 +95,9 @@ static int try_write(const char *dir)
     return e;
 }
 
-json_t *place_home(void)
+json_t *account_home(void)
 {
-    const char *home = place_env("HOME");
+    const char *home = account_env("HOME");
     int e = home ? try_write(home) : ENOENT;
 
     return json_pack("{s:o, s:b, s:s}", "path", query_text(home ? home : ""),
@@ -107,7 +107,8 @@ json_t *place_home(void)
 /* Lists the candidates in the order in which a start tries them. */
 static void cache_dirs(const char *root, struct hb_strv *dirs)
 {
-    const char *xdg = place_env("XDG_CACHE_HOME"), *home = place_env("HOME");
+    const char *xdg = account_env("XDG_CACHE_HOME"),
+               *home = account_env("HOME");
 
     if (xdg && xdg[0] == '/')
         hb_strv_addf(dirs, "%s/hvd", xdg);
@@ -140,7 +141,7 @@ static json_t *try_cache(const char *path, int *usable)
 }
 
 /* Describes the first usable directory, or else the first. */
-json_t *place_cache(void)
+json_t *account_cache(void)
 {
     struct hb_strv dirs = HB_STRV_INIT;
     json_t *first = NULL;
@@ -412,10 +413,10 @@ static void clean_temporary(const char *parent_path, int dry, json_t *out)
         closedir(parent);
 }
 
-json_t *place_clean(const char *root, int dry)
+json_t *account_clean(const char *root, int dry)
 {
     static const char *const parents[] = {"/tmp", "/var/tmp", "/dev/shm"};
-    const char *tmpdir = place_env("TMPDIR");
+    const char *tmpdir = account_env("TMPDIR");
     json_t *out = json_array();
 
     clean_caches(root, dry, out);

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the agent is: its account, its directories, and what earlier agents
- * have left in them.
+ * The account that the agent runs under: its directories, and what earlier
+ * agents have left in them.
  *
- * The account is taken from the environment (sshd sets it), else from
+ * It is taken from the environment (sshd sets it), else from
  * /etc/passwd: a static program cannot ask the name services.
  */
-#ifndef HVD_AGENT_PLACE_H
-#define HVD_AGENT_PLACE_H
+#ifndef HVD_AGENT_ACCOUNT_H
+#define HVD_AGENT_ACCOUNT_H
 
 #include <jansson.h>
 
 /* Returns a variable of this process, or NULL if it is unset or empty. */
-const char *place_env(const char *name);
+const char *account_env(const char *name);
 
-json_t *place_user(void); /* the name, or "uid 1000" */
+json_t *account_user(void); /* the name, or "uid 1000" */
 
 /* Describes HOME: {"path", "writable", "error"}. */
-json_t *place_home(void);
+json_t *account_home(void);
 /* Describes where an agent would be kept: {"path", "usable", "noexec",
  * "error"}. */
-json_t *place_cache(void);
+json_t *account_cache(void);
 
 /* Removes agents that no start has used for 30 days, unless they are running or
  * the newest of their directory, and private directories of agents and hvdruns
  * that have gone; never another user's.  Returns an array of {"path", "what"};
  * `dry`: only lists them.  `root` is put before /tmp and the like: "" or a
  * fixture. */
-json_t *place_clean(const char *root, int dry);
+json_t *account_clean(const char *root, int dry);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Home and cache folders, and what `hvdrun clean` removes from them. */
-#include "lib/agent/query/place.h"
+#include "lib/agent/query/account.h"
 
 #include "lib/agent/query/progcheck.h"
 #include "lib/agent/trace_dir.h"
@@ -78,7 +78,7 @@ static int exists(const char *name)
 /* Cleans, or only reports if `dry`; returns the number of entries reported. */
 static int clean(int dry)
 {
-    json_t *list = place_clean(f.root, dry);
+    json_t *list = account_clean(f.root, dry);
     int count = (int)json_array_size(list);
 
     json_decref(list);
@@ -90,12 +90,12 @@ START_TEST(user)
     json_t *name;
 
     setenv("LOGNAME", "alice", 1);
-    name = place_user();
+    name = account_user();
     ck_assert_str_eq(json_string_value(name), "alice");
     json_decref(name);
     unsetenv("LOGNAME");
     unsetenv("USER");
-    name = place_user();
+    name = account_user();
     ck_assert_int_gt((int)strlen(json_string_value(name)), 0);
     json_decref(name);
 }
@@ -103,13 +103,13 @@ END_TEST
 
 START_TEST(a_home)
 {
-    json_t *h = place_home();
+    json_t *h = account_home();
 
     ck_assert_int_eq(query_true(h, "writable"), 1);
     ck_assert_str_eq(query_string(h, "path"), f.root);
     json_decref(h);
     setenv("HOME", at("none"), 1);
-    h = place_home();
+    h = account_home();
     ck_assert_int_eq(query_true(h, "writable"), 0);
     ck_assert_str_eq(query_string(h, "error"), "No such file or directory");
     json_decref(h);
@@ -118,7 +118,7 @@ END_TEST
 
 START_TEST(cache)
 {
-    json_t *c = place_cache();
+    json_t *c = account_cache();
     char want[PATH_MAX];
 
     ck_assert_int_eq(query_true(c, "usable"), 1);
@@ -127,7 +127,7 @@ START_TEST(cache)
     json_decref(c);
     /* A file is in the way: the next place is used. */
     file("xdg", 0);
-    c = place_cache();
+    c = account_cache();
     ck_assert_int_eq(query_true(c, "usable"), 1);
     snprintf(want, sizeof(want), "%s/.cache/hvd", f.root);
     ck_assert_str_eq(query_string(c, "path"), want);
@@ -508,8 +508,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("place");
-    TCase *tc = tcase_create("place");
+    Suite *s = suite_create("account");
+    TCase *tc = tcase_create("account");
 
     tcase_set_timeout(tc, 60);
     tcase_add_unchecked_fixture(tc, fixtures_setup, fixtures_teardown);
