@@ -393,9 +393,11 @@ static PyObject *timeline_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static const char *const kinds[HVD_STATS_KINDS] = {
-    "allreduce", "broadcast", "allgather",
-    "barrier",   "alltoall",  "reducescatter"};
+/* In the order of the rows of hvd_stats. */
+static const char *const kinds[] = {"allreduce", "broadcast", "allgather",
+                                    "barrier",   "alltoall",  "reducescatter"};
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == HVD_STATS_KINDS,
+               "each kind has a name");
 
 /* Sums the rows of a kind over its size classes. */
 static struct hvd_stats_row sum_row(const struct hvd_stats_row *rows)
