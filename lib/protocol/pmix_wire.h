@@ -90,9 +90,9 @@ struct pmix_ready {
     uint32_t count;
 };
 
-/* Encoders append one frame: 0, -HVD_ENOMEM, or -HVD_EINVAL for what the
- * decoder would refuse.  Decoders return 0, -HVD_EPROTO or -HVD_ENOMEM; on
- * failure *m is empty. */
+/* Appends one frame, as each encoder does: 0, -HVD_ENOMEM, or -HVD_EINVAL for
+ * what the decoder would refuse.  Decoders return 0, -HVD_EPROTO or
+ * -HVD_ENOMEM; on failure *m is empty. */
 int pmix_wire_encode_setup(struct hb_buf *out, const struct pmix_setup *m);
 int pmix_wire_decode_setup(const void *p, size_t len, struct pmix_setup *m);
 void pmix_setup_fini(struct pmix_setup *m);
