@@ -683,15 +683,15 @@ SYSTEM_PROGS := \
 	evil_agent \
 	gather_alloc \
 	horovod_rank \
-	members \
+	members_rank \
 	mpi_fault \
-	mpi_plane \
+	mpi_plane_rank \
 	poke \
 	prop \
 	pty \
 	rdv \
 	secret \
-	stall \
+	stall_rank \
 	storm
 FUZZERS := \
 	agent \
@@ -835,7 +835,7 @@ endif
 NCCL_TESTS := nccl_kernels nccl_open
 NCCL_PLANE_TESTS := nccl_plane nccl_failures
 UNIT_TESTS += $(NCCL_TESTS) $(NCCL_PLANE_TESTS)
-SYSTEM_PROGS += nccl nccl_double
+SYSTEM_PROGS += nccl_double nccl_verbs
 NCCL_CFLAGS := -isystem $(CUDA)/include $(if \
 	$(filter-out $(CUDA)/include,$(NCCL_INCLUDE)),-isystem $(NCCL_INCLUDE))
 NCCL_LIBDIR := $(firstword $(wildcard $(addprefix \
@@ -1158,8 +1158,8 @@ $(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
 WORLD_SRC := $(addprefix tests/unit/, \
 	agent_util.c fake_agent.c forked.c hier_world.c remote_util.c \
 	shards_training.c shm_group.c shm_member.c ssh_client.c ssh_server.c \
-	tcp_group.c thread_plane.c values.c worker_client.c world.c world_elastic.c \
-	world_hosts.c)
+	tcp_group.c thread_plane.c values.c worker_client.c world_agent.c \
+	world_elastic.c world_hosts.c)
 $(eval $(call archive,world,WORLD))
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o \
@@ -1209,7 +1209,7 @@ $(NCCL_TESTS:%=$(BUILD)/tests/test_%): $(NCCL_IMAGE) $(call obj, \
 $(NCCL_TESTS:%=$(BUILD)/obj/tests/unit/test_%.o): FILE_CFLAGS = $(NCCL_CFLAGS)
 # These tests use the whole plug-in, with the test doubles.
 NCCL_WORLD := tests/unit/nccl_world.c $(addprefix tests/system/prog/, \
-	nccl_cuda.c nccl_values.c)
+	nccl_driver.c nccl_values.c)
 $(call obj,$(NCCL_WORLD) $(NCCL_PLANE_TESTS:%=tests/unit/test_%.c)): \
 	FILE_CFLAGS = $(NCCL_CFLAGS)
 $(NCCL_PLANE_TESTS:%=$(BUILD)/tests/test_%): $(call obj,$(NCCL_WORLD)) \
@@ -1222,7 +1222,7 @@ $(BUILD)/tests/prog/differ: $(call obj,$(addprefix tests/system/prog/, \
 $(BUILD)/tests/prog/prop: $(call obj,$(addprefix tests/system/prog/, \
 	prop_job.c prop_script.c prop_values.c))
 $(BUILD)/tests/prog/gather_alloc: $(call obj,tests/system/prog/gather_alloc_cases.c)
-$(BUILD)/tests/prog/mpi_plane: $(call obj,tests/unit/values.c \
+$(BUILD)/tests/prog/mpi_plane_rank: $(call obj,tests/unit/values.c \
 	$(addprefix tests/system/prog/,mpi_plane_ops.c mpi_plane_world.c)) \
 		$(call ar,runtime)
 $(BUILD)/tests/prog/%: $(BUILD)/obj/tests/system/prog/%.o \
@@ -1262,7 +1262,7 @@ $(BUILD)/tests/%/libhvd-mpi.so: $(MPI_PLUGIN_SRC) \
 	$(link_mpi) $(ALL_CFLAGS) -O3 \
 		$(call mpi_cflags,$(shell mpicc.$* -show)) -o $@ \
 		$(filter %.c %.o %.a,$^) $(call mpi_libs,$(shell mpicc.$* -show))
-$(BUILD)/tests/prog/mpi_plane: | $(MPI_TESTS)
+$(BUILD)/tests/prog/mpi_plane_rank: | $(MPI_TESTS)
 
 # A user's program, with the headers and libraries of each MPI.
 MPI_USERS := $(MPI_TESTS:%/libhvd-mpi.so=%/mpi_user)
@@ -1321,7 +1321,7 @@ $(BUILD)/obj/tests/gpu/%.o: FILE_CFLAGS = $(NCCL_CFLAGS)
 $(BUILD)/tests/gpu/kernels: $(NCCL_IMAGE) $(call obj,$(addprefix \
 		runtime/plugins/nccl/,fuse.c nccl.c) cmd/hvd-bench/resnet50.c) \
 		$(call ar,runtime)
-$(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
+$(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu_util.c \
 		runtime/plugins/nccl/nccl_cuda.c) $(LIB)/libhvd.so $(call ar,base) \
 		| $(NCCL_DOUBLES)
 	@mkdir -p $(@D)
@@ -1329,11 +1329,11 @@ $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call obj,tests/gpu/gpu.c \
 		-Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group \
 		-L$(LIB) -lhvd -ldl -lm
 system-progs: $(GPU_PROGS)
-NCCL_PROG := $(addprefix tests/system/prog/, nccl_cases.c nccl_cuda.c \
+NCCL_PROG := $(addprefix tests/system/prog/, nccl_cases.c nccl_driver.c \
 	nccl_moves.c nccl_rank.c nccl_values.c)
-$(call obj,$(addprefix tests/system/prog/,nccl.c nccl_double.c) \
+$(call obj,$(addprefix tests/system/prog/,nccl_double.c nccl_verbs.c) \
 	$(NCCL_PROG)): FILE_CFLAGS = $(NCCL_CFLAGS)
-$(BUILD)/tests/prog/nccl: $(call obj,$(NCCL_PROG)) | $(NCCL_DOUBLES)
+$(BUILD)/tests/prog/nccl_verbs: $(call obj,$(NCCL_PROG)) | $(NCCL_DOUBLES)
 $(BUILD)/tests/prog/nccl_double: $(BUILD)/obj/tests/system/prog/nccl_double.o \
 		$(filter-out %-old.so.2,$(NCCL_DOUBLES))
 	@mkdir -p $(@D)
@@ -1434,12 +1434,12 @@ check-fast:
 
 # What tests/bench compares with: the peers that are installed, and a probe of
 # the machine.  Only `make bench` builds them.
-BENCH_PEERS := $(BUILD)/bench/probe $(foreach mpi,openmpi mpich,\
+BENCH_PEERS := $(BUILD)/bench/machine_probe $(foreach mpi,openmpi mpich,\
 	$(if $(shell command -v mpicc.$(mpi)),$(BUILD)/bench/mpi_peer.$(mpi))) \
 	$(if $(wildcard /usr/include/gloo/allreduce.h),$(BUILD)/bench/gloo_peer)
 PEER_SRC := tests/bench/peer.c cmd/hvd-bench/resnet50.c
 PEER_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -O3 -g $(WARN)
-$(BUILD)/bench/probe: tests/bench/probe.c
+$(BUILD)/bench/machine_probe: tests/bench/machine_probe.c
 	@mkdir -p $(@D)
 	$(CC) $(PEER_CFLAGS) -march=native -o $@ $<
 $(BUILD)/bench/mpi_peer.%: tests/bench/mpi_peer.c $(PEER_SRC) \

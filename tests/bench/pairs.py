@@ -82,7 +82,7 @@ def peer(name, ranks, collective, seconds, sizes):
 
 
 def probe(*args):
-    return run_job([built("probe")] + [str(arg) for arg in args])[0]
+    return run_job([built("machine_probe")] + [str(arg) for arg in args])[0]
 
 
 def times(lines, which="median_us"):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks libhvd on device memory, as a user's program calls it: what depends on
- * streams and events, which only a GPU proves.  tests/system/prog/nccl.c has
- * values of all kinds, refusals and failures.
+ * streams and events, which only a GPU proves.  tests/system/prog/nccl_verbs.c
+ * has values of all kinds, refusals and failures.
  *
  *     hvdrun -np N checks [--real] [NAME...]
  *
@@ -15,7 +15,7 @@
  */
 #include "lib/base/sys/clock.h"
 #include "runtime/hvd.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/gpu_util.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -17,7 +17,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/sys/clock.h"
 #include "runtime/plugins/nccl/fuse.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/gpu_util.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -521,7 +521,7 @@ test_faults_stall() {
         expect_exit 124 login "$HVDRUN" --grace $GRACE --log-level DEBUG \
             --stall-check-warning-time-seconds 1 \
             --stall-check-shutdown-time-seconds 3 --no-tag-output \
-            -H n2:1,n1:2 "$PROG/stall" $verb
+            -H n2:1,n1:2 "$PROG/stall_rank" $verb
         pid=$(sed -n 's/.*rank 1 is pid \([0-9]*\).*/\1/p' err)
         tells '^hvdrun: stall: 2 of 3 ranks wait for others'
         tells '^  allreduce "grad.7": ranks 0, 2 wait for .*; missing: rank 1$'

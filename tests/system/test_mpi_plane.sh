@@ -2,17 +2,17 @@
 # shellcheck shell=bash
 #
 # The MPI plane by itself, without libhvd, under every MPI that is installed.
-# See tests/system/prog/mpi_plane.c.
+# See tests/system/prog/mpi_plane_rank.c.
 
-# under NP [VARIABLE=VALUE...] MODE: fails unless mpi_plane MODE on NP ranks
-# exits with 0 and prints nothing to stdout.  Leaks are not checked, as MPI's
-# own libraries have some.
+# under NP [VARIABLE=VALUE...] MODE: fails unless mpi_plane_rank MODE on NP
+# ranks exits with 0 and prints nothing to stdout.  Leaks are not checked, as
+# MPI's own libraries have some.
 under() {
     local np=$1
     shift
     mpi_launcher "$np"
     expect_exit 0 timeout 120 "${unchecked_leaks[@]}" "${@:1:$#-1}" \
-        "${launcher[@]}" "$PROG/mpi_plane" \
+        "${launcher[@]}" "$PROG/mpi_plane_rank" \
         "$HVD_PLUGIN_DIR/libhvd-mpi.so" "${@: -1}"
     [ ! -s out ] || fail "$mpi, $np: stdout is not empty"
 }

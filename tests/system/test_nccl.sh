@@ -45,27 +45,27 @@ says() {
 
 # Without the plug-in, libhvd works in host memory and refuses device memory.
 test_nccl_no_plugin() {
-    [ -e "$PROG/nccl" ] || skip "built without NCCL"
+    [ -e "$PROG/nccl_verbs" ] || skip "built without NCCL"
     mkdir -p here/lib here/tests/prog
     cp -P "$BUILD"/lib/libhvd.so* here/lib
-    cp "$PROG/nccl" here/tests/prog
-    expect_exit 0 ranks 2 here/tests/prog/nccl alone
+    cp "$PROG/nccl_verbs" here/tests/prog
+    expect_exit 0 ranks 2 here/tests/prog/nccl_verbs alone
     says 2 'stream is set, and this process cannot use device memory'
-    HVD_NCCL=1 expect_exit 0 ranks 2 here/tests/prog/nccl init
+    HVD_NCCL=1 expect_exit 0 ranks 2 here/tests/prog/nccl_verbs init
     says 2 'NCCL plane unavailable: .*libhvd-nccl.so'
 }
 
 test_nccl_no_driver() {
     need_plugin
     grep -q libcuda.so.1 < <(ldconfig -p) && skip "there is a CUDA driver"
-    expect_exit 0 ranks 2 "$PROG/nccl" alone
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" alone
     says 2 'stream is set, and this process cannot use device memory'
     [ ! -s err ] || fail "a word about it: $(cat err)"
     export HVD_NCCL=1
-    expect_exit 0 ranks 2 "$PROG/nccl" init
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" init
     says 2 'NCCL plane unavailable: no CUDA driver: .*libcuda.so.1'
     export HVD_NCCL=0
-    expect_exit 0 ranks 2 "$PROG/nccl" alone
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" alone
 }
 
 # feature NAME VALUE: fails unless hvd_feature says so, in a world or not.
@@ -97,38 +97,38 @@ test_nccl_installed_library() {
     [ -e "$lib" ] || skip "no NCCL is installed"
     sanitized && skip "NCCL is not built with sanitizers"
     export HVD_NCCL_LIBRARY=$lib
-    expect_exit 0 ranks 1 "$PROG/nccl" init
+    expect_exit 0 ranks 1 "$PROG/nccl_verbs" init
     says 1 success
     # NCCL loads the CUDA driver itself, and must find none in what follows.
     grep -q libcuda.so.1 < <(ldconfig -p) && skip "there is a CUDA driver"
-    expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" work null 3
     grep -Eq 'rank [01]: the operating system refused: .*unhandled cuda' out
     says 0 success
 }
 
 test_nccl_versions_and_libraries() {
     with_doubles
-    FAKE_NCCL_VERSION=21304 expect_exit 0 ranks 2 "$PROG/nccl" init
+    FAKE_NCCL_VERSION=21304 expect_exit 0 ranks 2 "$PROG/nccl_verbs" init
     says 2 'NCCL 2.13.4 of .*libnccl.so.2 is too old: 2.14 is needed'
-    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" init
+    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl_verbs" init
     says 2 'no NCCL: /none: .*HVD_NCCL_LIBRARY'
-    HVD_CUDA_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" init
+    HVD_CUDA_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl_verbs" init
     says 2 'no CUDA driver: /none: '
     HVD_NCCL_LIBRARY=$doubles/libcuda.so.1 \
-        expect_exit 0 ranks 1 "$PROG/nccl" init
+        expect_exit 0 ranks 1 "$PROG/nccl_verbs" init
     says 1 'NCCL plane unavailable: .* is no NCCL'
-    FAKE_CUDA_FAIL=cuInit:100 expect_exit 0 ranks 2 "$PROG/nccl" init
+    FAKE_CUDA_FAIL=cuInit:100 expect_exit 0 ranks 2 "$PROG/nccl_verbs" init
     says 2 'the CUDA driver finds no device'
-    FAKE_CUDA_FAIL=cuInit:999 expect_exit 0 ranks 1 "$PROG/nccl" init
+    FAKE_CUDA_FAIL=cuInit:999 expect_exit 0 ranks 1 "$PROG/nccl_verbs" init
     says 1 'NCCL plane unavailable: .*CUDA_ERROR_UNKNOWN'
-    NCCL_COMM_BLOCKING=1 expect_exit 0 ranks 1 "$PROG/nccl" init
+    NCCL_COMM_BLOCKING=1 expect_exit 0 ranks 1 "$PROG/nccl_verbs" init
     says 1 "NCCL_COMM_BLOCKING is 1"
-    HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl" init
+    HVD_NCCL_TIMEOUT=soon expect_exit 0 ranks 1 "$PROG/nccl_verbs" init
     says 1 'HVD_NCCL_TIMEOUT'
     # Unless NCCL is asked for, hvd_init succeeds without it, and device memory
     # is still recognised.
     unset HVD_NCCL
-    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    HVD_NCCL_LIBRARY=/none expect_exit 0 ranks 2 "$PROG/nccl_verbs" work null 3
     says 2 'the buffers are in device memory: .*unavailable: no NCCL: /none'
 }
 
@@ -170,7 +170,7 @@ values() {
     local stream
     with_doubles
     for stream in null own; do
-        expect_exit 0 ranks "$1" "$PROG/nccl" values $stream $RANDOM
+        expect_exit 0 ranks "$1" "$PROG/nccl_verbs" values $stream $RANDOM
     done
 }
 
@@ -178,7 +178,7 @@ values() {
 test_nccl_algorithms() {
     local name
     with_doubles
-    HVD_TIMELINE=$PWD/t.json expect_exit 0 ranks 2 "$PROG/nccl" \
+    HVD_TIMELINE=$PWD/t.json expect_exit 0 ranks 2 "$PROG/nccl_verbs" \
         values own $RANDOM
     for name in allreduce allreduce.fused staged broadcast allgather \
         allgather.ragged alltoall reducescatter reducescatter.uneven; do
@@ -190,15 +190,15 @@ test_nccl_algorithms() {
 test_nccl_values_old_library() {
     with_doubles
     export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
-    expect_exit 0 ranks 3 "$PROG/nccl" values own $RANDOM no-float8
-    expect_exit 0 ranks 2 "$PROG/nccl" values null $RANDOM no-float8
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" values own $RANDOM no-float8
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" values null $RANDOM no-float8
 }
 
 # A batch that is far larger than the fusion buffer is reduced in blocks.
 test_nccl_values_in_blocks() {
     with_doubles
     export HVD_FUSION_THRESHOLD=1
-    expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM large
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" values own $RANDOM large
 }
 
 # Hierarchical and torus allreduce give right results, whether NCCL can split
@@ -207,17 +207,17 @@ test_nccl_values_layers() {
     local hosts
     with_doubles
     for hosts in x1:2,x2:2 x1:1,x2:2; do
-        HVD_HIERARCHICAL_ALLREDUCE=1 expect_exit 0 many $hosts "$PROG/nccl" \
+        HVD_HIERARCHICAL_ALLREDUCE=1 expect_exit 0 many $hosts "$PROG/nccl_verbs" \
             values own $RANDOM allreduce fused wire
         HVD_TORUS_ALLREDUCE=1 HVD_TIMELINE=$PWD/$hosts.json \
-            expect_exit 0 many $hosts "$PROG/nccl" \
+            expect_exit 0 many $hosts "$PROG/nccl_verbs" \
             values null $RANDOM allreduce fused wire
     done
     # torus needs the same number of ranks on all hosts
     grep -q '"nccl.allreduce.torus"' x1:2,x2:2.0.json
     absent 'nccl.allreduce.torus' x1:1,x2:2.0.json
     export HVD_NCCL_LIBRARY=$doubles/libnccl-old.so.2 FAKE_NCCL_VERSION=21406
-    HVD_TORUS_ALLREDUCE=1 expect_exit 0 many x1:2,x2:2 "$PROG/nccl" \
+    HVD_TORUS_ALLREDUCE=1 expect_exit 0 many x1:2,x2:2 "$PROG/nccl_verbs" \
         values own $RANDOM no-float8 allreduce fused
 }
 
@@ -227,10 +227,10 @@ test_nccl_streams() {
     local np
     with_doubles
     for np in 1 2 4; do
-        expect_exit 0 ranks $np "$PROG/nccl" stream $RANDOM
+        expect_exit 0 ranks $np "$PROG/nccl_verbs" stream $RANDOM
         says $np 'launched ahead'
-        expect_exit 0 ranks $np "$PROG/nccl" requests
-        FAKE_CUDA_DELAY_US=3000 expect_exit 0 ranks $np "$PROG/nccl" \
+        expect_exit 0 ranks $np "$PROG/nccl_verbs" requests
+        FAKE_CUDA_DELAY_US=3000 expect_exit 0 ranks $np "$PROG/nccl_verbs" \
             values own $RANDOM mixed sets
     done
 }
@@ -240,7 +240,7 @@ test_nccl_streams() {
 test_nccl_timeline() {
     with_doubles
     FAKE_CUDA_DELAY_US=2000 expect_exit 0 ranks 2 --timeline t.json --stats \
-        "$PROG/nccl" requests
+        "$PROG/nccl_verbs" requests
     grep -Eq '^  on the device: 6 per rank, of [0-9.]+ ms each$' err ||
         fail "no time of the device: $(cat err)"
     python3 - <<'END'
@@ -259,51 +259,51 @@ END
 # waiting for a time limit.
 test_nccl_set_removed() {
     with_doubles
-    FAKE_CUDA_DELAY_US=200 expect_exit 0 ranks 3 "$PROG/nccl" remove 30
+    FAKE_CUDA_DELAY_US=200 expect_exit 0 ranks 3 "$PROG/nccl_verbs" remove 30
 }
 
 # Process sets do not deadlock if a device runs the kernels of one communicator
 # at a time, as when they fill it.
 test_nccl_sets_on_a_full_device() {
     with_doubles
-    FAKE_NCCL_SERIAL=1 expect_exit 0 ranks 4 "$PROG/nccl" \
+    FAKE_NCCL_SERIAL=1 expect_exit 0 ranks 4 "$PROG/nccl_verbs" \
         values own $RANDOM sets mixed
 }
 
 test_nccl_places() {
     with_doubles
-    expect_exit 0 ranks 1 "$PROG/nccl" places
-    expect_exit 0 ranks 3 "$PROG/nccl" places
+    expect_exit 0 ranks 1 "$PROG/nccl_verbs" places
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" places
 }
 
 # Operations work while another thread of the program captures a CUDA graph.
 test_nccl_capture_elsewhere() {
     with_doubles
-    expect_exit 0 ranks 1 "$PROG/nccl" capture
-    expect_exit 0 ranks 2 "$PROG/nccl" capture
+    expect_exit 0 ranks 1 "$PROG/nccl_verbs" capture
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" capture
 }
 
 test_nccl_mismatch() {
     with_doubles
-    expect_exit 0 ranks 2 "$PROG/nccl" mismatch
-    expect_exit 0 ranks 4 "$PROG/nccl" mismatch
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" mismatch
+    expect_exit 0 ranks 4 "$PROG/nccl_verbs" mismatch
 }
 
 # ---- Life and failures ------------------------------------------------------
 
 test_nccl_again() {
     with_doubles
-    expect_exit 0 ranks 1 "$PROG/nccl" again 3
-    expect_exit 0 ranks 3 "$PROG/nccl" again 4
+    expect_exit 0 ranks 1 "$PROG/nccl_verbs" again 3
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" again 4
 }
 
 test_nccl_rank_dies() {
     with_doubles
-    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl" die 1 5 kill
+    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl_verbs" die 1 5 kill
     says 2 'rank [02]: a peer died: rank 1 .*SIGKILL'
-    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl" die 1 0 kill
+    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl_verbs" die 1 0 kill
     says 2 'rank [02]: a peer died: rank 1 .*SIGKILL'
-    expect_exit 0 ranks 3 "$PROG/nccl" die 1 5 exit
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" die 1 5 exit
     says 2 'rank [02]: shut down: rank 1 '
 }
 
@@ -311,7 +311,7 @@ test_nccl_rank_dies() {
 # wait for it, learn of the death.
 test_nccl_rank_dies_in_a_collective() {
     with_doubles
-    FAKE_NCCL=hang:1:6 expect_exit 142 ranks 3 --grace 20 "$PROG/nccl" \
+    FAKE_NCCL=hang:1:6 expect_exit 142 ranks 3 --grace 20 "$PROG/nccl_verbs" \
         die 1 2 later
     says 2 'rank [02]: a peer died: rank 1 .*SIGALRM'
 }
@@ -326,7 +326,7 @@ elastic() {
         shift
     done
     shift
-    expect_exit 0 ranks 3 --min-np 1 "${options[@]}" "$PROG/nccl" elastic \
+    expect_exit 0 ranks 3 --min-np 1 "${options[@]}" "$PROG/nccl_verbs" elastic \
         "$@" 10 "${want[2]}"
     says "${want[0]}" "^rank [0-2]: .*generation 1 has ended: rank $1 .*killed"
     says "${want[1]}" \
@@ -364,7 +364,7 @@ test_nccl_elastic_restart() {
 test_nccl_rank_stops() {
     with_doubles
     export HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2
-    expect_exit 124 ranks 3 --grace 5 "$PROG/nccl" die 1 5 stop
+    expect_exit 124 ranks 3 --grace 5 "$PROG/nccl_verbs" die 1 5 stop
     says 2 'rank [02]: timed out: rank 1 .*allreduce.*stopped by a signal'
 }
 
@@ -380,7 +380,7 @@ names() {
     local limit="CUDA device [02] has waited for 2 s.*HVD_NCCL_TIMEOUT"
     HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2 \
         FAKE_NCCL=$1 expect_exit 124 ranks 3 --grace 1 "${heedless[@]}" \
-        "$PROG/nccl" "${@:3}"
+        "$PROG/nccl_verbs" "${@:3}"
     says 2 "^rank [02]: timed out: $host.*$2"
     grep -Eq '^  allreduce on the device: ranks 0(, |-)2 wait ' err ||
         fail "$(cat err)"
@@ -388,7 +388,7 @@ names() {
         fail "$(cat err)"
     absent '^  rank [02] on host' err
     FAKE_NCCL=$1 HVD_NCCL_TIMEOUT=2 expect_exit 1 ranks 3 --grace 1 \
-        "${heedless[@]}" "$PROG/nccl" "${@:3}"
+        "${heedless[@]}" "$PROG/nccl_verbs" "${@:3}"
     says 2 "^rank [02]: timed out: allreduce: $limit.*: $host.*$2"
 }
 
@@ -413,7 +413,7 @@ test_nccl_rank_stops_after_a_launch() {
 test_nccl_rank_hangs_on_another_host() {
     with_doubles
     FAKE_NCCL=stuck:2:1 HVD_NCCL_TIMEOUT=1 expect_exit 1 \
-        many x1:2,x2:1 "${heedless[@]}" "$PROG/nccl" work own 3
+        many x1:2,x2:1 "${heedless[@]}" "$PROG/nccl_verbs" work own 3
     says 2 '^rank [01]: .*: rank 2 .* on host x2: .* has not launched'
 }
 
@@ -423,7 +423,7 @@ test_nccl_device_hangs_everywhere() {
     with_doubles
     HVD_STALL_CHECK_TIME_SECONDS=1 HVD_STALL_SHUTDOWN_TIME_SECONDS=2 \
         FAKE_NCCL=hang:1:4 expect_exit 124 ranks 3 "${heedless[@]}" \
-        "$PROG/nccl" work own 30
+        "$PROG/nccl_verbs" work own 30
     says 3 'timed out: allreduce on the device: all ranks have launched it, and'
     says 3 'ranks 0-2 wait; all react: NCCL, a device or the network hangs'
 }
@@ -434,7 +434,7 @@ test_nccl_device_hangs_everywhere() {
 hangs() {
     local late="timed out: $2: CUDA device [012] has waited for 2 s"
     FAKE_NCCL=$1 HVD_NCCL_TIMEOUT=2 \
-        expect_exit 0 ranks 3 "$PROG/nccl" "${@:3}"
+        expect_exit 0 ranks 3 "$PROG/nccl_verbs" "${@:3}"
     grep -q "$late.*HVD_NCCL_TIMEOUT" out || fail "$(cat out)"
     says 3 "$late|shut down: rank [012] "
 }
@@ -457,14 +457,14 @@ test_nccl_device_hangs_unwatched() {
 test_nccl_layer_hangs() {
     with_doubles
     HVD_HIERARCHICAL_ALLREDUCE=1 FAKE_NCCL=hang:1:1 HVD_NCCL_TIMEOUT=2 \
-        expect_exit 0 many x1:2,x2:2 "$PROG/nccl" retry
+        expect_exit 0 many x1:2,x2:2 "$PROG/nccl_verbs" retry
     says 4 'timed out: |shut down: rank [0123] '
 }
 
 # fails FAULT SAID VERB...: with FAULT, rank 1 fails.  Fails the test unless
 # rank 1 says SAID and the others name rank 1.
 fails() {
-    FAKE_NCCL=$1 expect_exit 0 ranks 3 "$PROG/nccl" "${@:3}"
+    FAKE_NCCL=$1 expect_exit 0 ranks 3 "$PROG/nccl_verbs" "${@:3}"
     says 1 "rank 1: the operating system refused: .*$2"
     says 2 'rank [02]: .*rank 1 '
 }
@@ -490,10 +490,10 @@ test_nccl_rank_cannot() {
     local fault
     with_doubles
     for fault in cuModuleLoadData:209:1 cuMemHostAlloc:2:1:2; do
-        FAKE_CUDA_FAIL=$fault expect_exit 0 ranks 3 "$PROG/nccl" retry
+        FAKE_CUDA_FAIL=$fault expect_exit 0 ranks 3 "$PROG/nccl_verbs" retry
         says 3 "rank 1 .*cannot use NCCL: ${fault%%:*}: .*CUDA_ERROR_"
     done
-    FAKE_CUDA_DEVICES=1 expect_exit 0 ranks 2 "$PROG/nccl" work null 3
+    FAKE_CUDA_DEVICES=1 expect_exit 0 ranks 2 "$PROG/nccl_verbs" work null 3
     says 2 'ranks 0 and 1 .*use the same GPU'
 }
 
@@ -501,18 +501,18 @@ test_nccl_rank_cannot() {
 test_nccl_no_memory_of_nccl() {
     with_doubles
     FAKE_CUDA_FAIL=ncclMemAlloc:2:1,ncclCommRegister:2:0 \
-        expect_exit 0 ranks 2 "$PROG/nccl" values own $RANDOM fused
+        expect_exit 0 ranks 2 "$PROG/nccl_verbs" values own $RANDOM fused
 }
 
 # An error of CUDA after the start is passed on in CUDA's words.
 test_nccl_cuda_fails() {
     with_doubles
     FAKE_CUDA_FAIL=kernel:719:1:2 expect_exit 0 ranks 2 \
-        "$PROG/nccl" work packed 30
+        "$PROG/nccl_verbs" work packed 30
     says 1 'rank 1: the operating system refused: .*CUDA_ERROR_LAUNCH_FAILED'
     says 1 'rank 0: .*rank 1 '
     FAKE_CUDA_FAIL=cuEventRecord:700:1:3 \
-        expect_exit 0 ranks 2 "$PROG/nccl" work null 30
+        expect_exit 0 ranks 2 "$PROG/nccl_verbs" work null 30
     says 1 'rank 1: .*cuEventRecord: .*CUDA_ERROR_ILLEGAL_ADDRESS'
     says 1 'rank 0: .*rank 1 '
 }

@@ -28,7 +28,7 @@ stalls() {
     local verb=$1 host=$2
     shift 2
     expect_exit 124 "$HVDRUN" --grace 1 --log-level DEBUG "${times[@]}" "$@" \
-        --no-tag-output "$PROG/stall" "$verb"
+        --no-tag-output "$PROG/stall_rank" "$verb"
     says '^hvdrun: stall: [12] of 3 ranks waits? for others, for up to [0-9.]+ s'
     says '^  allreduce "grad.7": ranks? .* for [0-9.]+ s; missing: rank 1$'
     says "^  rank 1 on host $host \\(pid $(pid_of_1)\\) "
@@ -84,7 +84,7 @@ test_stall_on_several_hosts() {
 # over, and the job goes on.
 test_stall_that_is_over() {
     start job "$HVDRUN" "${times[@]:0:2}" -np 3 --no-tag-output \
-        "$PROG/stall" late
+        "$PROG/stall_rank" late
     wait_for 'grep -q "missing: rank 1" job.err'
     touch go
     finish job 0
@@ -95,20 +95,20 @@ test_stall_that_is_over() {
 test_stall_environment() {
     export HOROVOD_STALL_CHECK_TIME_SECONDS=1
     export HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2
-    expect_exit 124 "$HVDRUN" -np 2 --grace 1 "$PROG/stall" never
+    expect_exit 124 "$HVDRUN" -np 2 --grace 1 "$PROG/stall_rank" never
     says 'missing: rank 1'
 }
 
 test_stall_shutdown_only() {
     expect_exit 124 "$HVDRUN" -np 2 --grace 1 \
         --stall-check-warning-time-seconds 0 \
-        --stall-check-shutdown-time-seconds 1 "$PROG/stall" never
+        --stall-check-shutdown-time-seconds 1 "$PROG/stall_rank" never
     [ "$(grep -c 'stall: 1 of 2' err)" -eq 1 ]
 }
 
 test_stall_check_off() {
     start job "$HVDRUN" -np 2 "${times[@]}" --no-stall-check --no-tag-output \
-        "$PROG/stall" late
+        "$PROG/stall_rank" late
     sleep 4 # longer than both times: nothing may happen
     touch go
     finish job 0

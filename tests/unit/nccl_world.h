@@ -7,7 +7,7 @@
 #define TESTS_UNIT_NCCL_WORLD_H
 
 #include "runtime/plugins/gpu.h"
-#include "tests/system/prog/nccl_cuda.h"
+#include "tests/system/prog/nccl_driver.h"
 #include "tests/system/prog/nccl_values.h"
 #include "tests/unit/shm_group.h"
 

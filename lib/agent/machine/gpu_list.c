@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs from /proc and /dev; see gpu.h. */
+/* GPUs from /proc and /dev; see gpu_list.h. */
 #include "lib/agent/machine/gpu_list.h"
 
 #include "lib/base/alloc.h"

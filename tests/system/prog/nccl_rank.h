@@ -7,7 +7,7 @@
 #define TESTS_PROG_NCCL_RANK_H
 
 #include "runtime/hvd.h"
-#include "tests/system/prog/nccl_cuda.h"
+#include "tests/system/prog/nccl_driver.h"
 #include "tests/system/prog/nccl_values.h"
 
 /* This rank.  If `stream` is NULL, operations get no stream: their data comes

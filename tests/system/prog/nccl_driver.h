@@ -4,8 +4,8 @@
  * libcuda.so.1, so that they run on GPUs as well as on the test double.  A call
  * that fails ends the program with a line.
  */
-#ifndef TESTS_PROG_NCCL_CUDA_H
-#define TESTS_PROG_NCCL_CUDA_H
+#ifndef TESTS_PROG_NCCL_DRIVER_H
+#define TESTS_PROG_NCCL_DRIVER_H
 
 #include <cuda.h>
 #include <stddef.h>

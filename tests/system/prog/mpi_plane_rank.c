@@ -2,16 +2,16 @@
 /*
  * The MPI plane by itself, under an MPI launcher:
  *
- *     mpi_plane PLUGIN collectives   operations of every kind are right
- *     mpi_plane PLUGIN agreement     ranks that disagree are told, and go on
- *     mpi_plane PLUGIN sets          planes work side by side, in threads
- *     mpi_plane PLUGIN leave         a rank leaves while others wait
- *     mpi_plane PLUGIN given-up      a rank gives up an operation that it began
- *     mpi_plane PLUGIN given-up-driven   the same, while a thread drives it
- *     mpi_plane PLUGIN own           the program's own MPI goes on beside it
- *     mpi_plane PLUGIN too-low       the program's MPI thread level is too low
- *     mpi_plane PLUGIN too-late      the program has finalised MPI
- *     mpi_plane PLUGIN speed         prints size and ns of allreduces
+ *     mpi_plane_rank PLUGIN collectives   operations of every kind are right
+ *     mpi_plane_rank PLUGIN agreement     ranks that disagree are told, and go
+ * on mpi_plane_rank PLUGIN sets          planes work side by side, in threads
+ *     mpi_plane_rank PLUGIN leave         a rank leaves while others wait
+ *     mpi_plane_rank PLUGIN given-up      a rank gives up an operation that it
+ * began mpi_plane_rank PLUGIN given-up-driven   the same, while a thread drives
+ * it mpi_plane_rank PLUGIN own           the program's own MPI goes on beside
+ * it mpi_plane_rank PLUGIN too-low       the program's MPI thread level is too
+ * low mpi_plane_rank PLUGIN too-late      the program has finalised MPI
+ *     mpi_plane_rank PLUGIN speed         prints size and ns of allreduces
  *
  * Prints what is wrong and aborts, which ends the job.  HVD_MPI_CHUNK limits
  * what goes into one MPI call.

@@ -4,8 +4,8 @@
  * They run on a GPU, or on the test double (tests/nccl) if HVD_CUDA_LIBRARY
  * names it.  Any failure ends the program with exit code 1 and one line.
  */
-#ifndef TESTS_GPU_GPU_H
-#define TESTS_GPU_GPU_H
+#ifndef TESTS_GPU_GPU_UTIL_H
+#define TESTS_GPU_GPU_UTIL_H
 
 #include "runtime/plugins/nccl/nccl_cuda.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA driver for test programs; see nccl_cuda.h. */
-#include "tests/system/prog/nccl_cuda.h"
+/* The CUDA driver for test programs; see nccl_driver.h. */
+#include "tests/system/prog/nccl_driver.h"
 
 #include "lib/base/env.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank keeps others waiting: `stall VERB`.  All ranks do an allreduce of
+ * A rank keeps others waiting: `stall_rank VERB`.  All ranks do an allreduce of
  * "grad.6", and all but rank 1 then one of "grad.7".  Instead, rank 1 does what
  * the verb says:
  *

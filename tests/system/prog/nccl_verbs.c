@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank that uses device memory, for the system tests: `nccl VERB ARGS...`.
- * Needs a CUDA driver or the test double of one.  Lines for the test go to
- * stdout as `rank R: ...`.  The exit code is 0 when the verb's own checks hold,
- * 1 when they do not, 99 on misuse.
+ * A rank that uses device memory, for the system tests: `nccl_verbs VERB
+ * ARGS...`. Needs a CUDA driver or the test double of one.  Lines for the test
+ * go to stdout as `rank R: ...`.  The exit code is 0 when the verb's own checks
+ * hold, 1 when they do not, 99 on misuse.
  */
 #include "lib/base/env.h"
 #include "tests/system/prog/nccl_rank.h"
@@ -21,7 +21,7 @@ static long number(const char *s)
     int64_t v;
 
     if (!s || hb_parse_i64(s, 0, INT64_MAX, &v, &err) < 0) {
-        fprintf(stderr, "nccl: a number is missing or wrong\n");
+        fprintf(stderr, "nccl_verbs: a number is missing or wrong\n");
         exit(99);
     }
     return (long)v;
@@ -683,6 +683,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(*verbs); i++)
         if (strcmp(argv[1], verbs[i].name) == 0 && argc - 2 >= verbs[i].args)
             return verbs[i].run(argv + 2);
-    fprintf(stderr, "usage: nccl VERB ARGS...\n");
+    fprintf(stderr, "usage: nccl_verbs VERB ARGS...\n");
     return 99;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Process sets that their members make alone: `members VERB`.  The exit code is
- * 0 when the verb's own checks hold, 1 when they do not, 99 on misuse.
+ * Process sets that their members make alone: `members_rank VERB`.  The exit
+ * code is 0 when the verb's own checks hold, 1 when they do not, 99 on misuse.
  */
 #include "runtime/hvd.h"
 #include "tests/system/prog/rank_checks.h"

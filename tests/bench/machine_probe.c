@@ -3,8 +3,8 @@
  * Measures what the machine itself allows: the least that two processes on two
  * cores must do for a collective, without any library.
  *
- *     probe weather         how busy the machine is right now
- *     probe limits BYTES... the limits of tests/bench/speed
+ *     machine_probe weather         how busy the machine is right now
+ *     machine_probe limits BYTES... the limits of tests/bench/speed
  *
  * Prints one JSON object of medians, in microseconds:
  *   flag      each of two cores writes a word and sees the other's
@@ -67,7 +67,7 @@ struct side {
 
 static void die(const char *what)
 {
-    fprintf(stderr, "probe: %s: %s\n", what, strerror(errno));
+    fprintf(stderr, "machine_probe: %s: %s\n", what, strerror(errno));
     exit(1);
 }
 
@@ -405,7 +405,7 @@ int main(int argc, char **argv)
     pid_t child;
 
     if (argc < 2 || strcmp(argv[1], argc > 2 ? "limits" : "weather") != 0) {
-        fprintf(stderr, "usage: probe weather | limits BYTES...\n");
+        fprintf(stderr, "usage: machine_probe weather | limits BYTES...\n");
         return 2;
     }
     alarm(LIMIT_S); /* ends this side if the other one is gone */

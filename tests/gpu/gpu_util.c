@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See gpu.h. */
-#include "tests/gpu/gpu.h"
+/* See gpu_util.h. */
+#include "tests/gpu/gpu_util.h"
 
 #include "lib/base/env.h"
 
