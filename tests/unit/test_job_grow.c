@@ -311,6 +311,20 @@ START_TEST(a_host_cannot_be_left)
 }
 END_TEST
 
+/* A rank finishes, and those that are left are too few. */
+START_TEST(too_few_finish)
+{
+    prepare(MOST);
+    config.min_np = 3;
+    go("hello;launch;started;ready 0;ready 1;out 0 1 up;exit 0 0;"
+       "kill 60000;ours 1 143;done;eof");
+    finish(125, "[0]<stdout>:up\n",
+           "hvdrun: 2 ranks are left, fewer than --min-np 3: the job ends\n"
+           "hvdrun: rank 0 has ended, and too few are left\n"
+           "hvdrun: ended the other rank; exit code 125\n");
+}
+END_TEST
+
 /* A new rank with the number of one that has used its restarts has its own. */
 START_TEST(a_new_rank_is_restarted)
 {
@@ -341,6 +355,7 @@ static void add_tests(TCase *tc)
     tcase_add_loop_test(tc, it_stops, 0, 2);
     tcase_add_test(tc, the_only_host_is_replaced);
     tcase_add_test(tc, a_host_cannot_be_left);
+    tcase_add_test(tc, too_few_finish);
     tcase_add_test(tc, a_new_rank_is_restarted);
 }
 

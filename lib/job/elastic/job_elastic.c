@@ -287,13 +287,18 @@ static void on_made(struct job *job)
 /* Says why the caller ends the job by a failure. */
 static void say_too_few(struct job *job)
 {
-    int left = generations_left_count(&job->elastic->generations);
-    int is_less = left < job->config->min_np;
+    const struct generations *g = &job->elastic->generations;
+    const struct job_config *c = job->config;
+    int left = generations_left_count(g), is_less = left < c->min_np;
 
-    job_say(job, "%d rank%s left, %s %d: the job ends", left,
-            left == 1 ? " is" : "s are",
-            is_less ? "fewer than --min-np" : "too few for --np-multiple",
-            is_less ? job->config->min_np : job->config->multiple);
+    if (is_less || c->multiple > 0)
+        job_say(job, "%d rank%s left, %s %d: the job ends", left,
+                left == 1 ? " is" : "s are",
+                is_less ? "fewer than --min-np" : "too few for --np-multiple",
+                is_less ? c->min_np : c->multiple);
+    else
+        job_say(job, "%d finished, fewer than --min-np %d: the job ends",
+                g->lives[GENERATIONS_FINISHED], c->min_np);
 }
 
 /* Says once that ranks wait until there are enough. */
@@ -497,9 +502,14 @@ int job_elastic_progress(void *arg, const struct frame *f, struct hb_error *err)
 
 void job_elastic_finished(struct job *job, int rank)
 {
-    if (job_elastic_goes_on(job))
-        elastic_act(job, generations_ended(&job->elastic->generations, &rank, 1,
-                                           GENERATIONS_FINISHED));
+    enum generations_action action;
+
+    if (!job_elastic_goes_on(job))
+        return;
+    action = generations_ended(&job->elastic->generations, &rank, 1,
+                               GENERATIONS_FINISHED);
+    elastic_act(job, action);
+    elastic_end_too_few(job, action, rank, "has ended, and too few are left");
 }
 
 int job_elastic_failed(struct job *job, const struct control_exited *m,

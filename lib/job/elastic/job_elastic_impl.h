@@ -144,5 +144,9 @@ void elastic_end_agents(struct job *job);
 /* Ends the agents once no rank lives or will be started: those that could start
  * ranks again wait to be told. */
 void elastic_end_idle_agents(struct job *job);
+/* Ends the job after GENERATIONS_TOO_FEW: with the failure of a rank, or, if
+ * none has failed, with "rank N" and `why`. */
+void elastic_end_too_few(struct job *job, enum generations_action action,
+                         int rank, const char *why);
 
 #endif

@@ -23,6 +23,19 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
     return due_ns;
 }
 
+void elastic_end_too_few(struct job *job, enum generations_action action,
+                         int rank, const char *why)
+{
+    if (action != GENERATIONS_TOO_FEW)
+        return;
+    if (job->failed_count > 0) {
+        job_check_failure(job);
+        return;
+    }
+    job_verdict(job, JOB_EXIT_LAUNCHER, "rank %d %s", rank, why);
+    job_event(job, JOB_EV_FAILED);
+}
+
 /* Gives up the restart of a rank; ends the job if too few are left. */
 static void give_up(struct job *job, int rank)
 {
@@ -30,15 +43,7 @@ static void give_up(struct job *job, int rank)
         generations_given_up(&job->elastic->generations, rank);
 
     elastic_act(job, action);
-    if (action != GENERATIONS_TOO_FEW)
-        return;
-    if (job->failed_count > 0) {
-        job_check_failure(job);
-        return;
-    }
-    job_verdict(job, JOB_EXIT_LAUNCHER, "rank %d cannot be started again",
-                rank);
-    job_event(job, JOB_EV_FAILED);
+    elastic_end_too_few(job, action, rank, "cannot be started again");
 }
 
 int elastic_start(struct job *job, int rank)
