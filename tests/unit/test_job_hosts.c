@@ -303,7 +303,7 @@ START_TEST(table_has_reasons)
 {
     use_hosts(4);
     use_rsh();
-    config.start_timeout_ms = 300;
+    config.start_timeout_ms = 2000;
     for (int i = 0; i < 4; i++)
         script_of(hosts[i].entry->name, "eof");
     start("");
@@ -318,14 +318,14 @@ START_TEST(table_of_those_that_are_late)
 {
     use_hosts(4);
     use_rsh();
-    config.start_timeout_ms = 300;
+    config.start_timeout_ms = 2000;
     script_of("a", "hello;eof");
     script_of("b", "eof");
     script_of("c", "eof");
     script_of("d", "hello;eof");
     start("");
     finish(125, "",
-           "hvdrun: the job did not start within 0.3 s (--start-timeout); "
+           "hvdrun: the job did not start within 2 s (--start-timeout); "
            "2 of 4 hosts are ready\n"
            "  hosts b, c: starting the agent\n");
 }
@@ -334,7 +334,7 @@ END_TEST
 START_TEST(table_of_those_that_do_not_launch)
 {
     use_hosts(2);
-    config.start_timeout_ms = 300;
+    config.start_timeout_ms = 2000;
     config.spec.grace_ms = 0;
     script_of("a", "started;kill 0;ours 0 137;ours 1 137;done;eof");
     script_of("b", "kill 0;ours 2 137;ours 3 137;done;eof");
