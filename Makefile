@@ -682,6 +682,7 @@ SYSTEM_PROGS := \
 	elastic_steps \
 	evil_agent \
 	gather_alloc \
+	hold_end \
 	horovod_rank \
 	members_rank \
 	mpi_fault \

@@ -165,7 +165,7 @@ int agent_on_ping(struct agent *a, const struct frame *f, struct hb_error *err);
 /* Ends the job, because hvdrun is gone or was silent for too long. */
 void agent_hang_up(struct agent *a);
 
-/* ---- stall.c ---- */
+/* ---- stall/agent_stall.c ---- */
 void agent_stall_init(struct agent *a);
 void agent_stall_close(struct agent *a); /* its handles */
 void agent_stall_fini(struct agent *a);  /* its memory */

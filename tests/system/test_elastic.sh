@@ -87,34 +87,68 @@ test_restarts() {
     absent lost job.err
 }
 
-# The others need not wait until the kernel has freed the memory of a rank.
-test_memory_that_is_being_freed() {
-    local victim
-    start_steps 3 4000 1000 pm --log-level info
-    for victim in $(ranks | sort -n | tail -n 2); do
-        kill -KILL "$victim"
-        wait_for "grep -q '(pid $victim): killed by signal' job.err"
-    done
-    finished 1 4000
-    grep -q 'rank [12]: pid .* is dying, and cannot be reaped yet' job.err
+# hold_last SIGNAL: ends the rank with the highest pid, $victim, by SIGNAL, and
+# holds it at its end until `release`, as the kernel does while it writes a
+# core or frees much memory.
+hold_last() {
+    victim=$(ranks | sort -n | tail -n 1)
+    "$PROG/hold_end" "$victim" >hold.out 2>hold.err &
+    holder=$!
+    wait_for "grep -q traced hold.out || ! alive $holder"
+    grep -q traced hold.out || skip "$(cat hold.err)"
+    kill "-$1" "$victim"
+    wait_for 'grep -q holds hold.out'
 }
 
-# Nor until it has written a core; but a restart on this host does, because
-# it may need the memory, and GPUs.
-test_core_that_is_written() {
-    local victim
-    ulimit -c unlimited || skip "no core files here"
-    start_steps 2 6000 1000 pm --restart-failed 1 --log-level info
-    victim=$(ranks | sort -n | tail -n 1)
-    kill -SEGV "$victim"
-    finished 2 6000
-    grep -q "rank 1 .*(pid $victim): killed by signal 11" job.err
-    rm -f core*
-    # The kernel may be set up to write no core.
-    grep -q "$victim is dying, and cannot be reaped yet" job.err ||
-        skip "the process had ended at once"
-    grep -q "rank 1 starts again when pid $victim has ended" job.err ||
-        skip "the process had ended before the restart was due"
+release() {
+    kill -USR1 "$holder"
+    wait "$holder"
+}
+
+# The others need not wait until it can be reaped.
+test_rank_that_is_dying() {
+    local victim holder
+    start_steps 3 3000 1000 p
+    hold_last KILL
+    wait_for 'grep -q "3 -> 2 ranks (generation 2)" job.err'
+    [ -d "/proc/$victim" ]
+    release
+    finished 2 3000
+    [ "$(grep -c "(pid $victim): killed by signal 9" job.err)" -eq 1 ]
+}
+
+# A restart needs its memory, and GPUs.
+test_restart_of_a_rank_that_is_dying() {
+    local victim holder
+    start_steps 2 5000 1000 p --restart-failed 1 --log-level info
+    hold_last SEGV
+    wait_for "grep -q 'rank 1 starts again when pid $victim has ended' job.err"
+    [ "$(ranks | grep -cvx "$victim")" -eq 1 ]
+    release
+    wait_for 'grep -q "1 -> 2 ranks (generation 3)" job.err'
+    finished 2 5000
+}
+
+# It is not started again if its host is withdrawn meanwhile.
+test_withdrawal_of_a_rank_that_is_dying() {
+    local victim holder
+    printf '#!/bin/sh\ncat hosts\n' >d
+    chmod +x d
+    printf '%s\n' a:1 b:1 >hosts
+    start job "$HVDRUN" --rsh 'env PLAYED={host}' -np 2 --min-np 1 --max-np 2 \
+        --host-discovery-script ./d --discovery-interval 0.1 --no-tag-output \
+        --restart-failed 1 --log-level info "$PROG/elastic_steps" 3000 1000 fp
+    wait_for 'grep -q "^working" job.out'
+    hold_last KILL
+    wait_for "grep -q 'starts again when pid $victim has ended' job.err"
+    echo "$(sed -n 's/.* host \([ab]\): rank .* starts again when.*/\1/p' job.err):1" >gone
+    grep -vxFf gone hosts >left && mv left hosts
+    wait_for 'grep -q "host [ab] goes (no longer listed)" job.err'
+    sleep 0.3
+    release
+    sleep 0.5
+    [ "$(ranks | wc -l)" -eq 1 ]
+    finished 1 3000
 }
 
 # The ranks wait for the restart, because without --min-np all are needed.

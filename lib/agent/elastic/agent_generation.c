@@ -66,19 +66,6 @@ int agent_on_hosts(struct agent *a, const struct frame *f, struct hb_error *err)
     return control_decode_hosts(f->payload, f->len, &a->job, err);
 }
 
-int agent_on_removed(struct agent *a, const struct frame *f,
-                     struct hb_error *err)
-{
-    char why[WORKER_TEXT_MAX];
-    int rank;
-    int rc =
-        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
-
-    if (rc == 0 && a->endpoint_open)
-        endpoint_removed(&a->endpoint, (uint32_t)rank, why);
-    return rc;
-}
-
 int agent_on_notice(struct agent *a, const struct frame *f,
                     struct hb_error *err)
 {
@@ -138,6 +125,26 @@ static void report_unstarted(struct agent *a, int slot,
     if (!a->gone)
         control_encode_exited(&a->link.out, &m);
     link_flush(&a->link);
+}
+
+int agent_on_removed(struct agent *a, const struct frame *f,
+                     struct hb_error *err)
+{
+    char why[WORKER_TEXT_MAX];
+    struct control_failed none = {0, why};
+    int rank, slot;
+    int rc =
+        control_decode_abort(f->payload, f->len, &rank, why, sizeof(why), err);
+
+    if (rc < 0 || !a->endpoint_open)
+        return rc;
+    endpoint_removed(&a->endpoint, (uint32_t)rank, why);
+    slot = find_slot(a, (uint32_t)rank);
+    if (slot >= 0 && a->ranks[slot].is_awaited) {
+        a->ranks[slot].is_awaited = 0;
+        report_unstarted(a, slot, &none);
+    }
+    return 0;
 }
 
 int agent_on_evict(struct agent *a, const struct frame *f, struct hb_error *err)

@@ -263,7 +263,13 @@ static void on_dying_timer(uv_timer_t *timer)
 {
     struct agent *a = timer->data;
     enum wireup_end how;
+    int reaped = 0;
 
+    /* Those that have ended come first, in their order. */
+    while (handle_deaths(a) > 0)
+        reaped = 1;
+    if (reaped)
+        agent_check_empty(a);
     for (int i = 0; i < a->job.rank_count && a->state == AGENT_RUNNING; i++) {
         struct agent_rank *r = &a->ranks[i];
 
@@ -292,7 +298,7 @@ void agent_watch_dying(struct agent *a)
 
     if (ms < DYING_MS)
         ms = DYING_MS;
-    if (a->job.spec.elastic)
+    if (a->job.spec.elastic && tree_can_read())
         uv_timer_start(&a->dying_timer, on_dying_timer, ms, ms);
 }
 

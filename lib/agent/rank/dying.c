@@ -131,6 +131,23 @@ static int all_leave(pid_t pid, int *is_dumping)
     return leave;
 }
 
+/* Returns whether the core is being written: PF_DUMPCORE stays set, also where
+ * the limit on cores allows none. */
+static int writes_core(pid_t pid)
+{
+    char path[64], line[256];
+    int writes = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    while (f && !writes && fgets(line, sizeof(line), f))
+        writes = strcmp(line, "CoreDumping:\t1\n") == 0;
+    if (f)
+        fclose(f);
+    return writes;
+}
+
 static void fill_info(siginfo_t *info, pid_t pid, int status, int is_dumping)
 {
     memset(info, 0, sizeof(*info));
@@ -156,7 +173,7 @@ int dying_check(pid_t pid, siginfo_t *info, int64_t *cpu_ms)
     if (read_stat(path, &s) != IS_READ || !s.is_leaving || s.wait_status == 0 ||
         !all_leave(pid, &is_dumping))
         return 0;
-    fill_info(info, pid, s.wait_status, is_dumping);
+    fill_info(info, pid, s.wait_status, is_dumping && writes_core(pid));
     *cpu_ms = s.ticks * 1000 / sysconf(_SC_CLK_TCK);
     return 1;
 }

@@ -115,7 +115,8 @@ void agent_report_unstarted(struct agent *a)
         return;
     for (int i = 0; i < a->job.rank_count; i++) {
         m.rank = a->job.ranks[i].rank;
-        if (a->ranks[i].pid == 0 && !a->job.ranks[i].is_idle)
+        if ((a->ranks[i].pid == 0 && !a->job.ranks[i].is_idle) ||
+            a->ranks[i].is_awaited)
             control_encode_exited(&a->link.out, &m);
     }
 }

@@ -17,7 +17,6 @@
  *         odd ranks, too, which are made anew only when no member is left
  *     l   the ranks 1 and 2 leave after 100 steps and print "left": one by
  *         hvd_shutdown, the other by its exit alone
- *     m   holds a GiB of memory, in all ranks but the first
  *     n   prints "notice RANK MS" when hvd_notice first tells of one
  *     o   a rank may be left out of generations, and then misses steps
  *     p   sleeps 1 ms in each step
@@ -37,12 +36,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-
-#define HELD_BYTES ((size_t)1 << 30)
 
 static struct {
     int64_t step;
@@ -324,18 +320,6 @@ static int run(hvd_state *s, int64_t steps)
     return 0;
 }
 
-/* Takes memory in small pages, which the kernel takes long to free. */
-static int hold_memory(void)
-{
-    char *m = mmap(NULL, HELD_BYTES, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (m == MAP_FAILED || madvise(m, HELD_BYTES, MADV_NOHUGEPAGE) < 0)
-        return -1;
-    memset(m, 1, HELD_BYTES);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const char *flags = argc > 3 ? argv[3] : "";
@@ -361,8 +345,6 @@ int main(int argc, char **argv)
     how = snapshots ? HVD_STATE_SNAPSHOT : 0;
     if (hvd_init() < 0)
         return fail("init");
-    if (strchr(flags, 'm') && hvd_rank() > 0 && hold_memory() < 0)
-        return 1;
     if (get_memory(&weights) < 0 || get_memory(&grad) < 0 ||
         hvd_state_new(&s) < 0 ||
         hvd_state_add(s, "state", &state, sizeof(state), how) < 0 ||
