@@ -6,8 +6,8 @@
  *
  * /proc/PID/stat tells, of each thread, whether a fatal signal has been
  * delivered to it or it exits (field 9, the kernel's PF_SIGNALED and
- * PF_EXITING), and of the process with what status it ends (field 52, from
- * Linux 5.18 on).
+ * PF_EXITING), and of the process with what status it ends (field 52).  A
+ * kernel that does not tell the status by then makes no process count as dying.
  */
 #ifndef HVD_AGENT_DYING_H
 #define HVD_AGENT_DYING_H
