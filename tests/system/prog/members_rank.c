@@ -256,7 +256,6 @@ static int fail(const char *how)
     int ranks[64], set, last = hvd_rank() == hvd_size() - 1;
     size_t n = every(1, 0, ranks);
 
-    signal(SIGTERM, SIG_IGN); /* hvdrun's, before this rank can tell */
     if (last && strcmp(how, "die") == 0)
         raise(SIGKILL);
     if (last && strcmp(how, "leave") == 0)
@@ -345,6 +344,9 @@ int main(int argc, char **argv)
     const char *verb = argc == 2 ? argv[1] : "";
     int rc = 99;
 
+    /* hvdrun sends it when a rank has died, which the others are to tell.
+     * Before hvd_init, because a rank may die when it has passed that. */
+    signal(SIGTERM, SIG_IGN);
     check(hvd_init() == 0, "init");
     if (strcmp(verb, "cycles") == 0)
         rc = verb_cycles();
