@@ -44,9 +44,10 @@ struct agent_rank {
         int exit_code, blames;
     } fault;
     char *evicted; /* why hvdrun had it killed, or NULL */
-    /* Its end was reported, but it has not been reaped: it is dying. */
+    /* The end of its process was reported, but the process has not been reaped:
+     * it is dying. */
     int is_reported;
-    int is_awaited; /* and hvdrun wants the rank started again after it */
+    int is_awaited; /* hvdrun wants the rank started again after that */
 };
 
 /* The last STALLED of a rank. */

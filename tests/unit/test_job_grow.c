@@ -311,7 +311,7 @@ START_TEST(a_host_cannot_be_left)
 }
 END_TEST
 
-/* A rank finishes, and those that are left are too few. */
+/* A rank finishes, and too few ranks are left. */
 START_TEST(too_few_finish)
 {
     prepare(MOST);

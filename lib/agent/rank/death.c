@@ -282,7 +282,7 @@ static void on_dying_timer(uv_timer_t *timer)
         hb_log(&a->log, HB_LOG_INFO,
                "rank %d: pid %d is dying, and cannot be reaped yet",
                a->job.ranks[i].rank, (int)r->pid);
-        /* A rank that has failed is never settled later. */
+        /* WIREUP_LATER is for ranks that exit with 0; a dying one has not. */
         if (wireup_rank_ended(&a->wireup, i, exit_of(a, i), &how) ==
             WIREUP_LATER)
             continue;

@@ -2,7 +2,7 @@
 /*
  * Processes that are dying: they will never run their programs again, but their
  * parent cannot reap them yet, because the kernel writes their core or frees
- * their memory.  Of a process of 8 GB, the latter takes a second.
+ * their memory, which takes long if there is much of it.
  *
  * /proc/PID/stat tells, of each thread, whether a fatal signal has been
  * delivered to it or it exits (field 9, the kernel's PF_SIGNALED and

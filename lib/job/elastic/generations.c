@@ -31,7 +31,7 @@ static void set(struct generations *g, int rank, struct generations_rank next)
     count(g, &g->ranks[rank], 1);
 }
 
-/* Sums up a count of ranks that live over all phases. */
+/* Adds up one count of living ranks over all phases. */
 static int sum(const int phases[GENERATIONS_PHASES_COUNT])
 {
     int all = 0;

@@ -2,9 +2,8 @@
 /*
  * hold_end PID: traces a process, and holds it at its end as the kernel does
  * while it writes a core or frees much memory.  Prints "traced", then "holds"
- * when the process dies; lets it go on SIGUSR1.
+ * when the process dies; lets the process end on SIGUSR1.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MPI plane by itself, under an MPI launcher:
+ * The MPI plane by itself, under an MPI launcher: `mpi_plane_rank PLUGIN VERB`
  *
- *     mpi_plane_rank PLUGIN collectives   operations of every kind are right
- *     mpi_plane_rank PLUGIN agreement     ranks that disagree are told, and go
- * on mpi_plane_rank PLUGIN sets          planes work side by side, in threads
- *     mpi_plane_rank PLUGIN leave         a rank leaves while others wait
- *     mpi_plane_rank PLUGIN given-up      a rank gives up an operation that it
- * began mpi_plane_rank PLUGIN given-up-driven   the same, while a thread drives
- * it mpi_plane_rank PLUGIN own           the program's own MPI goes on beside
- * it mpi_plane_rank PLUGIN too-low       the program's MPI thread level is too
- * low mpi_plane_rank PLUGIN too-late      the program has finalised MPI
- *     mpi_plane_rank PLUGIN speed         prints size and ns of allreduces
+ *     collectives       operations of every kind are right
+ *     agreement         ranks that disagree are told, and go on
+ *     sets              planes work side by side, in threads
+ *     leave             a rank leaves while others wait
+ *     given-up          a rank gives up an operation that it began
+ *     given-up-driven   the same, while a thread drives it
+ *     own               the program's own MPI goes on beside it
+ *     too-low           the program's MPI thread level is too low
+ *     too-late          the program has finalised MPI
+ *     speed             prints size and ns of allreduces
  *
  * Prints what is wrong and aborts, which ends the job.  HVD_MPI_CHUNK limits
  * what goes into one MPI call.
