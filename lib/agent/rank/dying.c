@@ -21,7 +21,6 @@ enum {
     EXIT_CODE = 52,
     /* The kernel's flags of a thread (include/linux/sched.h). */
     PF_EXITING = 0x4,
-    PF_DUMPCORE = 0x200,
     PF_SIGNALED = 0x400,
     STAT_MAX = 2048
 };
@@ -43,7 +42,6 @@ static int take_field(int field, const char *word, struct dying_stat *s)
     case FLAGS:
         rc = hb_parse_i64(word, 0, UINT32_MAX, &value, NULL);
         s->is_leaving = rc == 0 && (value & (PF_EXITING | PF_SIGNALED));
-        s->is_dumping = rc == 0 && (value & PF_DUMPCORE);
         break;
     case UTIME:
     case STIME:
@@ -95,9 +93,8 @@ static enum found read_stat(const char *path, struct dying_stat *s)
     return dying_parse(text, s) ? IS_READ : IS_UNKNOWN;
 }
 
-/* Returns whether no thread of the process runs code of the program, and in
- * *is_dumping whether one writes the core. */
-static int all_leave(pid_t pid, int *is_dumping)
+/* Returns whether no thread of the process runs code of the program. */
+static int all_leave(pid_t pid)
 {
     char path[64];
     struct dying_stat s;
@@ -105,7 +102,6 @@ static int all_leave(pid_t pid, int *is_dumping)
     DIR *dir;
     int leave = 1;
 
-    *is_dumping = 0;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     dir = opendir(path);
     if (!dir)
@@ -123,7 +119,6 @@ static int all_leave(pid_t pid, int *is_dumping)
             break;
         case IS_READ:
             leave = s.is_leaving;
-            *is_dumping |= s.is_dumping;
             break;
         }
     }
@@ -131,8 +126,7 @@ static int all_leave(pid_t pid, int *is_dumping)
     return leave;
 }
 
-/* Returns whether the core is being written: PF_DUMPCORE stays set, also where
- * the limit on cores allows none. */
+/* Returns whether the process's core is being written. */
 static int writes_core(pid_t pid)
 {
     char path[64], line[256];
@@ -148,7 +142,7 @@ static int writes_core(pid_t pid)
     return writes;
 }
 
-static void fill_info(siginfo_t *info, pid_t pid, int status, int is_dumping)
+static void fill_info(siginfo_t *info, pid_t pid, int status)
 {
     memset(info, 0, sizeof(*info));
     info->si_pid = pid;
@@ -158,7 +152,7 @@ static void fill_info(siginfo_t *info, pid_t pid, int status, int is_dumping)
         info->si_status = WEXITSTATUS(status);
     } else {
         info->si_code =
-            is_dumping || WCOREDUMP(status) ? CLD_DUMPED : CLD_KILLED;
+            WCOREDUMP(status) || writes_core(pid) ? CLD_DUMPED : CLD_KILLED;
         info->si_status = WTERMSIG(status);
     }
 }
@@ -167,13 +161,12 @@ int dying_check(pid_t pid, siginfo_t *info, int64_t *cpu_ms)
 {
     char path[64];
     struct dying_stat s;
-    int is_dumping;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     if (read_stat(path, &s) != IS_READ || !s.is_leaving || s.wait_status == 0 ||
-        !all_leave(pid, &is_dumping))
+        !all_leave(pid))
         return 0;
-    fill_info(info, pid, s.wait_status, is_dumping && writes_core(pid));
+    fill_info(info, pid, s.wait_status);
     *cpu_ms = s.ticks * 1000 / sysconf(_SC_CLK_TCK);
     return 1;
 }

@@ -19,7 +19,6 @@
 /* What /proc/PID/stat says of a process, or of one thread. */
 struct dying_stat {
     int is_leaving;  /* the thread runs no code of the program any more */
-    int is_dumping;  /* it writes the core */
     int wait_status; /* as waitpid(2) will return it; 0: unknown, or exit 0 */
     int64_t ticks;   /* CPU time of all threads, in ticks of the clock */
 };
