@@ -1341,7 +1341,8 @@ $(BUILD)/tests/prog/nccl_double: $(BUILD)/obj/tests/system/prog/nccl_double.o \
 	$(CC) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../nccl' -o $@ $^
 
 # A fuzzer replays files; with SAN=fuzzer it is linked with libFuzzer.
-FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),-fsanitize=fuzzer,\
+FUZZ_REPEAT := $(call obj,tests/fuzz/repeat.c)
+FUZZ_MAIN := $(if $(filter fuzzer,$(SAN)),$(FUZZ_REPEAT) -fsanitize=fuzzer,\
 	$(call obj,tests/fuzz/replay.c))
 $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(filter %.o,$(FUZZ_MAIN)) \
@@ -1355,7 +1356,7 @@ $(BUILD)/tests/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o \
 		$(TESTED_LIBS)
 
 .PHONY: fuzzers
-fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%)
+fuzzers: $(FUZZERS:%=$(BUILD)/tests/fuzz_%) $(FUZZ_REPEAT)
 
 # ---- Python -------------------------------------------------------------
 
