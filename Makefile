@@ -538,6 +538,7 @@ UNIT_TESTS := \
 	dying \
 	elastic \
 	elastic_ops \
+	elastic_source \
 	endpoint \
 	engine \
 	env \

@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -62,6 +63,12 @@ void tcp_set_lost(struct hvd__tcp *t, int i, int e)
     t->lost_ns = hb_now_ns();
 }
 
+void tcp_check_memory(int e)
+{
+    if (e == EFAULT)
+        raise(SIGSEGV);
+}
+
 ssize_t tcp_send(struct hvd__tcp *t, int i, const void *p, size_t len)
 {
     ssize_t n;
@@ -69,8 +76,10 @@ ssize_t tcp_send(struct hvd__tcp *t, int i, const void *p, size_t len)
     do
         n = send(t->conns[i].fd, p, len, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
-    if (n < 0)
+    if (n < 0) {
+        tcp_check_memory(errno);
         return errno == EAGAIN || errno == ENOBUFS ? 0 : -errno;
+    }
     t->moved |= n > 0;
     return n;
 }
@@ -86,6 +95,7 @@ static ssize_t recv_some(struct hvd__tcp *t, int i, void *p, size_t len)
     if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
         return 0;
     if (n <= 0) {
+        tcp_check_memory(n < 0 ? errno : 0);
         tcp_set_lost(t, i, n < 0 ? errno : 0);
         return -1;
     }

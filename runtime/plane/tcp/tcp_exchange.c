@@ -102,6 +102,7 @@ static void send_block(struct hvd__tcp *t, struct tcp_conn *c)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
+            tcp_check_memory(errno);
             c->send_errno = errno == EAGAIN || errno == ENOBUFS ? 0 : errno;
             return;
         }
