@@ -20,8 +20,8 @@ SOVERSION := 0
 
 CC ?= cc
 AR ?= ar
-# ThreadSanitizer checks each access, so optimise for fewer and wider ones.
-OPT ?= $(if $(filter address,$(SAN)),-O1,-O2)
+# With these sanitizers, compiling at -O2 costs more than it saves the tests.
+OPT ?= $(if $(filter address thread,$(SAN)),-O1,-O2)
 PKG_CONFIG ?= pkg-config
 
 # ---- Sources ----------------------------------------------------------
@@ -936,6 +936,9 @@ FORCE:
 
 # Inline more: a small operation consists of calls of small functions.
 $(BUILD)/obj/runtime/%.o: OPT := $(OPT:-O2=-O3)
+# Compile faster: these run briefly.
+$(BUILD)/obj/tests/%.o: OPT := $(OPT:-O2=-O1)
+$(BUILD)/obj/tests/unit/test_generations_model.o: OPT := -O2
 
 # No fused multiply-add, so that every kernel gives the same bits.
 $(BUILD)/obj/runtime/plane/kernels/reduce_%.o: FILE_CFLAGS = -ffp-contract=off
@@ -1505,7 +1508,10 @@ asan ubsan tsan valgrind lint:
 FUZZ ?= $(FUZZERS)
 FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= -1
+FUZZ_LEN_agent = 4096
+FUZZ_LEN_allocation = 4096
 FUZZ_LEN_bootstrap = 200000
+FUZZ_LEN_endpoint = 8192
 FUZZ_LEN_frame = 1100000
 FUZZ_LEN_http = 8300
 FUZZ_LEN_mpi_counts = 256

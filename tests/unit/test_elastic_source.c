@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BYTES = 8 << 20, PAGE = 4096 };
+enum { BYTES = 2 << 20, PAGE = 4096 };
 
 /* What a test does, and where. */
 struct scene {
@@ -114,7 +114,7 @@ static int another_body(int rank, void *arg)
     want(s && until_it_joins(scene, rank, s) == 0);
     want(hvd_sync(s) == 0);
     want(step >= 3 && is_whole());
-    while (step < 20) {
+    while (step < 12) {
         rc = step_once(s);
         want(rc == 0 || (rc == -HVD_ERESIZED && hvd_sync(s) == 0));
         want(is_whole());

@@ -13,7 +13,7 @@ static int body(int rank, void *arg)
     (void)rank;
     (void)arg;
     want(hvd_init() == 0);
-    want(gather_alloc_cases(100) == 0);
+    want(gather_alloc_cases(UNIT_LARGE(100)) == 0);
     want(hvd_shutdown() == 0);
     return 0;
 }

@@ -25,13 +25,14 @@ static size_t state_count;
 
 static size_t find(const struct world *w)
 {
-    const unsigned char *bytes = (const unsigned char *)w;
-    uint64_t hash = 1469598103934665603u;
+    uint64_t words[sizeof(*w) / 8 + 1] = {0}, hash = 1469598103934665603u;
     size_t at;
 
-    for (size_t i = 0; i < sizeof(*w); i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    hash ^= hash >> 32;
+    memcpy(words, w, sizeof(*w));
+    for (size_t i = 0; i < sizeof(words) / 8; i++) {
+        hash = (hash ^ words[i]) * 1099511628211u;
+        hash ^= hash >> 32;
+    }
     for (at = hash % STATES; table[at]; at = (at + 1) % STATES)
         if (memcmp(&states[table[at] - 1], w, sizeof(*w)) == 0)
             break;

@@ -677,9 +677,11 @@ END_TEST
 static Suite *hier_suite(void)
 {
     Suite *s = suite_create("hier");
-    TCase *t = tcase_create("hier");
+    TCase *t = tcase_create("hier"), *parked = tcase_create("parked");
 
+    tcase_set_tags(t, UNIT_ONE_THREAD);
     tcase_set_timeout(t, 120);
+    tcase_set_timeout(parked, 120);
     tcase_add_loop_test(t, test_allreduce, 0, PLACES);
     tcase_add_loop_test(t, test_parts, 0, PLACES);
     tcase_add_loop_test(t, test_reducescatter, 0, PLACES);
@@ -689,14 +691,15 @@ static Suite *hier_suite(void)
     tcase_add_test(t, test_kinds);
     tcase_add_loop_test(t, test_cut, 0, PLACES);
     tcase_add_loop_test(t, test_mismatch, 0, PLACES);
-    tcase_add_loop_test(t, test_parked, 0, PLACES);
-    tcase_add_loop_test(t, test_late, 0, 2);
-    tcase_add_loop_test(t, test_leave, 0, PLACES);
-    tcase_add_test(t, test_left);
+    tcase_add_loop_test(parked, test_parked, 0, PLACES);
+    tcase_add_loop_test(parked, test_late, 0, 2);
+    tcase_add_loop_test(parked, test_leave, 0, PLACES);
+    tcase_add_test(parked, test_left);
     tcase_add_test(t, test_odd);
     tcase_add_loop_test(t, test_huge, 0, 2);
     tcase_add_test(t, test_nonsense);
     suite_add_tcase(s, t);
+    suite_add_tcase(s, parked);
     return s;
 }
 

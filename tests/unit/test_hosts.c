@@ -149,14 +149,15 @@ END_TEST
  * ranks. */
 static int same_bits_body(int rank, void *arg)
 {
-    static const size_t some[] = {7, 1003, 200003};
-    float *send = malloc(200003 * 4), *recv = malloc(200003 * 4);
-    float *all = malloc(200003 * 4 * 8);
+    enum { MOST = UNIT_LARGE(200003) };
+    static const size_t some[] = {7, 1003, MOST};
+    float *send = malloc(MOST * 4), *recv = malloc(MOST * 4);
+    float *all = malloc(MOST * 4 * 8);
     uint64_t x = 88172645463325252u + (uint64_t)rank * 977;
 
     (void)arg;
     want(send && recv && all && hvd_init() == 0);
-    for (size_t i = 0; i < 200003; i++) {
+    for (size_t i = 0; i < MOST; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
         send[i] = (float)((double)x * 0x1p-54 - 300.0) / 3.0f;
     }
@@ -219,9 +220,13 @@ END_TEST
 static size_t rows(int trial, int rank)
 {
     static const size_t kinds[][4] = {
-        {0, 0, 0, 0},      {1, 1, 1, 1},     {26, 0, 27, 3},
-        {0, 0, 40000, 0},  {500, 501, 0, 9}, {100000, 1, 40000, 70001},
-        {300000, 0, 0, 1},
+        {0, 0, 0, 0},
+        {1, 1, 1, 1},
+        {26, 0, 27, 3},
+        {0, 0, 40000, 0},
+        {500, 501, 0, 9},
+        {UNIT_LARGE(100000), 1, 40000, 70001},
+        {UNIT_LARGE(300000), 0, 0, 1},
     };
 
     return kinds[trial][rank % 4];

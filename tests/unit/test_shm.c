@@ -542,19 +542,24 @@ int main(void)
 {
     Suite *s = suite_create("shm");
     TCase *data = tcase_create("data"), *mixed = tcase_create("mixed");
+    TCase *threads = tcase_create("threads");
 
+    tcase_set_tags(data, UNIT_ONE_THREAD);
+    tcase_set_tags(mixed, UNIT_ONE_THREAD);
     tcase_set_timeout(data, 600);
     tcase_set_timeout(mixed, 600);
+    tcase_set_timeout(threads, 600);
     tcase_add_loop_test(data, test_sizes, 1, 9);
     tcase_add_loop_test(data, test_domains, 0, NDOMAINS);
     tcase_add_loop_test(data, test_dtypes, 1, 5);
     tcase_add_test(data, test_many);
     tcase_add_loop_test(mixed, test_mixed, 1, 6);
-    tcase_add_loop_test(mixed, test_mixed_threads, 2, 6);
+    tcase_add_loop_test(threads, test_mixed_threads, 2, 6);
     tcase_add_loop_test(mixed, test_mixed_domains, 0, NDOMAINS);
     tcase_add_test(data, test_room);
     tcase_add_test(data, test_kinds);
     suite_add_tcase(s, data);
     suite_add_tcase(s, mixed);
+    suite_add_tcase(s, threads);
     return unit_run(s);
 }

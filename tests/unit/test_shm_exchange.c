@@ -428,14 +428,17 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("shm_exchange");
-    TCase *t = tcase_create("exchange");
+    TCase *t = tcase_create("exchange"), *beside = tcase_create("beside");
 
+    tcase_set_tags(t, UNIT_ONE_THREAD);
     tcase_set_timeout(t, 300);
+    tcase_set_timeout(beside, 300);
     tcase_add_loop_test(t, test_sizes, 0, NBLOCKS);
     tcase_add_loop_test(t, test_more, 3, 5);
-    tcase_add_loop_test(t, test_beside, 0, 2);
+    tcase_add_loop_test(beside, test_beside, 0, 2);
     tcase_add_test(t, test_death);
     tcase_add_test(t, test_knob);
     suite_add_tcase(s, t);
+    suite_add_tcase(s, beside);
     return unit_run(s);
 }

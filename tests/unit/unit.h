@@ -35,6 +35,11 @@ static inline void unit_mark_point(const char *file, int line)
 #define UNIT_LARGE(n) (n)
 #endif
 
+/* Tag of test cases (tcase_set_tags) in which no process has a second thread:
+ * tests/run leaves them out under ThreadSanitizer, which finds nothing there.
+ */
+#define UNIT_ONE_THREAD "one_thread"
+
 /* Runs a suite; returns what main must return. */
 static inline int unit_run(Suite *s)
 {

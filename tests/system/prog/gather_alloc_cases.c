@@ -18,7 +18,14 @@
         }                                                                    \
     } while (0)
 
-enum { MEMBERS = 3, RANKS_MAX = 64, ELEMS_MAX = 300000 };
+/* ThreadSanitizer looks at every byte. */
+#ifdef __SANITIZE_THREAD__
+#define LARGE(n) ((n) / 8)
+#else
+#define LARGE(n) (n)
+#endif
+
+enum { MEMBERS = 3, RANKS_MAX = 64, ELEMS_MAX = LARGE(300000) };
 
 /* What alloc was asked for, and what it answered. */
 struct asked {
@@ -68,8 +75,12 @@ static void drop(struct asked *a)
 static size_t elems(int trial, int rank)
 {
     static const size_t of[][4] = {
-        {0, 0, 0, 0},         {2, 2, 2, 2},         {3, 0, 7, 1},
-        {0, 4000, 0, 1},      {40000, 40000, 1, 0}, {100000, 1, 50000, 70001},
+        {0, 0, 0, 0},
+        {2, 2, 2, 2},
+        {3, 0, 7, 1},
+        {0, 4000, 0, 1},
+        {LARGE(40000), LARGE(40000), 1, 0},
+        {LARGE(100000), 1, LARGE(50000), LARGE(70001)},
         {ELEMS_MAX, 0, 0, 0},
     };
 
