@@ -48,7 +48,7 @@
  *                  for 2 s no agent told of a death
  *   HVD_ESHUTDOWN  a peer has left
  *   HVD_ECLOSED    the agent is gone
- *   HVD_ETIMEOUT   hvdrun gives up a job in which ranks wait too long
+ *   HVD_ETIMEOUT   ranks wait longer than the stall check allows
  *   HVD_ENOMEM     this rank had no memory for its part of an HVD_ADASUM or of
  *                  a join, or to agree on what comes next; or, in device memory
  *                  or on the MPI plane, to receive what options.alloc refused;

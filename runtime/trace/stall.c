@@ -65,26 +65,20 @@ static int read_seconds(const char *name, double fallback, uint32_t *ms,
     return 0;
 }
 
-static int read_knobs(struct hb_error *err)
+int hvd__stall_limits(struct hvd__stall_limits *l, struct hb_error *err)
 {
-    uint32_t limit_ms;
     int off = 0;
     int rc = hb_knob_bool("STALL_CHECK_DISABLE", &off, err);
 
     if (rc == 0)
         rc = read_seconds("STALL_CHECK_TIME_SECONDS", DEFAULT_WARNING_S,
-                          &stall.warning_ms, err);
+                          &l->warning_ms, err);
     if (rc == 0)
-        rc = read_seconds("STALL_SHUTDOWN_TIME_SECONDS", 0, &stall.shutdown_ms,
+        rc = read_seconds("STALL_SHUTDOWN_TIME_SECONDS", 0, &l->shutdown_ms,
                           err);
-    if (rc < 0)
-        return rc;
-    limit_ms = stall.warning_ms;
-    /* hvdrun needs some time to find out who is missing. */
-    if (!limit_ms || (stall.shutdown_ms && stall.shutdown_ms < limit_ms))
-        limit_ms = stall.shutdown_ms - stall.shutdown_ms / 4;
-    stall.limit_ns = off ? 0 : (uint64_t)limit_ms * 1000000;
-    return 0;
+    if (rc < 0 || off)
+        *l = (struct hvd__stall_limits){0};
+    return rc;
 }
 
 /* ---- What is told ---------------------------------------------------- */
@@ -286,10 +280,18 @@ int hvd__stall_culprit(uint64_t since_ns, struct hb_error *err)
 int hvd__stall_open(const struct hvd__stall_config *config,
                     struct hb_error *err)
 {
-    int rc = read_knobs(err);
+    struct hvd__stall_limits l = {0};
+    int rc = hvd__stall_limits(&l, err);
+    uint32_t limit_ms = l.warning_ms;
 
     if (rc < 0)
         return rc;
+    /* hvdrun needs some time to find out who is missing. */
+    if (!limit_ms || (l.shutdown_ms && l.shutdown_ms < limit_ms))
+        limit_ms = l.shutdown_ms - l.shutdown_ms / 4;
+    stall.warning_ms = l.warning_ms;
+    stall.shutdown_ms = l.shutdown_ms;
+    stall.limit_ns = (uint64_t)limit_ms * 1000000;
     stall.say = config->say;
     stall.say_arg = config->say_arg;
     stall.head = config->head;

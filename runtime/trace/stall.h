@@ -14,7 +14,9 @@
  * No driver waits for operations launched on a device.  For these, the plane's
  * watch calls hvd__stall_device now and then.
  *
- * In a world of one, or without hvdrun, nothing is done at all.
+ * In a world of one nothing is done at all; in a world of MPI, which hvdrun
+ * does not watch, ranks report their waits themselves
+ * (core/sched/engine_stall.c).
  */
 #ifndef HVD_TRACE_STALL_H
 #define HVD_TRACE_STALL_H
@@ -29,7 +31,18 @@ struct hvd__stall_watch {
     int set;            /* number of the process set */
     uint64_t look_ns;   /* time of the next look; the driver's */
     _Atomic int listed; /* requests of this engine are in the list */
+    /* The rank's own last warning: since when the operation had waited, and for
+     * how long. */
+    uint64_t warned_since_ns, warned_ns;
 };
+
+/* How long operations may wait, in milliseconds; 0: for ever. */
+struct hvd__stall_limits {
+    uint32_t warning_ms, shutdown_ms;
+};
+/* Reads the knobs; both limits are 0 if the stall check is off.  Returns 0, or
+ * -HVD_EINVAL for a knob with err set. */
+int hvd__stall_limits(struct hvd__stall_limits *l, struct hb_error *err);
 
 struct hvd__stall_config {
     const struct segment_head *head;

@@ -96,6 +96,25 @@ static void check_shapes(const struct hvd__tables *t,
     FUZZ_CHECK(hvd__shapes_skip(&r, n) == at);
 }
 
+/* Checks what is found of tables that could be read, and that nothing is of
+ * others. */
+static void check_found(const struct hvd__tables *t, int is_good)
+{
+    for (int me = 0; me < RANKS; me++) {
+        struct hvd__descriptor other;
+        unsigned char has[RANKS] = {9, 9, 9};
+        int rc = hvd__tables_find(t, me, has, &other);
+
+        FUZZ_CHECK(rc <= 0 && (is_good || rc < 0));
+        if (rc < 0)
+            continue;
+        FUZZ_CHECK(has[me] == HVD__TABLES_PENDING);
+        for (int r = 0; r < RANKS; r++)
+            FUZZ_CHECK(has[r] <= HVD__TABLES_JOINED);
+        FUZZ_CHECK(memchr(other.name, 0, sizeof(other.name)));
+    }
+}
+
 /* Checks that two agreements made from the same tables are equal. */
 static void check_same(const struct hvd__agreement *a,
                        const struct hvd__agreement *b)
@@ -117,6 +136,7 @@ static void agree(const struct hvd__tables *t)
     int rc = hvd__agree(t, &a, &err);
 
     FUZZ_CHECK(hvd__agree(t, &b, &other) == rc);
+    check_found(t, rc == 0);
     if (rc < 0) {
         fuzz_check_error(rc, &err);
         return;

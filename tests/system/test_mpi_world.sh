@@ -100,14 +100,68 @@ test_mpi_world_planes() {
     each_mpi planes_are_chosen
 }
 
-stall_limits_have_no_effect() {
-    HVD_STALL_SHUTDOWN_TIME_SECONDS=9 under 2 0 "$EXAMPLES/train_digits"
-    [ "$(grep -c 'HVD_STALL_SHUTDOWN_TIME_SECONDS has no effect in a world of MPI' err)" -eq 1 ]
-    absent CHECK_TIME err
+# waits PLANE CMD...: runs three ranks that wait for ever, which must fail.
+waits() {
+    fails 3 env HVD_CPU_PLANE="$1" HVD_STALL_CHECK_TIME_SECONDS=0.5 \
+        HVD_STALL_SHUTDOWN_TIME_SECONDS=0.9 "${@:2}"
 }
 
-test_mpi_world_has_no_stall_limit() {
-    each_mpi stall_limits_have_no_effect
+# says_once PATTERN: fails unless exactly one line on stderr matches.
+says_once() {
+    [ "$(grep -Ec -- "$1" err)" -eq 1 ] || fail "not once: $1: $(cat err)"
+}
+
+too_long='waited longer than HVD_STALL_SHUTDOWN_TIME_SECONDS \(0.9 s\) for'
+host='( on host [^ ]*)?'
+has_waited='has waited (0\.[5-9]|[1-9]\.[0-9]) s for'
+
+missing_ranks_are_named() {
+    local plane whom="rank 1$host, which has called nothing since"
+    for plane in native mpi; do
+        waits $plane "$PROG/stall_rank" never
+        says_once "allreduce \"grad.7\" $has_waited $whom"
+        grep -Eq "allreduce \"grad.7\" $too_long $whom" out ||
+            fail "$(cat out)"
+    done
+}
+
+test_mpi_world_names_missing_ranks() {
+    each_mpi missing_ranks_are_named
+}
+
+# Nobody is to blame if all have called something; each says what it waits for.
+disagreeing_ranks_are_named() {
+    local run case few many='allreduce "[ab]"'
+    for run in native:names mpi:names mpi:mismatch mpi:mixed mpi:fewer; do
+        case=${run#*:} few=allreduce
+        [ "$case" != names ] || few='allreduce "b"'
+        waits ${run%:*} "$PROG/disagree" "$case"
+        says_once "$many $has_waited rank 2$host, which waits in $few\$"
+        says_once "$few $has_waited ranks 0-1; rank 0$host waits in $many\$"
+        grep -Eq "$too_long rank" out || fail "$case: $(cat out)"
+    done
+}
+
+test_mpi_world_names_ranks_that_disagree() {
+    each_mpi disagreeing_ranks_are_named
+}
+
+# A wait that ends is reported, and has no other effect.
+late_ranks_are_waited_for() {
+    local plane
+    for plane in native mpi; do
+        rm -f go
+        mpi_launcher 3
+        start job env HVD_CPU_PLANE=$plane HVD_STALL_CHECK_TIME_SECONDS=0.3 \
+            "${limits[@]}" "${launcher[@]}" "$PROG/stall_rank" late
+        wait_for "grep -q '\"grad.7\" has waited .* for rank 1' job.err"
+        touch go
+        finish job 0
+    done
+}
+
+test_mpi_world_waits_for_late_ranks() {
+    each_mpi late_ranks_are_waited_for
 }
 
 slow_peers_are_waited_for() {

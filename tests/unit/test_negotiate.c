@@ -241,6 +241,56 @@ START_TEST(a_name_that_means_two_things)
 }
 END_TEST
 
+/* Checks who waits for the oldest request of `me`: one digit for each rank; and
+ * what the first rank that does not waits for (NULL: nothing). */
+static void expect_found(int me, const char *has, const char *other)
+{
+    const struct hvd__tables t = {
+        .bytes = bytes, .lens = lens, .n = RANKS, .ranks = ranks};
+    struct hvd__descriptor d;
+    unsigned char found[RANKS];
+
+    ck_assert_int_eq(hvd__tables_find(&t, me, found, &d), 0);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(found[r], has[r] - '0');
+    if (other)
+        ck_assert_str_eq(d.name, other);
+    else
+        ck_assert_int_eq(d.kind, HVD__JOIN);
+}
+
+START_TEST(who_waits_for_the_same)
+{
+    const struct hvd__tables t = {
+        .bytes = bytes, .lens = lens, .n = RANKS, .ranks = ranks};
+    struct hvd__descriptor d;
+    unsigned char found[RANKS];
+
+    add(0, "a", 1);
+    add(0, "b", 1);
+    add(1, "b", 1);
+    add(1, "a", 1);
+    add(2, "c", 1);
+    write_tables(0);
+    expect_found(0, "110", "c");
+    expect_found(1, "110", "c");
+    expect_found(2, "001", "a");
+    setup();
+    add(0, "a", 1);
+    join(1);
+    add(2, "a", 1);
+    write_tables(0);
+    expect_found(0, "121", NULL);
+    ck_assert_int_lt(hvd__tables_find(&t, 1, found, &d), 0);
+    setup();
+    add(0, "a", 1);
+    write_tables(0);
+    expect_found(0, "100", NULL);
+    lens[0]--;
+    ck_assert_int_lt(hvd__tables_find(&t, 0, found, &d), 0);
+}
+END_TEST
+
 START_TEST(joined_ranks_wait_for_nothing)
 {
     static const char *const names[] = {"a"};
@@ -399,6 +449,7 @@ int main(void)
     tcase_add_test(t, places_that_are_not_told);
     tcase_add_test(t, places_that_make_no_sense);
     tcase_add_test(t, a_name_that_means_two_things);
+    tcase_add_test(t, who_waits_for_the_same);
     tcase_add_test(t, joined_ranks_wait_for_nothing);
     tcase_add_test(t, all_have_joined);
     tcase_add_test(t, a_joined_root);

@@ -42,6 +42,7 @@ static int take_down(int keep)
     hvd__stats_init(&hvd__context.removed, NULL, 0);
     atomic_store(&hvd__context.status, NULL);
     hvd__stall_close();
+    hvd__context.watches_itself = 0;
     hvd__tuner_close(&tuner);
     if (keep)
         rc = hvd__arena_detach(&hvd__context.memory);
@@ -120,6 +121,18 @@ int hvd__begins_again(const struct hb_error *err)
            (atomic_load(&hvd__context.generation) && err->is_told);
 }
 
+/* Makes the ranks of a world of MPI watch how long operations wait, as no agent
+ * does. */
+static int watch_waits(int is_launched, struct hb_error *err)
+{
+    struct hvd__stall_limits *l = &hvd__context.stall_limits;
+    int rc = is_launched ? hvd__stall_limits(l, err) : 0;
+
+    hvd__context.watches_itself =
+        is_launched && rc == 0 && (l->warning_ms || l->shutdown_ms);
+    return rc;
+}
+
 /* Joins the world and opens everything; on failure, closes it. */
 static int bring_up_once(struct hb_error *err)
 {
@@ -134,6 +147,8 @@ static int bring_up_once(struct hb_error *err)
     if (rc == 0)
         rc = hvd__knobs_read(&hvd__context.knobs,
                              hvd__context.topology.local_rank, err);
+    if (rc == 0)
+        rc = watch_waits(launched != NULL, err);
     if (rc == 0)
         rc = hvd__providers_open(&hvd__context.knobs.log, err);
     if (rc == 0)
@@ -156,8 +171,6 @@ static int bring_up_once(struct hb_error *err)
     }
     if (hvd__context.topology.rank == 0)
         hvd__knobs_tell_idle(&hvd__context.knobs);
-    if (hvd__context.topology.rank == 0 && hvd__mpi_is_open())
-        hvd__knobs_tell_unwatched(&hvd__context.knobs);
     atomic_store(&hvd__context.resized, 0);
     opener = getpid();
     is_up = 1;

@@ -137,6 +137,10 @@ static inline int hvd__controller_free(const struct hvd__controller *c)
 int hvd__controller_start(struct hvd__controller *c, struct hvd_request *req);
 int hvd__controller_progress(struct hvd__controller *c,
                              struct hvd_request *req);
+/* Finds, while parked, who waits for this rank's oldest request, as
+ * hvd__tables_find. */
+int hvd__controller_find(const struct hvd__controller *c, unsigned char *has,
+                         struct hvd__descriptor *other);
 void hvd__controller_denied(struct hvd__controller *c, struct hvd_request *req,
                             int rc);
 

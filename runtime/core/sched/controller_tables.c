@@ -84,11 +84,24 @@ int hvd__controller_begin_tables(struct hvd__controller *c)
     return rc;
 }
 
+static struct hvd__tables tables(const struct hvd__controller *c)
+{
+    return (struct hvd__tables){c->bytes,       c->lens,  c->n,
+                                c->records_max, c->ranks, c->host_of,
+                                c->host_arg};
+}
+
+int hvd__controller_find(const struct hvd__controller *c, unsigned char *has,
+                         struct hvd__descriptor *other)
+{
+    const struct hvd__tables t = tables(c);
+
+    return hvd__tables_find(&t, c->me, has, other);
+}
+
 int hvd__controller_conclude(struct hvd__controller *c)
 {
-    const struct hvd__tables t = {c->bytes,       c->lens,  c->n,
-                                  c->records_max, c->ranks, c->host_of,
-                                  c->host_arg};
+    const struct hvd__tables t = tables(c);
     int rc;
 
     for (int r = 0; r < c->n; r++)

@@ -64,9 +64,11 @@ static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
 {
     struct segment_status *s = hvd__stall_on();
 
-    if (!s || w->set < 0)
+    if ((!s && !hvd__context.watches_itself) || w->set < 0)
         return 0;
     req->stall_ns = status_now_ns();
+    if (!s)
+        return 0;
     return status_call(s, req->stall_ns, req->op.kind, (uint32_t)w->set,
                        req->op.name);
 }
@@ -78,15 +80,25 @@ static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
 void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
                      struct segment_status *s, uint64_t now_ns);
 
+/* Reports a long wait of the engine's, and gives up after the limit; called in
+ * its place in a world of MPI. */
+void hvd__stall_look_alone(struct hvd__engine *e,
+                           const struct hvd_request *alone, uint64_t now_ns);
+
 static inline void hvd__stall_paused(struct hvd__engine *e,
                                      const struct hvd_request *alone)
 {
     struct segment_status *s = hvd__stall_on();
     uint64_t now_ns;
 
-    if (!s || e->stall.set < 0)
+    if ((!s && !hvd__context.watches_itself) || e->stall.set < 0)
         return;
     now_ns = status_now_ns();
+    if (!s) {
+        if (now_ns >= e->stall.look_ns)
+            hvd__stall_look_alone(e, alone, now_ns);
+        return;
+    }
     if (now_ns >= e->stall.look_ns || atomic_load(&s->asked) != s->answered)
         hvd__stall_look(e, alone, s, now_ns);
 }

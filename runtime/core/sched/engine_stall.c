@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists what an engine waits for, for the stall inspector (trace/stall.h). */
+/*
+ * Lists what an engine waits for, for the stall inspector (trace/stall.h).  In
+ * a world of MPI there is none: the ranks report their long waits themselves.
+ * They send nothing for that.  A rank knows from the plane which member has not
+ * begun the operation, or, if all have begun different ones, from the last
+ * tables what all wait for.
+ */
 #include "runtime/core/sched/engine_impl.h"
+
+#include "lib/base/alloc.h"
+
+#include <stdio.h>
 
 static const uint64_t list_ns = 50 * 1000000; /* shorter waits are not listed */
 static const uint64_t look_ns = 1000 * 1000000; /* longest time between looks */
@@ -79,4 +89,215 @@ void hvd__stall_settle(struct hvd__engine *e)
         return;
     list(e, NULL, s, &w);
     hvd__stall_publish(&w, s, status_now_ns());
+}
+
+/* ---- In a world of MPI --------------------------------------------------- */
+
+/* How long after the limit a rank gives up that does not know who is missing:
+ * others do, and tell it. */
+static const uint64_t others_ns = 5000 * UINT64_C(1000000);
+
+enum {
+    OP_BYTES = HVD__NAME_BYTES + 32,
+    RANK_BYTES = HVD__NAME_BYTES + 32,
+    RANKS_BYTES = 128,
+};
+
+/* What is known of a long wait. */
+struct finding {
+    char what[OP_BYTES];                                 /* the operation */
+    char whom[RANKS_BYTES + RANK_BYTES + OP_BYTES + 32]; /* it waits for them */
+    int is_known; /* `whom` says it, else "other ranks" */
+    int culprit;  /* world rank; -1: nobody is to blame */
+    int reports;  /* this rank is the one to report it */
+};
+
+static void put_op(char *to, size_t size, enum hvd__kind kind, const char *name)
+{
+    if (name[0])
+        snprintf(to, size, "%s \"%s\"", collective_name(kind), name);
+    else
+        snprintf(to, size, "%s", collective_name(kind));
+}
+
+static void put_rank(char *to, size_t size, const struct hvd__controller *c,
+                     int member)
+{
+    int rank = c->ranks[member];
+
+    if (c->host_of)
+        snprintf(to, size, "rank %d on host %s", rank,
+                 c->host_of(c->host_arg, (uint32_t)rank));
+    else
+        snprintf(to, size, "rank %d", rank);
+}
+
+/* Returns the first member from `from` on whose `has` is `value`, or n. */
+static int next_member(const unsigned char *has, int n, int from, int value)
+{
+    while (from < n && has[from] != value)
+        from++;
+    return from;
+}
+
+/* Writes the absent members as their world ranks: "ranks 1-3, 5". */
+static void put_absent(char *to, size_t size, const struct hvd__controller *c,
+                       const unsigned char *has)
+{
+    size_t at = (size_t)snprintf(to, size, "ranks ");
+    const char *comma = "";
+    int r = next_member(has, c->n, 0, 0), last;
+
+    for (; r < c->n && at < size; r = next_member(has, c->n, last + 1, 0)) {
+        for (last = r; last + 1 < c->n && !has[last + 1] &&
+                       c->ranks[last + 1] == c->ranks[last] + 1;)
+            last++;
+        at +=
+            (size_t)snprintf(to + at, size - at, last > r ? "%s%d-%d" : "%s%d",
+                             comma, c->ranks[r], c->ranks[last]);
+        comma = ", ";
+    }
+}
+
+/* Fills f where all members have begun something, but nothing in common: nobody
+ * is to blame. */
+static void find_parked(const struct hvd__controller *c, struct finding *f)
+{
+    unsigned char *has = hb_calloc((size_t)c->n, 1);
+    struct hvd__descriptor other;
+    char first[RANK_BYTES], op[OP_BYTES], absent[RANKS_BYTES];
+    int r;
+
+    if (!has || hvd__controller_find(c, has, &other) < 0)
+        goto out;
+    r = next_member(has, c->n, 0, 0);
+    if (r == c->n)
+        goto out;
+    f->is_known = 1;
+    f->reports = next_member(has, c->n, 0, HVD__TABLES_PENDING) == c->me;
+    put_rank(first, sizeof(first), c, r);
+    put_op(op, sizeof(op), (enum hvd__kind)other.kind, other.name);
+    if (next_member(has, c->n, r + 1, 0) == c->n) {
+        snprintf(f->whom, sizeof(f->whom), "%s, which waits in %s", first, op);
+    } else {
+        put_absent(absent, sizeof(absent), c, has);
+        snprintf(f->whom, sizeof(f->whom), "%s; %s waits in %s", absent, first,
+                 op);
+    }
+out:
+    hb_free(has);
+}
+
+/* Fills f where members have not begun the operation in progress. */
+static void find_missing(struct hvd__engine *e, struct finding *f)
+{
+    const struct hvd__controller *c = &e->controller;
+    char rank[RANK_BYTES];
+    int member = -1;
+
+    if (e->plane->ops->missing)
+        member = e->plane->ops->missing(e->plane, &f->reports);
+    if (member < 0 || member >= c->n) {
+        f->reports = 0;
+        return;
+    }
+    f->is_known = 1;
+    f->culprit = c->ranks[member];
+    put_rank(rank, sizeof(rank), c, member);
+    snprintf(f->whom, sizeof(f->whom), "%s, which has called nothing since",
+             rank);
+}
+
+/* Returns since when the oldest request has waited; 0: there is none, or it
+ * does not wait for others. */
+static uint64_t find_oldest(struct hvd__engine *e,
+                            const struct hvd_request *alone, struct finding *f)
+{
+    const struct hvd_request *oldest;
+    uint64_t since_ns = 0;
+
+    pthread_mutex_lock(&e->lock);
+    oldest = alone ? alone : e->head;
+    if (oldest && oldest->op.kind != HVD__JOIN) {
+        since_ns = oldest->stall_ns;
+        put_op(f->what, sizeof(f->what), oldest->op.kind, oldest->op.name);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return since_ns;
+}
+
+/* Returns after how long a wait is to be warned of, 0: never; then again after
+ * twice the time, and so on. */
+static uint64_t next_warning(const struct hvd__stall_watch *w,
+                             uint64_t since_ns)
+{
+    if (w->warned_since_ns == since_ns)
+        return 2 * w->warned_ns;
+    return hvd__context.stall_limits.warning_ms * UINT64_C(1000000);
+}
+
+/* Returns when to look next at an operation that began to wait at since_ns: not
+ * later than its next warning or its limit. */
+static uint64_t next_look(const struct hvd__stall_watch *w, uint64_t since_ns,
+                          uint64_t limit_ns, uint64_t now_ns)
+{
+    const uint64_t ends[] = {limit_ns, next_warning(w, since_ns)};
+    uint64_t next_ns = now_ns + look_ns;
+
+    for (int i = 0; since_ns && i < 2; i++)
+        if (ends[i] && since_ns + ends[i] > now_ns &&
+            since_ns + ends[i] < next_ns)
+            next_ns = since_ns + ends[i];
+    return next_ns;
+}
+
+static void warn(struct hvd__stall_watch *w, const struct finding *f,
+                 uint64_t since_ns, uint64_t waited_ns)
+{
+    w->warned_since_ns = since_ns;
+    w->warned_ns = waited_ns;
+    if (f->reports)
+        hb_log(&hvd__context.knobs.log, HB_LOG_WARNING,
+               "%s has waited %.1f s for %s", f->what, (double)waited_ns / 1e9,
+               f->whom);
+}
+
+static void give_up(struct hvd__engine *e, const struct finding *f)
+{
+    struct hb_error why = HB_ERROR_INIT;
+    const struct hvd__controller *c = &e->controller;
+
+    why.rank = f->culprit;
+    if (f->culprit >= 0 && c->host_of)
+        snprintf(why.host, sizeof(why.host), "%s",
+                 c->host_of(c->host_arg, (uint32_t)f->culprit));
+    hb_error_set(&why, HVD_ETIMEOUT,
+                 "%s waited longer than HVD_STALL_SHUTDOWN_TIME_SECONDS (%g s) "
+                 "for %s",
+                 f->what, hvd__context.stall_limits.shutdown_ms / 1e3, f->whom);
+    if (e->plane->ops->give_up)
+        e->plane->ops->give_up(e->plane, &why);
+}
+
+void hvd__stall_look_alone(struct hvd__engine *e,
+                           const struct hvd_request *alone, uint64_t now_ns)
+{
+    uint64_t limit_ns =
+        hvd__context.stall_limits.shutdown_ms * UINT64_C(1000000);
+    struct finding f = {.culprit = -1, .whom = "other ranks"};
+    uint64_t since_ns = find_oldest(e, alone, &f);
+    uint64_t waited_ns = since_ns && now_ns > since_ns ? now_ns - since_ns : 0;
+    uint64_t warning_ns = next_warning(&e->stall, since_ns);
+    int warns = warning_ns && waited_ns >= warning_ns;
+    int is_over = limit_ns && waited_ns >= limit_ns;
+
+    if ((warns || is_over) && atomic_load(&e->controller.parked))
+        find_parked(&e->controller, &f);
+    else if (warns || is_over)
+        find_missing(e, &f);
+    if (warns)
+        warn(&e->stall, &f, since_ns, waited_ns);
+    if (is_over && (f.is_known || waited_ns >= limit_ns + others_ns))
+        give_up(e, &f);
+    e->stall.look_ns = next_look(&e->stall, since_ns, limit_ns, now_ns);
 }

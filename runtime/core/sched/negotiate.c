@@ -409,33 +409,67 @@ static int note_joined(const struct talks *t, struct hvd__agreement *out)
     return 0;
 }
 
+/* Reads the tables; close_talks must follow in any case. */
+static int open_talks(struct talks *t, const struct hvd__tables *in,
+                      struct hb_error *err)
+{
+    *t = (struct talks){.in = in};
+    t->tables = hb_calloc((size_t)in->n, sizeof(*t->tables));
+    t->indexes = hb_calloc((size_t)in->n, sizeof(*t->indexes));
+    return t->tables && t->indexes ? read_all(t, err) : -HVD_ENOMEM;
+}
+
+static void close_talks(struct talks *t)
+{
+    for (int r = 0; r < t->in->n; r++) {
+        if (t->tables)
+            hb_free(t->tables[r].records);
+        if (t->indexes)
+            hb_free((void *)t->indexes[r].records);
+    }
+    hb_free(t->tables);
+    hb_free(t->indexes);
+}
+
 int hvd__agree(const struct hvd__tables *in, struct hvd__agreement *out,
                struct hb_error *err)
 {
-    struct talks t = {.in = in};
-    int rc = -HVD_ENOMEM;
+    struct talks t;
+    int rc;
 
     memset(out, 0, sizeof(*out));
-    t.tables = hb_calloc((size_t)in->n, sizeof(*t.tables));
-    t.indexes = hb_calloc((size_t)in->n, sizeof(*t.indexes));
-    if (t.tables && t.indexes)
-        rc = read_all(&t, err);
+    rc = open_talks(&t, in, err);
     if (rc == 0)
         rc = note_joined(&t, out);
     if (rc == 0 && t.first >= 0)
         rc = conclude(&t, out);
-    for (int r = 0; r < in->n; r++) {
-        if (t.tables)
-            hb_free(t.tables[r].records);
-        if (t.indexes)
-            hb_free((void *)t.indexes[r].records);
-    }
-    hb_free(t.tables);
-    hb_free(t.indexes);
+    close_talks(&t);
     if (rc < 0)
         hvd__agreement_fini(out);
     if (rc == -HVD_ENOMEM)
         hb_error_set(err, HVD_ENOMEM, "no memory to agree with other ranks");
+    return rc;
+}
+
+int hvd__tables_find(const struct hvd__tables *in, int me, unsigned char *has,
+                     struct hvd__descriptor *other)
+{
+    struct talks t;
+    int rc = open_talks(&t, in, NULL), absent = -1;
+
+    *other = (struct hvd__descriptor){.kind = HVD__JOIN};
+    if (rc == 0 && t.tables[me].count == 0)
+        rc = -HVD_EINVAL;
+    for (int r = 0; rc == 0 && r < in->n; r++) {
+        has[r] = t.tables[r].joined ? HVD__TABLES_JOINED : 0;
+        if (find(&t.indexes[r], &t.tables[me].records[0]))
+            has[r] = HVD__TABLES_PENDING;
+        if (!has[r] && absent < 0)
+            absent = r;
+    }
+    if (absent >= 0 && t.tables[absent].count)
+        *other = t.tables[absent].records[0].d;
+    close_talks(&t);
     return rc;
 }
 

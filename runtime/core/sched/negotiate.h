@@ -87,4 +87,14 @@ int hvd__agree(const struct hvd__tables *t, struct hvd__agreement *out,
                struct hb_error *err);
 void hvd__agreement_fini(struct hvd__agreement *a); /* idempotent */
 
+enum { HVD__TABLES_PENDING = 1, HVD__TABLES_JOINED = 2 };
+
+/* Finds who waits for the oldest request of member `me`: sets has[r], of n, to
+ * one of these if member r has it pending or has joined, else to 0.  *other:
+ * the oldest request of the first member that has not; its kind is HVD__JOIN if
+ * there is no such member, or it waits for nothing.  Returns 0, or negative if
+ * there is no memory, a table is malformed, or `me` waits for nothing. */
+int hvd__tables_find(const struct hvd__tables *t, int me, unsigned char *has,
+                     struct hvd__descriptor *other);
+
 #endif

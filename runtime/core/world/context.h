@@ -11,6 +11,7 @@
 
 #include "runtime/core/world/knobs.h"
 #include "runtime/plane/shm/arena.h"
+#include "runtime/trace/stall.h"
 #include "runtime/trace/stats.h"
 
 #include <stdatomic.h>
@@ -44,6 +45,9 @@ struct hvd__context {
     struct segment_status *_Atomic status;
     /* The same if hvdrun wants to know what the rank has counted, else NULL. */
     struct segment_status *_Atomic counted;
+    /* A world of MPI: ranks report long waits themselves, after these. */
+    int watches_itself;
+    struct hvd__stall_limits stall_limits;
     struct hvd__topology topology;
     struct hvd__knobs knobs;
     struct hvd__arena memory;  /* of hvd_alloc, in this rank's segment */

@@ -123,16 +123,3 @@ void hvd__knobs_tell_idle(const struct hvd__knobs *k)
             hb_log(&k->log, HB_LOG_INFO, "HVD_%s changes nothing: %s",
                    hb_idle_knobs[i].name, hb_idle_knobs[i].why);
 }
-
-void hvd__knobs_tell_unwatched(const struct hvd__knobs *k)
-{
-    static const char *const names[] = {"STALL_CHECK_TIME_SECONDS",
-                                        "STALL_SHUTDOWN_TIME_SECONDS"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (hb_knob(names[i]))
-            hb_log(&k->log, HB_LOG_WARNING,
-                   "HVD_%s has no effect in a world of MPI: nobody watches for "
-                   "operations that wait; hvdrun does without --mpi",
-                   names[i]);
-}

@@ -27,8 +27,5 @@ int hvd__knobs_read(struct hvd__knobs *k, int local_rank, struct hb_error *err);
 /* Logs, at info level, each of Horovod's knobs that is set but has no effect in
  * this library. */
 void hvd__knobs_tell_idle(const struct hvd__knobs *k);
-/* Warns of each knob of the stall check that is set.  To be called in a world
- * of MPI, where nobody reports stalls. */
-void hvd__knobs_tell_unwatched(const struct hvd__knobs *k);
 
 #endif

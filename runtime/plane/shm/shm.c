@@ -269,6 +269,34 @@ void shm_pack(const struct hvd__shm *p, const struct hvd__op *op, void *dst,
     hvd__op_copy_end(op, HVD__COPY_IN, began_ns);
 }
 
+/* ---- Long waits ---------------------------------------------------------- */
+
+/* Returns the first member that has not begun the operation; the lowest one
+ * that has reports it. */
+static int shm_missing(struct hvd__plane *plane, int *reports)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+    int missing = p->run.peer;
+
+    if (p->run.matched || missing >= p->n || missing == p->me ||
+        atomic_load(&shm_line(p, missing)->seq) >= p->seq)
+        return -1;
+    *reports = 1;
+    for (int r = 0; r < p->me; r++)
+        if (atomic_load(&shm_line(p, r)->seq) >= p->seq)
+            *reports = 0;
+    return p->group_ranks[missing];
+}
+
+static void shm_give_up(struct hvd__plane *plane, const struct hb_error *why)
+{
+    struct hvd__shm *p = (struct hvd__shm *)plane;
+
+    segment_abort(p->head, (uint32_t)p->config.segment_ranks,
+                  why->rank < 0 ? SEGMENT_NO_RANK : (uint32_t)why->rank,
+                  HVD_ETIMEOUT, why->text);
+}
+
 /* ---- Life --------------------------------------------------------------- */
 
 static void shm_leave(struct hvd__plane *plane)
@@ -298,6 +326,8 @@ static const struct hvd__plane_ops shm_ops = {
     .pause = shm_pause,
     .began = shm_began,
     .interrupt = shm_interrupt,
+    .missing = shm_missing,
+    .give_up = shm_give_up,
     .leave = shm_leave,
     .free = shm_free,
 };
@@ -311,6 +341,8 @@ static const struct hvd__plane_ops domains_ops = {
     .pause = shm_pause,
     .began = shm_began,
     .interrupt = shm_interrupt,
+    .missing = shm_missing,
+    .give_up = shm_give_up,
     .leave = shm_leave,
     .free = shm_free,
 };

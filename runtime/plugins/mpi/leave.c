@@ -122,13 +122,15 @@ static void push_out(MPI_Request *reqs, int n)
     }
 }
 
-/* Returns the plane rank whose failure `why` tells, and sets *text to its
- * reason; returns this rank if it tells none. */
+/* Returns the plane rank whose failure `why` tells, or for which this one has
+ * waited too long, and sets *text to the reason; else returns this rank. */
 static int find_culprit(const struct mp_plane *p, const struct hb_error *why,
                         const char **text)
 {
     const char *reason = mp_peer_reason(why);
 
+    if (!reason && why->status == -HVD_ETIMEOUT)
+        reason = why->text;
     *text = why->text;
     for (int r = 0; reason && r < p->n; r++)
         if (p->ranks[r] == why->rank) {
