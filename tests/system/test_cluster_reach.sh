@@ -273,6 +273,8 @@ test_reach_changed_host_key() {
     one_line err
     ssh_config 'StrictHostKeyChecking accept-new'
     both_launchers changed
+    faulty hostkey n1 ecdsa # not a new host, although of another type
+    both_launchers changed
     cluster_down
 }
 

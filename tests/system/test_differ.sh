@@ -52,7 +52,7 @@ test_differ_with_other_thresholds() {
 
 under_mpi() {
     local np
-    for np in 2 3; do
+    for np in 2 3 6; do
         mpi_launcher $np
         expect_exit 0 timeout 120 "${unchecked_leaks[@]}" \
             env HVD_CPU_PLANE=mpi "${launcher[@]}" \

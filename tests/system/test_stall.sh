@@ -141,26 +141,28 @@ disagree() {
 
 b='allreduce "b"'
 
+# disagree_in_all_cases [HVDRUN-ARG...]
+disagree_in_all_cases() {
+    disagree names "$b" "$@"
+    disagree blocking allreduce "$@"
+    disagree mismatch allreduce "$@"
+    disagree learned "$b" "$@"
+    disagree mixed allreduce "$@"
+    disagree fewer allreduce "$@"
+}
+
 test_stall_disagree() {
-    disagree names "$b"
-    disagree mismatch allreduce
+    disagree_in_all_cases
 }
 
 test_stall_disagree_tcp() {
-    export HVD_FORCE_TCP=1
-    disagree names "$b"
-    disagree blocking allreduce
-    disagree mismatch allreduce
-    disagree learned "$b"
-    disagree mixed allreduce
-    disagree fewer allreduce
+    HVD_FORCE_TCP=1 disagree_in_all_cases
 }
 
 # The report is also right with one rank a host, and with two ranks on a host,
 # whose leaders sleep in shared memory.
 test_stall_disagree_on_several_hosts() {
-    disagree names "$b" -H x1,x2,x3 --rsh 'env PLAYED={host}'
-    disagree fewer allreduce -H x1,x2,x3 --rsh 'env PLAYED={host}'
+    disagree_in_all_cases -H x1,x2,x3 --rsh 'env PLAYED={host}'
     disagree blocking allreduce -H x1:2,x2:1 --rsh 'env PLAYED={host}'
 }
 
