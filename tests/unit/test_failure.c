@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -198,6 +199,38 @@ START_TEST(test_death_async)
 {
     struct world w = {.size = RANKS, .body = death_async_body};
 
+    ck_assert_int_eq(world_run_with(&w), 1);
+}
+END_TEST
+
+/* A rank that passes memory which it cannot access dies of that, over TCP too:
+ * in the call, or in the engine thread. */
+static int bad_memory_body(int rank, void *arg)
+{
+    enum { BYTES = 1 << 20 };
+    void *memory = mmap(NULL, BYTES, rank ? PROT_NONE : PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    hvd_request *req;
+
+    want(memory != MAP_FAILED && hvd_init() == 0 && hvd_barrier(NULL) == 0);
+    signal(SIGSEGV, SIG_DFL); /* not a sanitizer's */
+    want(hvd_broadcast_async("b", memory, memory, BYTES, HVD_UINT8, 1, NULL,
+                             &req) == 0);
+    if (*(int *)arg)
+        usleep(300000);
+    want(hvd_wait(req) == -HVD_EPEER);
+    want(strstr(hvd_error_message(), "killed by signal 11"));
+    want(hvd_shutdown() == 0);
+    return 0;
+}
+
+START_TEST(test_bad_memory)
+{
+    struct world w = {
+        .size = 2, .body = bad_memory_body, .place = _i / 2 ? "ab" : "aa"};
+    int waits = _i % 2;
+
+    w.arg = &waits;
     ck_assert_int_eq(world_run_with(&w), 1);
 }
 END_TEST
@@ -466,6 +499,7 @@ static Suite *failure_suite(void)
     tcase_add_loop_test(t, test_death_by_domain, 0, 12);
     tcase_add_loop_test(t, test_death_asleep_by_domain, 0, LAYOUTS);
     tcase_add_test(t, test_death_async);
+    tcase_add_loop_test(t, test_bad_memory, 0, 4);
     tcase_add_loop_test(t, test_leave, 0, 30);
     tcase_add_loop_test(t, test_leave_by_domain, 0, 6);
     tcase_add_test(t, test_exit_without_shutdown);

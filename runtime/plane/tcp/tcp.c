@@ -14,9 +14,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -65,8 +67,18 @@ void tcp_set_lost(struct hvd__tcp *t, int i, int e)
 
 void tcp_check_memory(int e)
 {
-    if (e == EFAULT)
-        raise(SIGSEGV);
+    struct sigaction action;
+    sigset_t segv;
+
+    if (e != EFAULT)
+        return;
+    if (sigaction(SIGSEGV, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+        signal(SIGSEGV, SIG_DFL);
+    sigemptyset(&segv);
+    sigaddset(&segv, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &segv, NULL); /* the engine thread blocks it */
+    raise(SIGSEGV);
+    abort(); /* a handler has returned */
 }
 
 ssize_t tcp_send(struct hvd__tcp *t, int i, const void *p, size_t len)
