@@ -60,10 +60,11 @@ struct hvd__plane_ops {
     void (*interrupt)(struct hvd__plane *p);
     /* For worlds of MPI, where ranks report long waits themselves; NULL in
      * planes that these do not use.  missing: returns the member that has not
-     * begun the operation in progress; -1: none is known.  *reports: this rank
-     * is the one to report it.  give_up: fails that operation and all later
-     * ones with *why, of which why->rank is to blame, or -1. */
-    int (*missing)(struct hvd__plane *p, int *reports);
+     * begun the operation in progress, and sets its *number; -1: none is known.
+     * *reports: this rank is the one to report it.  give_up: fails that
+     * operation, unless its data moves, and all later ones, here and on the
+     * other members, with *why, of which why->rank is to blame, or -1. */
+    int (*missing)(struct hvd__plane *p, uint64_t *number, int *reports);
     void (*give_up)(struct hvd__plane *p, const struct hb_error *why);
     /* Gives up the operation in progress, if any; on return the caller may
      * reuse its buffers.  NULL if only progress touches them. */

@@ -31,9 +31,12 @@ struct hvd__stall_watch {
     int set;            /* number of the process set */
     uint64_t look_ns;   /* time of the next look; the driver's */
     _Atomic int listed; /* requests of this engine are in the list */
-    /* The rank's own last warning: since when the operation had waited, and for
-     * how long. */
-    uint64_t warned_since_ns, warned_ns;
+    /* Of a rank that watches itself: the wait that it has seen, of the
+     * operation or negotiation of that number for that member, or -1 (all have
+     * begun something else); since when; and how long it had lasted at the last
+     * warning. */
+    uint64_t number, since_ns, warned_ns;
+    int whom;
 };
 
 /* How long operations may wait, in milliseconds; 0: for ever. */

@@ -40,7 +40,11 @@ static size_t repeat(uint8_t *data, size_t size, size_t max_size, unsigned seed)
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
                                unsigned seed)
 {
-    if (size > 0 && size < max_size && seed % 256 == 0)
-        return repeat(data, size, max_size, seed / 256);
+    if (size > 0 && size < max_size && seed % 256 == 0) {
+        size_t bytes = repeat(data, size, max_size, seed / 256);
+
+        if (bytes > size)
+            return bytes;
+    }
     return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -102,24 +102,28 @@ test_mpi_world_planes() {
 
 # waits PLANE CMD...: runs three ranks that wait for ever, which must fail.
 waits() {
-    fails 3 env HVD_CPU_PLANE="$1" HVD_STALL_CHECK_TIME_SECONDS=0.5 \
-        HVD_STALL_SHUTDOWN_TIME_SECONDS=0.9 "${@:2}"
+    fails 3 env HVD_CPU_PLANE="$1" HVD_STALL_CHECK_TIME_SECONDS=0.6 \
+        HVD_STALL_SHUTDOWN_TIME_SECONDS=2 "${@:2}"
 }
 
-# says_once PATTERN: fails unless exactly one line on stderr matches.
-says_once() {
-    [ "$(grep -Ec -- "$1" err)" -eq 1 ] || fail "not once: $1: $(cat err)"
+# warns PATTERN [MOST]: fails unless a line on stderr matches, and at most MOST.
+warns() {
+    local lines
+    lines=$(grep -Ec -- "$1" err) || :
+    [ "$lines" -ge 1 ] && [ "$lines" -le "${2:-99}" ] ||
+        fail "$lines: $1: $(cat err)"
 }
 
-too_long='waited longer than HVD_STALL_SHUTDOWN_TIME_SECONDS \(0.9 s\) for'
+too_long='waited longer than HVD_STALL_SHUTDOWN_TIME_SECONDS \(2 s\) for'
 host='( on host [^ ]*)?'
 has_waited='has waited (0\.[5-9]|[1-9]\.[0-9]) s for'
 
 missing_ranks_are_named() {
-    local plane whom="rank 1$host, which has called nothing since"
+    local plane whom="rank 1$host, which has not begun it"
     for plane in native mpi; do
         waits $plane "$PROG/stall_rank" never
-        says_once "allreduce \"grad.7\" $has_waited $whom"
+        # one rank, after the time and again after twice the time
+        warns "allreduce \"grad.7\" $has_waited $whom" 2
         grep -Eq "allreduce \"grad.7\" $too_long $whom" out ||
             fail "$(cat out)"
     done
@@ -132,12 +136,12 @@ test_mpi_world_names_missing_ranks() {
 # Nobody is to blame if all have called something; each says what it waits for.
 disagreeing_ranks_are_named() {
     local run case few many='allreduce "[ab]"'
-    for run in native:names mpi:names mpi:mismatch mpi:mixed mpi:fewer; do
+    for run in native:names mpi:names mpi:mismatch mpi:fewer; do
         case=${run#*:} few=allreduce
         [ "$case" != names ] || few='allreduce "b"'
         waits ${run%:*} "$PROG/disagree" "$case"
-        says_once "$many $has_waited rank 2$host, which waits in $few\$"
-        says_once "$few $has_waited ranks 0-1; rank 0$host waits in $many\$"
+        warns "$many $has_waited rank 2$host, which waits in $few\$"
+        warns "$few $has_waited ranks 0-1; rank 0$host waits in $many\$"
         grep -Eq "$too_long rank" out || fail "$case: $(cat out)"
     done
 }

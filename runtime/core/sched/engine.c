@@ -102,7 +102,8 @@ void engine_pause(struct hvd__engine *e, const struct hvd_request *alone,
 {
     uint64_t look_ns = e->stall.look_ns;
 
-    if (hvd__context.watches_itself && (!until_ns || look_ns < until_ns))
+    if (hvd__context.watches_itself && look_ns &&
+        (!until_ns || look_ns < until_ns))
         until_ns = look_ns;
     e->plane->ops->pause(e->plane, until_ns);
     hvd__stall_paused(e, alone);

@@ -80,8 +80,8 @@ static inline uint64_t hvd__stall_issued(const struct hvd__stall_watch *w,
 void hvd__stall_look(struct hvd__engine *e, const struct hvd_request *alone,
                      struct segment_status *s, uint64_t now_ns);
 
-/* Reports a long wait of the engine's, and gives up after the limit; called in
- * its place in a world of MPI. */
+/* Reports a long wait of the engine, and gives up after the limit; called
+ * instead of hvd__stall_look in a world of MPI. */
 void hvd__stall_look_alone(struct hvd__engine *e,
                            const struct hvd_request *alone, uint64_t now_ns);
 

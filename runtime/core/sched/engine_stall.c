@@ -93,29 +93,28 @@ void hvd__stall_settle(struct hvd__engine *e)
 
 /* ---- In a world of MPI --------------------------------------------------- */
 
-/* How long after the limit a rank gives up that does not know who is missing:
- * others do, and tell it. */
-static const uint64_t others_ns = 5000 * UINT64_C(1000000);
-
 enum {
-    OP_BYTES = HVD__NAME_BYTES + 32,
+    OP_BYTES = 160,
     RANK_BYTES = HVD__NAME_BYTES + 32,
     RANKS_BYTES = 128,
 };
 
-/* What is known of a long wait. */
+/* What is known of a wait. */
 struct finding {
     char what[OP_BYTES];                                 /* the operation */
     char whom[RANKS_BYTES + RANK_BYTES + OP_BYTES + 32]; /* it waits for them */
-    int is_known; /* `whom` says it, else "other ranks" */
-    int culprit;  /* world rank; -1: nobody is to blame */
-    int reports;  /* this rank is the one to report it */
+    int member;      /* that is missing, -1: all have begun something else */
+    uint64_t number; /* of the operation, or of the negotiation */
+    int reports;     /* this rank is the one to report it */
+    int gives_up;    /* and to give up */
 };
 
 static void put_op(char *to, size_t size, enum hvd__kind kind, const char *name)
 {
-    if (name[0])
-        snprintf(to, size, "%s \"%s\"", collective_name(kind), name);
+    if (kind == HVD__JOIN)
+        snprintf(to, size, "an operation");
+    else if (name[0])
+        snprintf(to, size, "%s \"%.100s\"", collective_name(kind), name);
     else
         snprintf(to, size, "%s", collective_name(kind));
 }
@@ -140,15 +139,21 @@ static int next_member(const unsigned char *has, int n, int from, int value)
     return from;
 }
 
-/* Writes the absent members as their world ranks: "ranks 1-3, 5". */
+/* Writes the absent members as their world ranks: "ranks 1-3, 5", or as many of
+ * them as fit. */
 static void put_absent(char *to, size_t size, const struct hvd__controller *c,
                        const unsigned char *has)
 {
+    enum { ITEM_BYTES = 32 };
     size_t at = (size_t)snprintf(to, size, "ranks ");
     const char *comma = "";
     int r = next_member(has, c->n, 0, 0), last;
 
-    for (; r < c->n && at < size; r = next_member(has, c->n, last + 1, 0)) {
+    for (; r < c->n; r = next_member(has, c->n, last + 1, 0)) {
+        if (size - at < ITEM_BYTES) {
+            snprintf(to + at, size - at, ", ...");
+            return;
+        }
         for (last = r; last + 1 < c->n && !has[last + 1] &&
                        c->ranks[last + 1] == c->ranks[last] + 1;)
             last++;
@@ -160,21 +165,24 @@ static void put_absent(char *to, size_t size, const struct hvd__controller *c,
 }
 
 /* Fills f where all members have begun something, but nothing in common: nobody
- * is to blame. */
-static void find_parked(const struct hvd__controller *c, struct finding *f)
+ * is to blame.  Returns 1, or 0 if this rank has joined. */
+static int find_parked(const struct hvd__controller *c, struct finding *f)
 {
     unsigned char *has = hb_calloc((size_t)c->n, 1);
     struct hvd__descriptor other;
     char first[RANK_BYTES], op[OP_BYTES], absent[RANKS_BYTES];
-    int r;
+    int r, is_known = 0;
 
     if (!has || hvd__controller_find(c, has, &other) < 0)
         goto out;
     r = next_member(has, c->n, 0, 0);
     if (r == c->n)
         goto out;
-    f->is_known = 1;
+    is_known = 1;
+    f->member = -1;
+    f->number = c->stats.negotiations;
     f->reports = next_member(has, c->n, 0, HVD__TABLES_PENDING) == c->me;
+    f->gives_up = f->reports && next_member(has, c->n, 0, 0) > c->me;
     put_rank(first, sizeof(first), c, r);
     put_op(op, sizeof(op), (enum hvd__kind)other.kind, other.name);
     if (next_member(has, c->n, r + 1, 0) == c->n) {
@@ -186,75 +194,60 @@ static void find_parked(const struct hvd__controller *c, struct finding *f)
     }
 out:
     hb_free(has);
+    return is_known;
 }
 
-/* Fills f where members have not begun the operation in progress. */
-static void find_missing(struct hvd__engine *e, struct finding *f)
+/* Fills f where a member has not begun the operation in progress.  Returns 1,
+ * or 0 if none is known. */
+static int find_missing(struct hvd__engine *e, struct finding *f)
 {
     const struct hvd__controller *c = &e->controller;
     char rank[RANK_BYTES];
-    int member = -1;
 
-    if (e->plane->ops->missing)
-        member = e->plane->ops->missing(e->plane, &f->reports);
-    if (member < 0 || member >= c->n) {
-        f->reports = 0;
-        return;
-    }
-    f->is_known = 1;
-    f->culprit = c->ranks[member];
-    put_rank(rank, sizeof(rank), c, member);
-    snprintf(f->whom, sizeof(f->whom), "%s, which has called nothing since",
-             rank);
+    if (!e->plane->ops->missing)
+        return 0;
+    f->member = e->plane->ops->missing(e->plane, &f->number, &f->reports);
+    if (f->member < 0 || f->member >= c->n)
+        return 0;
+    f->gives_up = f->reports;
+    put_rank(rank, sizeof(rank), c, f->member);
+    snprintf(f->whom, sizeof(f->whom), "%s, which has not begun it", rank);
+    return 1;
 }
 
-/* Returns since when the oldest request has waited; 0: there is none, or it
- * does not wait for others. */
-static uint64_t find_oldest(struct hvd__engine *e,
-                            const struct hvd_request *alone, struct finding *f)
+/* Writes what the engine carries out, or the oldest request, to f->what. */
+static void find_what(struct hvd__engine *e, const struct hvd_request *alone,
+                      struct finding *f)
 {
-    const struct hvd_request *oldest;
-    uint64_t since_ns = 0;
+    const struct hvd__controller *c = &e->controller;
+    const struct hvd_request *req = alone;
 
     pthread_mutex_lock(&e->lock);
-    oldest = alone ? alone : e->head;
-    if (oldest && oldest->op.kind != HVD__JOIN) {
-        since_ns = oldest->stall_ns;
-        put_op(f->what, sizeof(f->what), oldest->op.kind, oldest->op.name);
-    }
+    if (!req)
+        req = c->run_count ? c->run[0] : e->head;
+    put_op(f->what, sizeof(f->what), req ? req->op.kind : HVD__JOIN,
+           req ? req->op.name : "");
     pthread_mutex_unlock(&e->lock);
-    return since_ns;
 }
 
-/* Returns after how long a wait is to be warned of, 0: never; then again after
- * twice the time, and so on. */
-static uint64_t next_warning(const struct hvd__stall_watch *w,
-                             uint64_t since_ns)
+/* Returns how long the wait in f has lasted.  It counts from the look at which
+ * this rank has first seen it. */
+static uint64_t waited(struct hvd__stall_watch *w, const struct finding *f,
+                       uint64_t now_ns)
 {
-    if (w->warned_since_ns == since_ns)
-        return 2 * w->warned_ns;
-    return hvd__context.stall_limits.warning_ms * UINT64_C(1000000);
+    if (!w->since_ns || w->whom != f->member || w->number != f->number) {
+        w->whom = f->member;
+        w->number = f->number;
+        w->since_ns = now_ns;
+        w->warned_ns = 0;
+    }
+    return now_ns - w->since_ns;
 }
 
-/* Returns when to look next at an operation that began to wait at since_ns: not
- * later than its next warning or its limit. */
-static uint64_t next_look(const struct hvd__stall_watch *w, uint64_t since_ns,
-                          uint64_t limit_ns, uint64_t now_ns)
-{
-    const uint64_t ends[] = {limit_ns, next_warning(w, since_ns)};
-    uint64_t next_ns = now_ns + look_ns;
-
-    for (int i = 0; since_ns && i < 2; i++)
-        if (ends[i] && since_ns + ends[i] > now_ns &&
-            since_ns + ends[i] < next_ns)
-            next_ns = since_ns + ends[i];
-    return next_ns;
-}
-
+/* Warns of a wait, and again after twice the time, and so on. */
 static void warn(struct hvd__stall_watch *w, const struct finding *f,
-                 uint64_t since_ns, uint64_t waited_ns)
+                 uint64_t waited_ns)
 {
-    w->warned_since_ns = since_ns;
     w->warned_ns = waited_ns;
     if (f->reports)
         hb_log(&hvd__context.knobs.log, HB_LOG_WARNING,
@@ -267,10 +260,10 @@ static void give_up(struct hvd__engine *e, const struct finding *f)
     struct hb_error why = HB_ERROR_INIT;
     const struct hvd__controller *c = &e->controller;
 
-    why.rank = f->culprit;
-    if (f->culprit >= 0 && c->host_of)
+    why.rank = f->member < 0 ? -1 : c->ranks[f->member];
+    if (why.rank >= 0 && c->host_of)
         snprintf(why.host, sizeof(why.host), "%s",
-                 c->host_of(c->host_arg, (uint32_t)f->culprit));
+                 c->host_of(c->host_arg, (uint32_t)why.rank));
     hb_error_set(&why, HVD_ETIMEOUT,
                  "%s waited longer than HVD_STALL_SHUTDOWN_TIME_SECONDS (%g s) "
                  "for %s",
@@ -279,25 +272,46 @@ static void give_up(struct hvd__engine *e, const struct finding *f)
         e->plane->ops->give_up(e->plane, &why);
 }
 
+/* Returns the time of the next look: soon if no wait is known, or for a moment
+ * only; else in a second, or when it has lasted for one of two times (0: none).
+ */
+static uint64_t next_look(const struct hvd__stall_watch *w, uint64_t now_ns,
+                          const uint64_t ends_ns[2])
+{
+    uint64_t next_ns = now_ns + look_ns;
+
+    if (!w->since_ns || now_ns - w->since_ns < look_ns)
+        next_ns = now_ns + 2 * list_ns;
+    for (int i = 0; i < 2; i++)
+        if (w->since_ns && ends_ns[i] && w->since_ns + ends_ns[i] > now_ns &&
+            w->since_ns + ends_ns[i] < next_ns)
+            next_ns = w->since_ns + ends_ns[i];
+    return next_ns;
+}
+
 void hvd__stall_look_alone(struct hvd__engine *e,
                            const struct hvd_request *alone, uint64_t now_ns)
 {
-    uint64_t limit_ns =
-        hvd__context.stall_limits.shutdown_ms * UINT64_C(1000000);
-    struct finding f = {.culprit = -1, .whom = "other ranks"};
-    uint64_t since_ns = find_oldest(e, alone, &f);
-    uint64_t waited_ns = since_ns && now_ns > since_ns ? now_ns - since_ns : 0;
-    uint64_t warning_ns = next_warning(&e->stall, since_ns);
-    int warns = warning_ns && waited_ns >= warning_ns;
-    int is_over = limit_ns && waited_ns >= limit_ns;
+    const struct hvd__stall_limits *l = &hvd__context.stall_limits;
+    uint64_t limit_ns = l->shutdown_ms * UINT64_C(1000000), waited_ns = 0;
+    uint64_t warning_ns = l->warning_ms * UINT64_C(1000000);
+    struct hvd__stall_watch *w = &e->stall;
+    struct finding f = {.member = -1};
 
-    if ((warns || is_over) && atomic_load(&e->controller.parked))
-        find_parked(&e->controller, &f);
-    else if (warns || is_over)
-        find_missing(e, &f);
-    if (warns)
-        warn(&e->stall, &f, since_ns, waited_ns);
-    if (is_over && (f.is_known || waited_ns >= limit_ns + others_ns))
+    if (atomic_load(&e->controller.parked) ? find_parked(&e->controller, &f)
+                                           : find_missing(e, &f))
+        waited_ns = waited(w, &f, now_ns);
+    else
+        w->since_ns = 0;
+    if (warning_ns && w->warned_ns)
+        warning_ns = 2 * w->warned_ns;
+    find_what(e, alone, &f);
+    if (waited_ns && warning_ns && waited_ns >= warning_ns) {
+        warn(w, &f, waited_ns);
+        warning_ns = 2 * waited_ns;
+    }
+    if (waited_ns && limit_ns && waited_ns >= limit_ns && f.gives_up)
         give_up(e, &f);
-    e->stall.look_ns = next_look(&e->stall, since_ns, limit_ns, now_ns);
+    w->look_ns =
+        next_look(w, now_ns, (const uint64_t[2]){warning_ns, limit_ns});
 }

@@ -273,7 +273,7 @@ void shm_pack(const struct hvd__shm *p, const struct hvd__op *op, void *dst,
 
 /* Returns the first member that has not begun the operation; the lowest one
  * that has reports it. */
-static int shm_missing(struct hvd__plane *plane, int *reports)
+static int shm_missing(struct hvd__plane *plane, uint64_t *number, int *reports)
 {
     struct hvd__shm *p = (struct hvd__shm *)plane;
     int missing = p->run.peer;
@@ -281,6 +281,7 @@ static int shm_missing(struct hvd__plane *plane, int *reports)
     if (p->run.matched || missing >= p->n || missing == p->me ||
         atomic_load(&shm_line(p, missing)->seq) >= p->seq)
         return -1;
+    *number = p->seq;
     *reports = 1;
     for (int r = 0; r < p->me; r++)
         if (atomic_load(&shm_line(p, r)->seq) >= p->seq)

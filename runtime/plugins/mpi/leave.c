@@ -69,13 +69,20 @@ int mp_farewells_read(struct mp_plane *p, struct hb_error *err)
     }
 }
 
-/* Sets err: the rank that left first has shut down or failed. */
+/* Sets err: the rank that left first has shut down or failed, or a rank has
+ * waited too long. */
 static int has_left(struct mp_plane *p, struct hb_error *err)
 {
     const struct mp_farewell *f = &p->first_farewell;
     int rank = p->ranks[p->first];
 
-    if (f->failed)
+    if (f->reason == MP_TIMEOUT || f->reason == MP_DISAGREEMENT) {
+        mp_world.failed = 1; /* MPI would wait for all ranks */
+        if (f->reason == MP_TIMEOUT)
+            mp_name_rank(err, rank);
+        return hb_error_set(err, HVD_ETIMEOUT, "%s", f->text);
+    }
+    if (f->reason != MP_SHUTDOWN)
         return mp_error_peer(err, rank, f->text);
     mp_name_rank(err, rank);
     return hb_error_set(err, HVD_ESHUTDOWN, "rank %d on host %s has shut down",
@@ -153,7 +160,10 @@ static void fill_farewell(const struct mp_plane *p, struct mp_farewell *f)
     if (p->first >= 0)
         return;
     f->first = (uint64_t)find_culprit(p, why, &text);
-    f->failed = why->status && why->status != -HVD_ESHUTDOWN;
+    f->reason = why->status == 0 || why->status == -HVD_ESHUTDOWN ? MP_SHUTDOWN
+                : why->status != -HVD_ETIMEOUT                    ? MP_ERROR
+                : why->rank >= 0                                  ? MP_TIMEOUT
+                                 : MP_DISAGREEMENT;
     snprintf(f->text, sizeof(f->text), "%.*s", MP_WHY_BYTES - 1, text);
 }
 
@@ -234,6 +244,23 @@ void mp_abandon(struct hvd__plane *plane)
 {
     mp_lock();
     abandon((struct mp_plane *)plane);
+    mp_unlock();
+}
+
+/* Gives up an operation as hvd_shutdown does, since peers may be about to begin
+ * it.  While this rank stays, it may still be carried out. */
+void mp_give_up(struct hvd__plane *plane, const struct hb_error *why)
+{
+    struct mp_plane *p = (struct mp_plane *)plane;
+
+    mp_lock();
+    if (!p->broken.status && p->left == MP_STAYS &&
+        (!p->op || p->stage != MP_DATA)) {
+        p->broken = *why;
+        mp_leave_locked(p);
+        push_out(p->sends, 2 * p->n);
+        mp_world.failed = 1; /* MPI would wait for all ranks */
+    }
     mp_unlock();
 }
 

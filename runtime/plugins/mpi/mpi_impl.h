@@ -54,12 +54,16 @@ struct mp_round {
 
 enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
 
+/* Why a rank has left: it shuts down, an error, a wait for `first` that took
+ * too long, or for ranks that do not agree. */
+enum mp_reason { MP_SHUTDOWN, MP_ERROR, MP_TIMEOUT, MP_DISAGREEMENT };
+
 /* What a leaving rank says. */
 struct mp_farewell {
     uint64_t how;         /* enum mp_leaving; LEAVING: a GONE follows */
     uint64_t carried_out; /* operations that it has carried out or will */
-    uint64_t first;       /* plane rank that left first */
-    uint64_t failed;      /* that rank left because of an error: text */
+    uint64_t first;       /* plane rank that left first, or is to blame */
+    uint64_t reason;      /* enum mp_reason; all but SHUTDOWN: text */
     char text[MP_WHY_BYTES];
 };
 
@@ -247,6 +251,7 @@ int mp_find_deserter(struct mp_plane *p, struct hb_error *err);
 int mp_can_agree(struct mp_plane *p, uint64_t seq, struct hb_error *err);
 void mp_farewell_send(struct mp_plane *p, enum mp_leaving how);
 void mp_abandon(struct hvd__plane *plane);
+void mp_give_up(struct hvd__plane *plane, const struct hb_error *why);
 void mp_leave(struct hvd__plane *plane);
 void mp_leave_locked(struct mp_plane *p); /* the caller holds the lock */
 /* Takes the lock, with a time limit.  Not 0: another thread holds it in a

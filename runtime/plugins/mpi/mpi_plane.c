@@ -195,33 +195,23 @@ static int began(struct hvd__plane *plane, struct hb_error *err)
     return rc;
 }
 
-/* ---- Long waits -----------------------------------------------------------
- */
+/* ---- Long waits ---------------------------------------------------------- */
 
 /* Returns the member before this one, if its header has not come: only its
  * successor knows that. */
-static int missing(struct hvd__plane *plane, int *reports)
+static int missing(struct hvd__plane *plane, uint64_t *number, int *reports)
 {
     struct mp_plane *p = (struct mp_plane *)plane;
     int from = -1;
 
     mp_lock();
     if (p->op && p->stage == MP_AGREE && p->round == 0 && p->nrounds > 0 &&
-        !p->rounds[0].arrived)
+        mp_header_arrived(p, NULL) == 0)
         from = p->rounds[0].from;
+    *number = p->seq;
     mp_unlock();
     *reports = 1;
     return from;
-}
-
-static void give_up(struct hvd__plane *plane, const struct hb_error *why)
-{
-    struct mp_plane *p = (struct mp_plane *)plane;
-
-    mp_lock();
-    if (!p->broken.status)
-        p->broken = *why;
-    mp_unlock();
 }
 
 /* ---- Life -----------------------------------------------------------------
@@ -345,7 +335,7 @@ static const struct hvd__plane_ops ops = {
     .began = began,
     .interrupt = mp_interrupt,
     .missing = missing,
-    .give_up = give_up,
+    .give_up = mp_give_up,
     .abandon = mp_abandon,
     .leave = mp_leave,
     .free = plane_free,

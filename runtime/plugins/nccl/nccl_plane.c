@@ -431,6 +431,23 @@ static void pause_step(struct hvd__plane *plane, uint64_t until_ns)
         nc_pause(&p->run.paused_ns, &p->wake);
 }
 
+static int missing(struct hvd__plane *plane, uint64_t *number, int *reports)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    return p->base->ops->missing && waits_for_base(&p->run)
+               ? p->base->ops->missing(p->base, number, reports)
+               : -1;
+}
+
+static void give_up(struct hvd__plane *plane, const struct hb_error *why)
+{
+    struct nc_plane *p = plane_of(plane);
+
+    if (p->base->ops->give_up && waits_for_base(&p->run))
+        p->base->ops->give_up(p->base, why);
+}
+
 static int began(struct hvd__plane *plane, struct hb_error *err)
 {
     struct nc_plane *p = plane_of(plane);
@@ -564,6 +581,8 @@ static const struct hvd__plane_ops nc_ops = {
     .pause = pause_step,
     .began = began,
     .interrupt = interrupt,
+    .missing = missing,
+    .give_up = give_up,
     .abandon = abandon,
     .leave = leave,
     .free = free_plane,
