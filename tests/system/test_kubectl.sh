@@ -77,11 +77,20 @@ not_reached() {
     [ ! -e started ] || fail 'something was started'
 }
 
+# quiet WHAT: fails if WHAT, which must succeed in silence, has printed to stderr.
+# kubectl itself says now and then that it ends: about 1 of 170 times on a busy
+# machine.
+quiet() {
+    local said
+    said=$(grep -v '"Unhandled Error" err="websocket: close sent"$' err) || :
+    [ -z "$said" ] || fail "$1 prints to stderr: $said"
+}
+
 job_runs() {
     expect_exit 0 on_pods -H w-0:2,w-1 --no-tag-output \
         sh -c 'echo $HVD_RANK $HVD_LOCAL_SIZE; cat' <<<'not read'
     [ "$(sort out)" = "$(printf '0 2\n1 2\n2 1')" ] || fail "$(cat out)"
-    [ ! -s err ] || fail 'a successful job prints to stderr'
+    quiet 'a successful job'
     expect_exit 7 on_pods -H w-0,w-1 sh -c 'exit $((HVD_RANK * 7))'
     grep -q 'rank 1 on host w-1 .*failed: .*7' err
     expect_exit 0 on_pods -H w-0:2,w-1:2,w-2:1 "$EXAMPLES/train_digits"
@@ -98,7 +107,7 @@ test_job() {
 tools_run() {
     two_ranks
     expect_exit 0 "$HVDRUN" ps --rsh 'kubectl exec -i {host} --' -H w-0,w-2
-    [ ! -s err ] || fail 'ps prints to stderr'
+    quiet ps
     grep -q w-0 out || fail "$(cat out)"
     kill -INT "$pid"
     finish job 130
