@@ -5,9 +5,12 @@
 #include "tests/unit/values.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 void shm_member_open(struct shm_member *k, struct shm_group *g, int me)
 {
@@ -234,4 +237,19 @@ int shm_do_barrier(struct shm_member *k)
 {
     shm_member_op(k, HVD__BARRIER, HVD_UINT8);
     return shm_member_do(k);
+}
+
+static void die(int sig)
+{
+    (void)sig;
+    raise(SIGKILL);
+}
+
+void shm_member_die_at(void *at)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    signal(SIGSEGV, die);
+    if (mprotect((void *)((uintptr_t)at & ~(page - 1)), page, PROT_NONE) < 0)
+        abort();
 }

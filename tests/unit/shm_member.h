@@ -65,4 +65,7 @@ int shm_do_broadcast(struct shm_member *k, size_t bytes, int root);
 int shm_do_alltoall(struct shm_member *k, size_t count);
 int shm_do_barrier(struct shm_member *k);
 
+/* Has this process killed when it comes to the page of `at`. */
+void shm_member_die_at(void *at);
+
 #endif
