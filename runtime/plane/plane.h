@@ -58,13 +58,15 @@ struct hvd__plane_ops {
     int (*began)(struct hvd__plane *p, struct hb_error *err);
     /* Any thread: makes a pause that sleeps or is about to sleep return. */
     void (*interrupt)(struct hvd__plane *p);
-    /* For worlds of MPI, where ranks report long waits themselves; NULL in
-     * planes that these do not use.  missing: returns the member that has not
-     * begun the operation in progress, and sets its *number; -1: none is known.
-     * *reports: this rank is the one to report it.  give_up: fails that
-     * operation, unless its data moves, and all later ones, here and on the
-     * other members, with *why, of which why->rank is to blame, or -1. */
+    /* Returns a member that has not begun the operation in progress, or -1 if
+     * this rank knows of none.  Sets *number to the number of the operation,
+     * and *reports to whether this rank is the one that reports the wait.  This
+     * function and the next one serve worlds of MPI, in which the ranks report
+     * long waits themselves; NULL in planes that such worlds do not use. */
     int (*missing)(struct hvd__plane *p, uint64_t *number, int *reports);
+    /* Fails the operation in progress, unless its data is already moving, and
+     * all later operations with *why, which the other members get, too.
+     * why->rank is the rank to blame, or -1. */
     void (*give_up)(struct hvd__plane *p, const struct hb_error *why);
     /* Gives up the operation in progress, if any; on return the caller may
      * reuse its buffers.  NULL if only progress touches them. */

@@ -14,9 +14,8 @@
  * No driver waits for operations launched on a device.  For these, the plane's
  * watch calls hvd__stall_device now and then.
  *
- * In a world of one nothing is done at all; in a world of MPI, which hvdrun
- * does not watch, ranks report their waits themselves
- * (core/sched/engine_stall.c).
+ * Nothing is done in a world of one.  In a world of MPI, which hvdrun does not
+ * watch, the ranks report long waits themselves (core/sched/engine_stall.c).
  */
 #ifndef HVD_TRACE_STALL_H
 #define HVD_TRACE_STALL_H
@@ -31,10 +30,11 @@ struct hvd__stall_watch {
     int set;            /* number of the process set */
     uint64_t look_ns;   /* time of the next look; the driver's */
     _Atomic int listed; /* requests of this engine are in the list */
-    /* Of a rank that watches itself: the wait that it has seen, of the
-     * operation or negotiation of that number for that member, or -1 (all have
-     * begun something else); since when; and how long it had lasted at the last
-     * warning. */
+    /* In a world of MPI, the last wait that this rank has seen: the number of
+     * the operation or negotiation, when the wait was first seen (0: there is
+     * none), how long it had lasted at the last warning, and the member that
+     * has not begun the operation (-1: the members have begun different ones).
+     */
     uint64_t number, since_ns, warned_ns;
     int whom;
 };

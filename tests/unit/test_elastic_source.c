@@ -32,7 +32,7 @@ static void die(int sig)
     kill(getpid(), SIGKILL);
 }
 
-/* Makes this rank die when the copy comes to the last page of the memory. */
+/* Makes this rank die when it accesses the last page of its state. */
 static int die_in_copy(void)
 {
     signal(SIGSEGV, die);
@@ -138,8 +138,8 @@ START_TEST(test_another_gives)
 }
 END_TEST
 
-/* The only rank that has the state dies: the others must not go on with a part
- * of it. */
+/* The only rank that has the state dies while it copies the state to the
+ * others, which must not continue with an incomplete state. */
 static int nobody_body(int rank, void *arg)
 {
     const struct scene *scene = arg;
@@ -161,7 +161,7 @@ START_TEST(test_nobody_has_it)
 }
 END_TEST
 
-/* The same the first time that the state is copied. */
+/* A rank dies while the state is copied for the first time. */
 static int first_body(int rank, void *arg)
 {
     const struct scene *scene = arg;

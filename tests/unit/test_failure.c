@@ -203,8 +203,8 @@ START_TEST(test_death_async)
 }
 END_TEST
 
-/* A rank that passes memory which it cannot access dies of that, over TCP too:
- * in the call, or in the engine thread. */
+/* A rank that passes memory which it cannot access is killed by SIGSEGV, also
+ * over TCP, and whether the calling thread or the engine thread accesses it. */
 static int bad_memory_body(int rank, void *arg)
 {
     enum { BYTES = 1 << 20 };

@@ -121,8 +121,8 @@ int hvd__begins_again(const struct hb_error *err)
            (atomic_load(&hvd__context.generation) && err->is_told);
 }
 
-/* Makes the ranks of a world of MPI watch how long operations wait, as no agent
- * does. */
+/* Reads how long operations may wait in a world of MPI, in which each rank
+ * checks that itself because no agent does. */
 static int watch_waits(int is_launched, struct hb_error *err)
 {
     struct hvd__stall_limits *l = &hvd__context.stall_limits;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists what an engine waits for, for the stall inspector (trace/stall.h).  In
- * a world of MPI there is none: the ranks report their long waits themselves.
- * They send nothing for that.  A rank knows from the plane which member has not
- * begun the operation, or, if all have begun different ones, from the last
- * tables what all wait for.
+ * Lists what an engine waits for, for the stall inspector (trace/stall.h).
+ *
+ * No stall inspector watches a world of MPI.  There the ranks report long waits
+ * themselves, without sending messages: the plane knows which member has not
+ * begun the operation in progress; and if the members have begun different
+ * operations, the tables that they exchanged last tell what each waits for.
  */
 #include "runtime/core/sched/engine_impl.h"
 

@@ -134,9 +134,9 @@ void tcp_tune(int fd, uint32_t silence_ms);
 
 /* ---- tcp.c ---- */
 
-/* Ends this process by SIGSEGV if e, the errno of a call that sent or received,
- * says that the program's memory cannot be accessed: as shared memory would,
- * and because no peer is to blame. */
+/* Ends this process by SIGSEGV if e is EFAULT: the program has passed memory
+ * that it cannot access.  Over shared memory the access itself raises SIGSEGV.
+ * No peer is to blame. */
 void tcp_check_memory(int e);
 /* Moves bytes; returns how many, 0 if the socket would block, negative if the
  * connection is broken. tcp_recv then has called tcp_set_lost; after tcp_send,

@@ -54,16 +54,17 @@ struct mp_round {
 
 enum mp_leaving { MP_STAYS, MP_LEAVING, MP_GONE };
 
-/* Why a rank has left: it shuts down, an error, a wait for `first` that took
- * too long, or for ranks that do not agree. */
+/* The reason for which a rank leaves: hvd_shutdown; an error; the rank `first`
+ * kept it waiting for too long; the ranks waited too long because they do not
+ * agree on an operation. */
 enum mp_reason { MP_SHUTDOWN, MP_ERROR, MP_TIMEOUT, MP_DISAGREEMENT };
 
 /* What a leaving rank says. */
 struct mp_farewell {
     uint64_t how;         /* enum mp_leaving; LEAVING: a GONE follows */
     uint64_t carried_out; /* operations that it has carried out or will */
-    uint64_t first;       /* plane rank that left first, or is to blame */
-    uint64_t reason;      /* enum mp_reason; all but SHUTDOWN: text */
+    uint64_t first;  /* plane rank that left first, or kept others waiting */
+    uint64_t reason; /* enum mp_reason; all but SHUTDOWN: text */
     char text[MP_WHY_BYTES];
 };
 

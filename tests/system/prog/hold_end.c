@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hold_end PID: traces a process, and holds it at its end as the kernel does
- * while it writes a core or frees much memory.  Prints "traced", then "holds"
- * when the process dies; lets the process end on SIGUSR1.
+ * hold_end PID: traces the process PID and, when it dies, keeps it from ending,
+ * as the kernel does while it writes a core or frees much memory.  Prints
+ * "traced", then "holds" when the process dies.  On SIGUSR1, lets it end.
  */
 #include <signal.h>
 #include <stdio.h>
