@@ -8,6 +8,12 @@
 uint64_t hb_now_ns(void);  /* CLOCK_MONOTONIC */
 uint64_t hb_wall_ns(void); /* CLOCK_REALTIME since 1970 */
 
+/* Returns whether hb_now_ns() has reached until_ns (0: no limit). */
+static inline int hb_is_over(uint64_t until_ns)
+{
+    return until_ns && hb_now_ns() >= until_ns;
+}
+
 /* Returns how long a sleep of at most max_ns may last that begins at now_ns and
  * must not go beyond until_ns (0: no limit), both on hb_now_ns's clock. */
 static inline uint64_t hb_sleep_ns(uint64_t max_ns, uint64_t now_ns,

@@ -4,6 +4,7 @@
  */
 #include "runtime/core/sched/engine_impl.h"
 
+#include "lib/base/sys/clock.h"
 #include "runtime/core/sched/record.h"
 
 #include <errno.h>
@@ -109,11 +110,6 @@ void engine_pause(struct hvd__engine *e, const struct hvd_request *alone,
     hvd__stall_paused(e, alone);
 }
 
-static int is_over(uint64_t until_ns)
-{
-    return until_ns && hb_now_ns() >= until_ns;
-}
-
 /* Drives the queue until `req` is done (NULL: until it is empty), or
  * hb_now_ns() has reached until_ns (0: no limit).  Returns early when give_way,
  * if not NULL, says so: without `req`, after any step; with it, only when it
@@ -126,7 +122,7 @@ static void drive_queue(struct hvd__engine *e, const struct hvd_request *req,
     uint64_t limit = is_thread ? HOLD_THREAD_NS : HOLD_CALLER_NS;
 
     while ((!req || !hvd__request_done(req)) && !atomic_load(&e->stopping) &&
-           !is_over(until_ns)) {
+           !hb_is_over(until_ns)) {
         uint64_t issued = atomic_load(&e->controller.issued);
         enum hvd__step step = hvd__controller_step(&e->controller, limit);
 
@@ -168,7 +164,7 @@ static int head_is_small(struct hvd__engine *e)
 static void drive_small(struct hvd__engine *e, uint64_t until_ns)
 {
     while (!atomic_load(&e->stopping) && atomic_load(&e->queued) &&
-           !is_over(until_ns) && head_is_small(e))
+           !hb_is_over(until_ns) && head_is_small(e))
         if (hvd__controller_step(&e->controller, HOLD_CALLER_NS) !=
             HVD__STEP_DONE)
             return;
@@ -331,7 +327,7 @@ static void wait_for_turn(struct hvd__engine *e, const struct hvd_request *req,
         pthread_mutex_unlock(&e->lock);
     }
     for (int i = 0; i < TURN_YIELDS; i++) {
-        if (is_turn(e, req))
+        if (is_turn(e, req) || hb_is_over(until_ns))
             return;
         sched_yield();
     }
@@ -350,7 +346,7 @@ int engine_wait(struct hvd__engine *e, struct hvd_request *req,
     if (hvd__request_done(req))
         return 1;
     atomic_fetch_add(&e->waiters, 1);
-    while (!hvd__request_done(req) && !is_over(until_ns)) {
+    while (!hvd__request_done(req) && !hb_is_over(until_ns)) {
         if (!atomic_load(&e->stopping) &&
             engine_try_drive(e, HVD__DRIVER_CALLER)) {
             drive_queue(e, req, until_ns, NULL);

@@ -5,6 +5,8 @@
  */
 #include "runtime/core/sched/engine_impl.h"
 
+#include "lib/base/sys/clock.h"
+
 #include <sched.h>
 
 /* Returns the functions for what the plane has launched. */
@@ -43,16 +45,11 @@ static int is_drained(struct hvd__engine *e, struct hvd_request *req)
     return 1;
 }
 
-static int is_over(uint64_t until_ns)
-{
-    return until_ns && hb_now_ns() >= until_ns;
-}
-
 static int wait_until_drained(struct hvd__engine *e, struct hvd_request *req,
                               uint64_t until_ns)
 {
     while (!is_drained(e, req)) {
-        if (is_over(until_ns))
+        if (hb_is_over(until_ns))
             return 0;
         sched_yield();
     }

@@ -256,7 +256,7 @@ int nc_wait(struct hvd__plane *plane, uint64_t launch, uint64_t until_ns,
         return rc;
     for (;;) {
         rc = nc_launch_test(p, launch, err);
-        if (rc != 0 || (until_ns && hb_now_ns() >= until_ns))
+        if (rc != 0 || hb_is_over(until_ns))
             break;
         nc_pause(&paused_ns, &p->wake);
     }
