@@ -119,12 +119,13 @@ host='( on host [^ ]*)?'
 has_waited='has waited (0\.[5-9]|[1-9]\.[0-9]) s for'
 
 missing_ranks_are_named() {
-    local plane whom="rank 1$host, which has not begun it"
-    for plane in native mpi; do
-        waits $plane "$PROG/stall_rank" never
+    local run whom="rank 1$host, which has not begun it"
+    local what='(allreduce "grad.7"|hvd_join)'
+    for run in native: mpi: native:joined mpi:joined; do
+        waits ${run%:*} "$PROG/stall_rank" never ${run#*:}
         # one rank, after the time and again after twice the time
-        warns "allreduce \"grad.7\" $has_waited $whom" 2
-        grep -Eq "allreduce \"grad.7\" $too_long $whom" out ||
+        warns "$what $has_waited $whom" 2
+        grep -Eq "$what $too_long $whom" out ||
             fail "$(cat out)"
     done
 }

@@ -226,8 +226,11 @@ static void find_what(struct hvd__engine *e, const struct hvd_request *alone,
     pthread_mutex_lock(&e->lock);
     if (!req)
         req = c->run_count ? c->run[0] : e->head;
-    put_op(f->what, sizeof(f->what), req ? req->op.kind : HVD__JOIN,
-           req ? req->op.name : "");
+    if (req && req->op.kind == HVD__JOIN)
+        snprintf(f->what, sizeof(f->what), "hvd_join");
+    else
+        put_op(f->what, sizeof(f->what), req ? req->op.kind : HVD__JOIN,
+               req ? req->op.name : "");
     pthread_mutex_unlock(&e->lock);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank keeps others waiting: `stall_rank VERB`.  All ranks do an allreduce of
- * "grad.6", and all but rank 1 then one of "grad.7".  Instead, rank 1 does what
- * the verb says:
+ * A rank keeps others waiting: `stall_rank VERB [joined]`.  All ranks do an
+ * allreduce of "grad.6", and all but rank 1 then one of "grad.7"; with
+ * "joined", rank 2 calls hvd_join instead.  Rank 1 does what the verb says:
  *
  *     never   nothing, in a function of that name
  *     stop    stops itself
@@ -65,6 +65,13 @@ static int late(void)
     return reduce("grad.7");
 }
 
+static int join(void)
+{
+    int rc = hvd_join(NULL, NULL);
+
+    return rc == -HVD_ETIMEOUT ? 7 : rc != 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -72,9 +79,9 @@ int main(int argc, char **argv)
         int (*act)(void);
     } verbs[] = {
         {"never", never}, {"stop", stop}, {"spin", spin}, {"late", late}};
-    int rc;
+    int joined = argc == 3 && strcmp(argv[2], "joined") == 0, rc;
 
-    if (argc != 2 || hvd_init() < 0)
+    if (argc != 2 + joined || hvd_init() < 0)
         return 1;
     rank = hvd_rank();
     rc = reduce("grad.6");
@@ -82,7 +89,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].act();
     if (rc == 0)
-        rc = reduce("grad.7");
+        rc = joined && rank == 2 ? join() : reduce("grad.7");
     hvd_shutdown();
     return rc;
 }
