@@ -132,7 +132,7 @@ absent() {
 }
 
 wait_for() {
-    local limit=$WAIT_S end
+    local limit=$WAIT_S end pipe
     if [ "$1" = -t ]; then
         limit=$2
         shift 2
@@ -140,8 +140,12 @@ wait_for() {
     end=$((SECONDS + limit))
     until eval "$1"; do
         [ $SECONDS -le "$end" ] || fail "not within $limit s: $1"
-        sleep 0.05
+        # Waits for a pipe to which nobody writes, because a process like sleep
+        # costs a millisecond.
+        [ "${pipe:-}" ] || exec {pipe}<> <(:)
+        read -rt 0.05 -u "$pipe" || :
     done
+    [ ! "${pipe:-}" ] || exec {pipe}>&-
 }
 
 # Marks every process of the job with HVD_TEST_JOB in its environment, so that
@@ -159,7 +163,7 @@ start() {
 
 finish() {
     status=0
-    wait "$(cat "$1.pid")" 2>/dev/null || status=$?
+    wait "$(<"$1.pid")" 2>/dev/null || status=$?
     [ $# -lt 2 ] || [ "$status" -eq "$2" ] ||
         fail "$1: exit $status instead of $2"
 }
