@@ -325,6 +325,25 @@ START_TEST(too_few_finish)
 }
 END_TEST
 
+/* The members have ended, one of them well, before the others can join. */
+START_TEST(too_few_have_finished)
+{
+    prepare(MOST);
+    config.min_np = 2;
+    make_barrier();
+    script_of("b", "hello;launch;started 4;restart 2;barrier 2;abort 1;"
+                   "kill 60000;ours 2 143;done;eof");
+    go(BEGIN "out 0 1 up;hosts 2;barrier 2;exit 0 0;dies 1 ;kill 60000;done;"
+             "eof");
+    offer("a:2,b:1");
+    finish(137, "[0]<stdout>:up\n",
+           B_STARTS "hvdrun: 1 finished, fewer than --min-np 2: the job ends\n"
+                    "hvdrun: rank 1 on host a (pid 101) failed: killed by "
+                    "signal 9 (SIGKILL)\n"
+                    "hvdrun: ended 1 other rank; exit code 137\n");
+}
+END_TEST
+
 /* A new rank with the number of one that has used its restarts has its own. */
 START_TEST(a_new_rank_is_restarted)
 {
@@ -356,6 +375,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, the_only_host_is_replaced);
     tcase_add_test(tc, a_host_cannot_be_left);
     tcase_add_test(tc, too_few_finish);
+    tcase_add_test(tc, too_few_have_finished);
     tcase_add_test(tc, a_new_rank_is_restarted);
 }
 
