@@ -151,6 +151,19 @@ test_mpi_world_names_ranks_that_disagree() {
     each_mpi disagreeing_ranks_are_named
 }
 
+# The limit is for one operation: a queue of them may take longer.
+queues_may_take_longer() {
+    local plane
+    for plane in native mpi; do
+        HVD_CPU_PLANE=$plane HVD_STALL_SHUTDOWN_TIME_SECONDS=1 \
+            under 3 0 "$PROG/stall_rank" slow
+    done
+}
+
+test_mpi_world_of_long_queues() {
+    each_mpi queues_may_take_longer
+}
+
 # A wait that ends is reported, and has no other effect.
 late_ranks_are_waited_for() {
     local plane

@@ -8,6 +8,8 @@
  *     stop    stops itself
  *     spin    uses its core
  *     late    does "grad.7" when the file "go" exists, then all leave
+ *     slow    begins QUEUE more operations, one every 100 ms; all others begin
+ *             them at once, and do no "grad.7"
  *
  * Exits 0 when all went well, 7 on HVD_ETIMEOUT, else 1.
  */
@@ -17,6 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { QUEUE = 15 };
 
 static int rank;
 
@@ -72,6 +76,28 @@ static int join(void)
     return rc == -HVD_ETIMEOUT ? 7 : rc != 0;
 }
 
+static int slow(void)
+{
+    hvd_request *reqs[QUEUE];
+    float x[QUEUE] = {0};
+    char name[16];
+    int rc = 0, failed = 0;
+
+    for (int i = 0; i < QUEUE; i++) {
+        if (rank == 1)
+            usleep(100000);
+        snprintf(name, sizeof(name), "slow.%d", i);
+        rc = hvd_allreduce_async(name, &x[i], &x[i], 1, HVD_FLOAT32, HVD_SUM,
+                                 NULL, &reqs[i]);
+        if (rc < 0)
+            return 1;
+    }
+    for (int i = 0; i < QUEUE; i++)
+        failed |= hvd_wait(reqs[i]) < 0;
+    hvd_shutdown();
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -85,6 +111,8 @@ int main(int argc, char **argv)
         return 1;
     rank = hvd_rank();
     rc = reduce("grad.6");
+    if (strcmp(argv[1], "slow") == 0)
+        return slow();
     for (size_t i = 0; rank == 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return verbs[i].act();
