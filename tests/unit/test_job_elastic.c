@@ -172,6 +172,21 @@ START_TEST(a_host_is_lost_at_the_start)
 }
 END_TEST
 
+/* A rank that dies before all hosts have started is started again, too. */
+START_TEST(a_rank_dies_at_the_start)
+{
+    config.spec.restart = config.restart_failed = 1;
+    make_barrier();
+    go_elastic(2,
+               "started;dies 1 ;restart 1;barrier 2;ready 0;ready 1;"
+               "generation 1 4 0,1,2,3;exit 0 0;exit 1 0;done;eof",
+               "barrier 2;" BEGIN_B "exit 2 0;exit 3 0;done;eof");
+    finish_saying(0, "hvdrun: rank 1 on host a (pid 101): " KILLED "\n"
+                     "hvdrun: rank 1 starts again in ");
+    ck_assert_ptr_null(strstr(hb_buf_data(&err), "expected"));
+}
+END_TEST
+
 START_TEST(all_hosts_are_lost)
 {
     go_elastic(1, BEGIN "abort 3", BEGIN_B);
@@ -373,6 +388,7 @@ static void add_tests(TCase *tc)
     tcase_add_test(tc, elastic_timeout);
     tcase_add_test(tc, reset_limit);
     tcase_add_test(tc, a_signal_ends_it);
+    tcase_add_test(tc, a_rank_dies_at_the_start);
     tcase_add_test(tc, ready_for_another_host);
     tcase_add_test(tc, ready_in_another_job);
 }

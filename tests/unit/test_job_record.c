@@ -10,16 +10,21 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static char path[64];
+static char folder[32], path[64];
 static struct hb_strv paths;
 static json_t *all;
 
 static void set_up_report(void)
 {
-    snprintf(path, sizeof(path), "/tmp/hvd-job-record-%d.json", (int)getpid());
+    /* Its own folder: the temporary file is named after the job, which has the
+     * same name in each run of this test. */
+    strcpy(folder, "/tmp/hvd-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/a.json", folder);
     hb_must(hb_strv_add(&paths, path));
     config.reports = &paths;
 }
@@ -30,6 +35,7 @@ static void tear_down_report(void)
     all = NULL;
     hb_strv_free(&paths);
     unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0);
 }
 
 static void start_job(const char *a, const char *b)

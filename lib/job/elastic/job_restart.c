@@ -14,7 +14,7 @@ uint64_t elastic_plan_restart(struct job *job, int rank)
 
     if (e->generations.lives[GENERATIONS_FINISHED] > 0 ||
         e->leaving[rank].why || e->generations.stopping ||
-        job->state != JOB_RUNNING || !elastic_is_offered(job, rank) ||
+        !elastic_is_offered(job, rank) ||
         elastic_host_goes(&job->hosts[job->config->plan->ranks[rank].host]))
         return 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
