@@ -18,7 +18,7 @@
 #   gone NAME                 succeeds if no process of job NAME is left
 #   alive PID                 succeeds if PID exists and is not a zombie
 #   wait_for [-t S] CONDITION evaluates CONDITION until it succeeds, for at most
-#                             S seconds ($WAIT_S)
+#                             S seconds ($WAIT_S); changes $!
 #   stopwatch                 begins to measure time
 #   in_time MS [MORE]         fails the test if more than MS milliseconds have
 #                             passed since; MORE are allowed in addition where
@@ -140,8 +140,8 @@ wait_for() {
     end=$((SECONDS + limit))
     until eval "$1"; do
         [ $SECONDS -le "$end" ] || fail "not within $limit s: $1"
-        # Waits for a pipe to which nobody writes, because a process like sleep
-        # costs a millisecond.
+        # Waits for a pipe to which nobody writes, because starting sleep would
+        # cost a millisecond.
         [ "${pipe:-}" ] || exec {pipe}<> <(:)
         read -rt 0.05 -u "$pipe" || :
     done

@@ -13,6 +13,8 @@ test_hosts_have_names_and_addresses() {
         [ "$(login ssh "alice@n$i" 'echo $HOME')" = /home/alice ]
     done
     [ "$(as_alice login ssh n2 id -un)" = alice ]
+    [ "$(on n1 stat -c '%a %U' /root /root/.ssh /home/alice/.ssh | xargs)" = \
+        '700 root 700 root 700 alice' ]
     [ "$(login hostname)" = login ]
     cluster_down
     [ ! -e cluster ]
@@ -41,7 +43,22 @@ test_hosts_show_what_is_left() {
     grep -q '^n1: process [0-9]*: sleep 1000' log
     one_line log
     on n1 sh -c 'kill $(pidof sleep)'
+    # a name that is no UTF-8
+    on n1 sh -c 'touch "$(printf "/tmp/\377")"'
+    wait_for '[ "$(left)" = "$(printf "n1: file /tmp/\377")" ]'
+    on n1 sh -c 'rm "$(printf "/tmp/\377")"'
     cluster_down
+}
+
+# A host that is gone has not left nothing.
+test_hosts_that_have_ended() {
+    local status=0
+    cluster_up 1
+    kill -KILL "$("$CLUSTER_PROG" pid "$CLUSTER" n1)"
+    left >log 2>err || status=$?
+    [ $status -ne 0 ]
+    trap - EXIT
+    "$CLUSTER_PROG" down "$CLUSTER"
 }
 
 # A process on a host belongs to a job of the test, and signals reach it.

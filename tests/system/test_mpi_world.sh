@@ -119,9 +119,11 @@ host='( on host [^ ]*)?'
 has_waited='has waited (0\.[5-9]|[1-9]\.[0-9]) s for'
 
 missing_ranks_are_named() {
-    local run whom="rank 1$host, which has not begun it"
-    local what='(allreduce "grad.7"|hvd_join)'
+    local run what whom="rank 1$host, which has not begun it"
     for run in native: mpi: native:joined mpi:joined; do
+        # Over MPI, the rank after the missing one reports it.
+        what='allreduce "grad.7"'
+        [ $run != mpi:joined ] || what=hvd_join
         waits ${run%:*} "$PROG/stall_rank" never ${run#*:}
         # one rank, after the time and again after twice the time
         warns "$what $has_waited $whom" 2

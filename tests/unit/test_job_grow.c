@@ -325,7 +325,7 @@ START_TEST(too_few_finish)
 }
 END_TEST
 
-/* The members have ended, one of them well, before the others can join. */
+/* The members have ended, one of them successfully, before others can join. */
 START_TEST(too_few_have_finished)
 {
     prepare(MOST);
