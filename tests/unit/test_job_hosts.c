@@ -505,17 +505,20 @@ END_TEST
 
 /* ---- Heartbeats ---- */
 
+/* The time must be long enough for an agent of a busy machine to answer in. */
+enum { BEAT_MS = 1500 };
+
 START_TEST(silent_agent)
 {
     use_hosts(2);
-    config.heartbeat_ms = 90;
+    config.heartbeat_ms = BEAT_MS;
     config.spec.grace_ms = 0;
     script_of("a", "started;mute;eof");
     script_of("b", "started;kill 0;ours 2 143;ours 3 143;done;eof");
     start("hello;launch");
     finish(125, "",
            "hvdrun: host a: lost the agent: nothing was heard from it for "
-           "0.09 s; ranks 0, 1 end with it\n"
+           "1.5 s; ranks 0, 1 end with it\n"
            "hvdrun: ended 2 other ranks; exit code 125\n");
 }
 END_TEST
@@ -523,7 +526,7 @@ END_TEST
 /* The agent's last words are reported as the likely cause of its silence. */
 START_TEST(silent_agent_with_last_words)
 {
-    config.heartbeat_ms = 90;
+    config.heartbeat_ms = 90; /* no other agent has to answer */
     config.spec.grace_ms = 0;
     start("hello;launch;started;mute;say hvd-agent: it was stopped;eof");
     finish_saying(125, "nothing was heard from it for 0.09 s (it was "
@@ -534,7 +537,7 @@ END_TEST
 /* Any message of an agent, not only the answer, is a sign of life. */
 START_TEST(mute_but_busy_agent)
 {
-    config.heartbeat_ms = 150;
+    config.heartbeat_ms = BEAT_MS;
     start("hello;launch;started;mute;pings 2;out 0 1 a;pings 2;out 0 1 b;"
           "pings 2;out 0 1 c;exit 0 0;exit 1 0;done;eof");
     finish(0, "[0]<stdout>:a\n[0]<stdout>:b\n[0]<stdout>:c\n", "");
@@ -544,8 +547,8 @@ END_TEST
 /* An agent whose every answer is later than the next question is not lost. */
 START_TEST(slow_agent)
 {
-    config.heartbeat_ms = 300;
-    start("slow 120;hello;launch;started;pings 6;exit 0 0;exit 1 0;done;eof");
+    config.heartbeat_ms = BEAT_MS;
+    start("slow 600;hello;launch;started;pings 6;exit 0 0;exit 1 0;done;eof");
     finish(0, "", "");
 }
 END_TEST
