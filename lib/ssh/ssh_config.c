@@ -548,8 +548,7 @@ static int drop_none(struct hb_strv *list)
     return 0;
 }
 
-/* Returns whether there is a line that begins with `start`; ssh always prints
- * one. */
+/* Returns whether a line of the text begins with `start`. */
 static int has_line(const char *text, size_t len, const char *start)
 {
     size_t n = strlen(start);
@@ -562,6 +561,17 @@ static int has_line(const char *text, size_t len, const char *start)
         text = text ? text + 1 : NULL;
     }
     return 0;
+}
+
+/* Leaves the host to ssh if the user asked it to check the key of the host's
+ * address, too.  Before OpenSSH 8.5, which also renamed another setting, that
+ * was the default, so "yes" does not tell what the user wants. */
+static int check_host_ip(struct ssh_config *c, const char *text, size_t len)
+{
+    return has_line(text, len, "checkhostip yes") &&
+                   has_line(text, len, "pubkeyacceptedalgorithms ")
+               ? set_unsupported(c, "checkhostip")
+               : 0;
 }
 
 int ssh_config_read(const char *text, size_t len,
@@ -579,6 +589,8 @@ int ssh_config_read(const char *text, size_t len,
     if (rc == 0 && text && !has_line(text, len, "hostname "))
         rc =
             hb_error_set(err, HVD_EPROTO, "ssh: `ssh -G` printed no host name");
+    if (rc == 0)
+        rc = check_host_ip(out, text, len);
     if (o->known_hosts)
         hb_strv_free(&out->user_known_hosts);
     if (rc == 0)

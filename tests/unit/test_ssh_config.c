@@ -129,12 +129,26 @@ START_TEST(settings_about_trust)
         else
             ck_assert_ptr_null(config.unsupported);
     }
-    /* some distributions set these by default */
-    reads("checkhostip yes\nrequiredrsasize 2048");
-    ck_assert_int_eq(ssh_config_check(&config, NULL), 0);
+    /* some distributions set it by default */
+    reads("requiredrsasize 2048");
     ck_assert_int_eq(config.rsa_bits, 2048);
-    reads("checkhostip no");
+    reads("port 22");
     ck_assert_int_eq(config.rsa_bits, 1024);
+}
+END_TEST
+
+/* The key of the host's address is checked by ssh only.  Versions before 8.5
+ * say "yes" by default, and call a list of algorithms a list of key types. */
+START_TEST(the_key_of_the_address)
+{
+    reads("checkhostip yes\npubkeyacceptedalgorithms ssh-ed25519");
+    ck_assert_str_eq(config.unsupported, "checkhostip");
+    ck_assert_int_eq(ssh_config_check(&config, NULL), -HVD_EUNSUPPORTED);
+    reads("checkhostip no\npubkeyacceptedalgorithms ssh-ed25519");
+    ck_assert_ptr_null(config.unsupported);
+    reads("checkhostip yes\npubkeyacceptedkeytypes ssh-ed25519");
+    ck_assert_ptr_null(config.unsupported);
+    ck_assert_int_eq(ssh_config_check(&config, NULL), 0);
 }
 END_TEST
 
@@ -473,6 +487,7 @@ int main(void)
     tcase_add_test(t, defaults);
     tcase_add_test(t, defaults_with_options);
     tcase_add_test(t, settings_about_trust);
+    tcase_add_test(t, the_key_of_the_address);
     tcase_add_test(t, a_known_hosts_file_with_blanks);
     tcase_add_test(t, words_that_ask);
     tcase_add_test(t, the_usual);
