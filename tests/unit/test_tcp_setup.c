@@ -386,15 +386,16 @@ static int note_no_answer(void *arg, uint32_t rank)
     return 1;
 }
 
-/* Returns a configuration in which a host is silent after 300 ms; *silent
- * gets the ranks of such hosts. */
+/* Returns a configuration in which a host that has not answered for a second is
+ * silent; *silent gets the ranks of such hosts.  On a busy machine a process
+ * may not run for much of that time. */
 static struct hvd__tcp_config silence_config(const struct tcp_group *g, int me,
                                              struct silent *silent)
 {
     struct hvd__tcp_config config = tcp_group_config(g, me);
 
     config.deadline_ns = hb_now_ns() + 1000000ull * OPEN_MS;
-    config.silence_ms = 300;
+    config.silence_ms = 1000;
     config.no_answer = note_no_answer;
     config.arg = silent;
     return config;
