@@ -10,23 +10,35 @@ preloads() {
     ! sanitized || skip "preloads before the sanitizer"
 }
 
-# ended PID: waits for the launcher PID and returns its exit code.  A launcher
-# that hangs is killed, with its ranks in ranks_left if some still run: only
-# those are a failure, as Open MPI's mpirun crashes or hangs by itself at
-# times, after a failure and when all ranks have ended.
+# find_ranks PID: sets ranks_left to the children of PID that still run.
+find_ranks() {
+    local rank
+    ranks_left=()
+    for rank in $(ps -o pid= --ppid "$1"); do
+        [ "$(ps -o stat= -p "$rank" | cut -c1)" = Z ] || ranks_left+=("$rank")
+    done
+}
+
+# ended PID: waits for the launcher PID and returns its exit code.  Kills it
+# after a minute, with the ranks that still run, which are in ranks_left then.
+# Open MPI's mpirun crashes or hangs by itself at times, after a failure and
+# when all ranks have ended: it is killed as soon as it has had no ranks for
+# 15 s, which is no failure.
 ended() {
-    local i rank
-    for ((i = 0; i < 600; i++)); do
+    local i alone_s=0
+    ranks_left=()
+    for ((i = 0; i < 600 && alone_s < 15; i++)); do
         kill -0 "$1" 2>/dev/null || break
         sleep 0.1
+        [ $((i % 10)) -eq 9 ] || continue
+        find_ranks "$1"
+        alone_s=$((${#ranks_left[@]} ? 0 : alone_s + 1))
     done
     if kill -0 "$1" 2>/dev/null; then
-        for rank in $(ps -o pid= --ppid "$1"); do
-            [ "$(ps -o stat= -p "$rank" | cut -c1)" = Z ] ||
-                ranks_left+=("$rank")
-        done
         kill -KILL "${ranks_left[@]}" "$1"
         rm -rf "$TMPDIR"/ompi.*
+    else
+        ranks_left=()
     fi
     wait "$1"
 }
