@@ -505,7 +505,7 @@ END_TEST
 
 /* ---- Heartbeats ---- */
 
-/* The time must be long enough for an agent of a busy machine to answer in. */
+/* Long enough for an agent to answer even if its machine is busy. */
 enum { BEAT_MS = 1500 };
 
 START_TEST(silent_agent)

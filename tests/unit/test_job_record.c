@@ -20,8 +20,8 @@ static json_t *all;
 
 static void set_up_report(void)
 {
-    /* Its own folder: the temporary file is named after the job, which has the
-     * same name in each run of this test. */
+    /* The report's temporary file is named after the job, which has the same
+     * name in each run of this test, so each run needs a folder of its own. */
     strcpy(folder, "/tmp/hvd-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/a.json", folder);

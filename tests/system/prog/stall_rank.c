@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank keeps others waiting: `stall_rank VERB [joined]`.  All ranks do an
- * allreduce of "grad.6", and all but rank 1 then one of "grad.7"; with
- * "joined", rank 2 calls hvd_join instead.  Rank 1 does what the verb says:
+ * Makes rank 1 keep the others waiting: `stall_rank VERB [joined]`.  All ranks
+ * do an allreduce "grad.6".  All but rank 1 then do another one, "grad.7"; with
+ * "joined", rank 2 calls hvd_join instead.  What rank 1 does:
  *
- *     never   nothing, in a function of that name
+ *     never   sleeps, in a function of that name
  *     stop    stops itself
- *     spin    uses its core
- *     late    does "grad.7" when the file "go" exists, then all leave
- *     slow    begins QUEUE more operations, one every 100 ms; all others begin
- *             them at once, and do no "grad.7"
+ *     spin    loops for ever
+ *     late    waits for the file "go", then does "grad.7"; then all leave
+ *     slow    begins QUEUE more operations, one every 100 ms; the others begin
+ *             these at once, and do no "grad.7"
  *
  * Exits 0 when all went well, 7 on HVD_ETIMEOUT, else 1.
  */
