@@ -15,7 +15,6 @@ const struct hb_idle_knob hb_idle_knobs[] = {
     {"BATCH_D2D_MEMCOPIES", "one kernel always copies all of a fused part"},
     {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "the noise is what the samples show"},
     {"MPI_THREADS_DISABLE", "MPI is called by one thread at a time"},
-    {"NUM_NCCL_STREAMS", "each process set has one stream"},
 };
 
 const size_t hb_idle_knobs_count =

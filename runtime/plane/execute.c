@@ -23,14 +23,18 @@ static int start_member(struct hvd__execution *x)
 static int member_over(struct hvd__execution *x, int rc)
 {
     struct hvd__op *m = &x->members[x->at];
+    struct hvd__op_device *d = &x->op->device;
 
     if (rc == HVD__CUT)
         x->op->agreed_entries = m->agreed_entries;
     if (rc < 0 && !x->op->err->status)
         *x->op->err = x->err;
     x->op->trace.algorithm = m->trace.algorithm;
-    if (m->device.launch)
-        x->op->device.launch = m->device.launch;
+    if (m->device.launch) {
+        if (d->launch)
+            d->earlier += (uint32_t)(m->device.launch - d->launch);
+        d->launch = m->device.launch;
+    }
     if (rc < 0 && x->op->err->status == rc)
         x->op->alloc.status = m->alloc.status;
     x->started = 0;

@@ -41,8 +41,10 @@ static inline int hvd__execute_begin(struct hvd__execution *x,
     x->is_adasum = op->kind == HVD__ALLREDUCE && op->op == HVD_ADASUM;
     if (x->is_adasum)
         return hvd__adasum_begin(&x->adasum, plane, op, x->n, x->me);
-    if (members)
+    if (members) {
+        op->device.launch = op->device.earlier = 0;
         return 0;
+    }
     return plane->ops->start(plane, op);
 }
 

@@ -82,11 +82,13 @@ struct hvd__op_alloc {
 
 /* What an operation in device memory needs besides: see plugins/gpu.h. */
 struct hvd__op_device {
-    void *ready;     /* event that a direct operation's data waits for; else
-                        each part has its own */
-    uint64_t launch; /* out: number of the launch if it is ordered, else 0 */
-    int ordered;     /* done for the engine once it is launched on the stream;
-                        may differ between ranks */
+    void *ready;      /* event that a direct operation's data waits for; else
+                         each part has its own */
+    uint64_t launch;  /* out: number of the launch if it is ordered, else 0 */
+    uint32_t earlier; /* out: how many launches before that are its own, too,
+                         as it is a group */
+    int ordered;      /* done for the engine once it is launched on the stream;
+                         may differ between ranks */
 };
 
 /* What an operation tells timelines and statistics. */

@@ -17,18 +17,19 @@ struct hvd__plane;
 enum { HVD__CUT = 2 };
 
 /* Of a plane that may only launch an operation: progress then returns 1 with
- * op->device.launch, its number, set, and it ends later.  The first three are
- * for any threads, at once. */
+ * op->device.launch, its number, set, and it ends later, not always in the
+ * order of numbers.  The first three are for any threads, at once. */
 struct hvd__launch_ops {
-    /* Waits until the operation has ended, or until hb_now_ns() has reached
-     * until_ns (0: no limit).  Returns as test. */
-    int (*wait)(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
+    /* Waits until launches `first` to `last` have ended, or until hb_now_ns()
+     * has reached until_ns (0: no limit).  Returns as test. */
+    int (*wait)(struct hvd__plane *p, uint64_t first, uint64_t last,
+                uint64_t until_ns, struct hb_error *err);
+    /* Returns 1 if they have ended, 0 if not, or negative with err set. */
+    int (*test)(struct hvd__plane *p, uint64_t first, uint64_t last,
                 struct hb_error *err);
-    /* Returns 1 if it has ended, 0 if not, or negative with err set. */
-    int (*test)(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
-    /* Makes the later work of a stream wait for it; never blocks. */
-    int (*order)(struct hvd__plane *p, uint64_t launch, void *stream,
-                 struct hb_error *err);
+    /* Makes the later work of a stream wait for them; never blocks. */
+    int (*order)(struct hvd__plane *p, uint64_t first, uint64_t last,
+                 void *stream, struct hb_error *err);
     /* For a plane that no thread drives any more.  Returns how many operations
      * it has launched. */
     uint64_t (*count)(struct hvd__plane *p);

@@ -13,6 +13,7 @@
  *   - its results are there, or
  *   - it is ordered (all its requests named a stream) and was launched: then
  *     op->device.launch is its number, and the plane itself watches over it.
+ *     A group has the op->device.earlier numbers before that, too.
  *
  * Finding and loading: core/world/plugin_load.h.
  */

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define HVD__PLUGIN_SYMBOL "hvd_plugin"
-#define HVD__PLUGIN_ABI "9 " HVD_VERSION
+#define HVD__PLUGIN_ABI "10 " HVD_VERSION
 
 /* Returns the plug-in's table; NULL with err set if `abi`, the caller's
  * HVD__PLUGIN_ABI, is not the plug-in's. */

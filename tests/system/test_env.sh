@@ -488,12 +488,12 @@ test_domains() {
 # For each knob without effect, rank 0 alone prints a line, at log level info
 # only.
 test_knobs_without_effect() {
-    export HOROVOD_NUM_NCCL_STREAMS=2 HVD_CYCLE_TIME=3
+    export HOROVOD_MPI_THREADS_DISABLE=1 HVD_CYCLE_TIME=3
     expect_exit 0 "$HVDRUN" -np 2 -x HVD_LOG_LEVEL=info "$PROG/coll" sum 1 1
-    [ "$(grep -c 'HVD_NUM_NCCL_STREAMS changes nothing' err)" -eq 1 ]
+    [ "$(grep -c 'HVD_MPI_THREADS_DISABLE changes nothing' err)" -eq 1 ]
     [ "$(grep -c 'HVD_CYCLE_TIME changes nothing' err)" -eq 1 ]
     expect_exit 0 "$HVDRUN" -np 2 "$PROG/coll" sum 1 1
     absent 'changes nothing' err
-    expect_exit 0 "$HVDRUN" -np 1 --verbose --num-nccl-streams 2 true
-    grep -q -e '--num-nccl-streams: no effect: each process set has one' err
+    expect_exit 0 "$HVDRUN" -np 1 --verbose --mpi-threads-disable true
+    grep -q -e '--mpi-threads-disable: no effect: MPI is called by one' err
 }

@@ -235,6 +235,21 @@ test_nccl_streams() {
     done
 }
 
+# The same with operations that overlap, in each of several sets.
+test_nccl_several_streams() {
+    with_doubles
+    export HVD_NUM_NCCL_STREAMS=3
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" stream $RANDOM
+    says 3 'launched ahead'
+    expect_exit 0 ranks 2 "$PROG/nccl_verbs" requests
+    FAKE_CUDA_DELAY_US=3000 expect_exit 0 ranks 4 "$PROG/nccl_verbs" \
+        values own $RANDOM mixed sets
+    expect_exit 0 ranks 3 "$PROG/nccl_verbs" remove 30
+    expect_exit 137 ranks 3 --grace 20 "$PROG/nccl_verbs" die 1 5 kill
+    says 2 'rank [02]: a peer died: rank 1 .*SIGKILL'
+    elastic 2 2 2 1 -- 0 1 kill
+}
+
 # The timeline shows when the device worked, within what the host saw; the
 # statistics show for how long.
 test_nccl_timeline() {

@@ -212,6 +212,18 @@ int nccl_carry_out(struct hvd__op *o, int host)
     return rc;
 }
 
+int nccl_wait(uint64_t launch, uint64_t until_ns)
+{
+    return nccl_self.plane->ops->launches->wait(nccl_self.plane, launch, launch,
+                                                until_ns, &nccl_self.err);
+}
+
+int nccl_order(uint64_t launch, CUstream stream)
+{
+    return nccl_self.plane->ops->launches->order(
+        nccl_self.plane, launch, launch, stream, &nccl_self.err);
+}
+
 struct values nccl_values(enum hvd_dtype dtype, enum hvd_op op)
 {
     return (struct values){.seed = nccl_self.seq + 7,

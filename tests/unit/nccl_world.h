@@ -67,6 +67,10 @@ struct hvd__op nccl_op(enum hvd__kind kind, enum hvd_dtype dtype,
  * has joined does, in host memory. */
 int nccl_carry_out(struct hvd__op *o, int host);
 
+/* Calls the plane's function for one launch, with nccl_self.err. */
+int nccl_wait(uint64_t launch, uint64_t until_ns);
+int nccl_order(uint64_t launch, CUstream stream);
+
 struct values nccl_values(enum hvd_dtype dtype, enum hvd_op op);
 /* Returns device memory with this rank's input. */
 void *nccl_filled(const struct values *v, size_t count);

@@ -85,8 +85,8 @@ static void plane_free(struct hvd__plane *p)
     scene.freed = scene.left + 1;
 }
 
-static int device_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
-                       struct hb_error *err);
+static int device_wait(struct hvd__plane *p, uint64_t first, uint64_t last,
+                       uint64_t until_ns, struct hb_error *err);
 
 static const struct hvd__launch_ops launches = {.wait = device_wait};
 
@@ -109,13 +109,14 @@ static struct hvd_request behind;
 
 /* Returns once another operation is done, which somebody must drive; gives up
  * after 5 s. */
-static int device_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
-                       struct hb_error *err)
+static int device_wait(struct hvd__plane *p, uint64_t first, uint64_t last,
+                       uint64_t until_ns, struct hb_error *err)
 {
     time_t limit = time(NULL) + 5;
 
     (void)p;
-    (void)launch;
+    (void)first;
+    (void)last;
     (void)until_ns;
     atomic_store(&scene.waits, 1);
     while (!hvd__request_done(&behind) && time(NULL) < limit)

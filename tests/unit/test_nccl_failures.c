@@ -87,8 +87,7 @@ static int until_failure(int ordered, int *waited)
         o.device.ordered = ordered;
         rc = nccl_carry_out(&o, 0);
         if (rc == 1 && ordered) {
-            rc = nccl_self.plane->ops->launches->wait(
-                nccl_self.plane, o.device.launch, 0, &nccl_self.err);
+            rc = nccl_wait(o.device.launch, 0);
             *waited = rc < 0;
             rc = rc < 0 ? rc : 1;
         }
@@ -286,9 +285,7 @@ static int run_told_twice(struct shm_group *g, int me)
     while (atomic_load(&nccl_self.hold) == 1)
         usleep(1000);
     must(nccl_carry_out(&next, 0) == 1);
-    must(nccl_self.plane->ops->launches->order(
-             nccl_self.plane, next.device.launch, nccl_self.stream,
-             &nccl_self.err) == 0);
+    must(nccl_order(next.device.launch, nccl_self.stream) == 0);
     GPU(StreamSynchronize, nccl_self.stream);
     atomic_store(&nccl_self.hold, 3);
     while (atomic_load(&nccl_self.hold))
@@ -338,8 +335,7 @@ static int run_endless(struct shm_group *g, int me)
     o.device.ordered = is_ordered;
     gpu_delay(nccl_self.stream, 3600 * 1000);
     if (nccl_carry_out(&o, 0) == 1)
-        nccl_self.plane->ops->launches->wait(nccl_self.plane, o.device.launch,
-                                             0, &nccl_self.err);
+        nccl_wait(o.device.launch, 0);
     must(strstr(nccl_self.err.text, "has not come to it"));
     began_ns = hb_now_ns();
     nccl_self.plane->ops->leave(nccl_self.plane);
@@ -419,8 +415,7 @@ static int run_over(struct shm_group *g, int me)
     o = ordered_sum(at);
     must(nccl_carry_out(&o, 0) == 1);
     atomic_store(&nccl_self.over, 1);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, o.device.launch,
-                                              0, &nccl_self.err) == -HVD_EPEER);
+    must(nccl_wait(o.device.launch, 0) == -HVD_EPEER);
     must(strcmp(nccl_self.err.text, "it is over") == 0);
     gpu_free(at);
     return failed_for_good(-HVD_EPEER);
@@ -604,6 +599,37 @@ START_TEST(test_hung)
 }
 END_TEST
 
+START_TEST(test_several_streams)
+{
+    struct nccl_scene s = {.n = 3, .odd = 1};
+
+    setenv("HVD_NUM_NCCL_STREAMS", "3", 1);
+    s.run = run_broken;
+    s.setting = "FAKE_NCCL=error:1:3";
+    ck_assert_int_eq(wanted(0, "injected into the double", s), 0);
+    s.setting = "FAKE_NCCL=init:1:2";
+    ck_assert_int_eq(wanted(0, "ncclCommSplit", s), 0);
+    s.setting = "FAKE_CUDA_FAIL=cuMemHostAlloc:2:1:3";
+    s.run = run_refused;
+    ck_assert_int_eq(
+        wanted(-HVD_ENOMEM, "rank 101 on host n1 cannot use NCCL: cuMem", s),
+        0);
+    s.n = 2;
+    s.limit_s = 1;
+    s.setting = "FAKE_NCCL=hang:1:3";
+    for (is_ordered = 0; is_ordered < 2; is_ordered++) {
+        s.run = run_named;
+        ck_assert_int_eq(nccl_failures(s), 0);
+        s.run = run_hung;
+        ck_assert_int_eq(nccl_failures(s), 0);
+    }
+    s.run = run_absent;
+    s.setting = "FAKE_NCCL=absent:1:3";
+    ck_assert_int_eq(nccl_failures(s), 0);
+    unsetenv("HVD_NUM_NCCL_STREAMS");
+}
+END_TEST
+
 START_TEST(test_open)
 {
     struct nccl_scene s = {.n = 1, .odd = -1, .run = run_open};
@@ -619,6 +645,8 @@ START_TEST(test_open)
     s.setting = "HVD_STALL_SHUTDOWN_TIME_SECONDS=soon";
     ck_assert_int_eq(wanted(HVD_EINVAL, "HVD_STALL_SHUTDOWN_TIME_SECONDS", s),
                      0);
+    s.setting = "HVD_NUM_NCCL_STREAMS=0";
+    ck_assert_int_eq(wanted(HVD_EINVAL, "NUM_NCCL_STREAMS", s), 0);
     s.setting = "HVD_TORUS_ALLREDUCE=perhaps";
     ck_assert_int_eq(wanted(HVD_EINVAL, "TORUS_ALLREDUCE", s), 0);
     s.setting = "FAKE_CUDA_DEVICES=4";
@@ -635,6 +663,7 @@ static Suite *nccl_failures_suite(void)
     tcase_add_test(tc, test_refused);
     tcase_add_test(tc, test_failures);
     tcase_add_test(tc, test_hung);
+    tcase_add_test(tc, test_several_streams);
     tcase_add_test(tc, test_open);
     suite_add_tcase(s, tc);
     tc = tcase_create("own_work");

@@ -2,8 +2,10 @@
 /*
  * The NCCL plug-in's plane in states that a job on one host does not reach
  * through libhvd: layers across hosts, ranks without room, joined ranks, ranks
- * that disagree, and more launches in flight than can be told apart.
+ * that disagree, several streams, and more launches in flight than can be told
+ * apart.  Most tests run with one stream and with three.
  */
+#include "lib/base/sys/clock.h"
 #include "tests/unit/nccl_world.h"
 #include "tests/unit/unit.h"
 
@@ -109,9 +111,7 @@ static int gather(int skip, size_t room, int ordered)
     o.device.ordered = ordered;
     rc = nccl_carry_out(&o, 0);
     if (rc == 1 && ordered)
-        must(o.device.launch &&
-             nccl_self.plane->ops->launches->wait(
-                 nccl_self.plane, o.device.launch, 0, &nccl_self.err) == 1);
+        must(o.device.launch && nccl_wait(o.device.launch, 0) == 1);
     if (rc == -HVD_EINVAL)
         must(o.device.launch == 0);
     for (int r = 0; r < nccl_self.n; r++)
@@ -304,6 +304,12 @@ static int run_differ(struct shm_group *g, int me)
 
 /* ---- Many launches ------------------------------------------------------ */
 
+static int is_over(uint64_t first, uint64_t last)
+{
+    return nccl_self.plane->ops->launches->test(nccl_self.plane, first, last,
+                                                &nccl_self.err) == 1;
+}
+
 static int run_many(struct shm_group *g, int me)
 {
     enum { MANY = 300 };
@@ -323,17 +329,12 @@ static int run_many(struct shm_group *g, int me)
         o.device.ordered = 1;
         must(nccl_carry_out(&o, 0) == 1 && o.device.launch == (uint64_t)i);
     }
-    must(nccl_self.plane->ops->launches->order(nccl_self.plane, MANY, other,
-                                               &nccl_self.err) == 0);
+    must(nccl_order(MANY, other) == 0);
     GPU(StreamSynchronize, other);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, 1, 0,
-                                              &nccl_self.err) == 1);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY / 2, 0,
-                                              &nccl_self.err) == 1);
-    must(nccl_self.plane->ops->launches->wait(nccl_self.plane, MANY, 0,
-                                              &nccl_self.err) == 1);
-    must(nccl_self.plane->ops->launches->test(nccl_self.plane, MANY,
-                                              &nccl_self.err) == 1);
+    must(nccl_wait(1, 0) == 1);
+    must(nccl_wait(MANY / 2, 0) == 1);
+    must(nccl_wait(MANY, 0) == 1);
+    must(is_over(1, MANY));
     gpu_read(&got, at, sizeof(got));
     must(got == 1.0f);
     GPU(StreamDestroy, other);
@@ -349,6 +350,77 @@ static void until_may_end(void *arg)
     while (!atomic_load(&may_end))
         sched_yield();
 }
+
+/* ---- Several streams ----------------------------------------------------- */
+
+/* Returns whether a launch is over within a while. */
+static int ends_soon(uint64_t launch)
+{
+    return nccl_wait(launch, hb_now_ns() + UINT64_C(200000000)) == 1;
+}
+
+/* Launches a sum behind the work on `stream`: returns its number. */
+static uint64_t launch_behind(CUstream stream, struct values *v, void **at)
+{
+    struct hvd__op o = nccl_op(HVD__ALLREDUCE, HVD_FLOAT32, HVD_SUM);
+    CUstream own = nccl_self.stream;
+    int rc;
+
+    *v = nccl_values(HVD_FLOAT32, HVD_SUM);
+    *at = nccl_filled(v, COUNT);
+    o.sendbuf = o.recvbuf = *at;
+    o.count = COUNT;
+    o.device.ordered = 1;
+    nccl_self.stream = stream;
+    rc = nccl_carry_out(&o, 0);
+    nccl_self.stream = own;
+    must(rc == 1 && o.device.launch);
+    return o.device.launch;
+}
+
+/* Of three launches the first and the third wait for work of the caller that
+ * does not end.  The second one ends if there are two streams, but not if it is
+ * behind the first.  The third uses the first stream again. */
+static int streams(struct shm_group *g, int me, int overlap)
+{
+    struct values v[3];
+    uint64_t launch[3];
+    CUstream busy;
+    void *at[3];
+
+    if (nccl_begin(g, me))
+        return 1;
+    busy = gpu_stream();
+    must(nccl_sum_is("nccl.allreduce"));
+    atomic_store(&may_end, 0);
+    GPU(LaunchHostFunc, busy, until_may_end, NULL);
+    for (int i = 0; i < 3; i++)
+        launch[i] =
+            launch_behind(i % 2 ? nccl_self.stream : busy, &v[i], &at[i]);
+    must(ends_soon(launch[1]) == overlap);
+    must(!ends_soon(launch[0]) && !ends_soon(launch[2]));
+    must(!is_over(launch[0], launch[1])); /* as of a group of these */
+    atomic_store(&may_end, 1);
+    for (int i = 0; i < 3; i++) {
+        must(nccl_wait(launch[i], 0) == 1);
+        must(nccl_is_right(&v[i], at[i], 0, COUNT));
+        gpu_free(at[i]);
+    }
+    GPU(StreamDestroy, busy);
+    return nccl_end();
+}
+
+static int run_overlap(struct shm_group *g, int me)
+{
+    return streams(g, me, 1);
+}
+
+static int run_in_order(struct shm_group *g, int me)
+{
+    return streams(g, me, 0);
+}
+
+/* ---- Memory -------------------------------------------------------------- */
 
 /* A sum that is scaled first needs memory of its own.  Getting and freeing it
  * must not wait for another stream of the device that never ends: its work may
@@ -423,10 +495,38 @@ static int run_abandon(struct shm_group *g, int me)
 
 /* ---- The suite ---------------------------------------------------------- */
 
+/* Sets how many streams the ranks use, for one of the two runs of a test. */
+static void use_streams(int run)
+{
+    setenv("HVD_NUM_NCCL_STREAMS", run ? "3" : "1", 1);
+}
+
+START_TEST(test_streams)
+{
+    struct nccl_scene s = {.n = 2, .odd = -1};
+
+    s.run = run_overlap;
+    s.setting = "HVD_NUM_NCCL_STREAMS=2";
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.setting = "HOROVOD_NUM_NCCL_STREAMS=99";
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.run = run_in_order;
+    s.setting = NULL;
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.setting = "HVD_NUM_NCCL_STREAMS=2";
+    s.odd = 1; /* the other rank has one */
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.odd = -1;
+    s.old = "libnccl-old.so.2"; /* cannot split communicators */
+    ck_assert_int_eq(nccl_failures(s), 0);
+}
+END_TEST
+
 START_TEST(test_layers)
 {
     static const char *const libraries[] = {"libnccl.so.2", "libnccl-old.so.2"};
 
+    use_streams(_i);
     for (int i = 0; i < 2; i++) {
         struct nccl_scene s = {
             .n = 4, .hosts = 2, .odd = -1, .old = libraries[i]};
@@ -450,6 +550,7 @@ END_TEST
 
 START_TEST(test_moves)
 {
+    use_streams(_i);
     ck_assert_int_eq(
         nccl_failures((struct nccl_scene){.n = 4, .run = run_gather}), 0);
     ck_assert_int_eq(
@@ -459,6 +560,7 @@ END_TEST
 
 START_TEST(test_joined)
 {
+    use_streams(_i);
     ck_assert_int_eq(
         nccl_failures((struct nccl_scene){.n = 3, .run = run_joined}), 0);
 }
@@ -466,6 +568,7 @@ END_TEST
 
 START_TEST(test_differ)
 {
+    use_streams(_i);
     ck_assert_int_eq(
         nccl_failures((struct nccl_scene){.n = 3, .run = run_differ}), 0);
 }
@@ -475,6 +578,7 @@ START_TEST(test_pools)
 {
     struct nccl_scene s = {.n = 2, .odd = -1, .run = run_pools};
 
+    use_streams(_i);
     ck_assert_int_eq(nccl_failures(s), 0);
     s.setting = "FAKE_CUDA_POOLS=0";
     ck_assert_int_eq(nccl_failures(s), 0);
@@ -483,6 +587,7 @@ END_TEST
 
 START_TEST(test_many)
 {
+    use_streams(_i);
     ck_assert_int_eq(
         nccl_failures((struct nccl_scene){.n = 2, .run = run_many}), 0);
     ck_assert_int_eq(
@@ -498,12 +603,13 @@ static Suite *nccl_plane_suite(void)
     TCase *tc = tcase_create("nccl_plane");
 
     tcase_set_timeout(tc, 300);
-    tcase_add_test(tc, test_layers);
-    tcase_add_test(tc, test_moves);
-    tcase_add_test(tc, test_joined);
-    tcase_add_test(tc, test_differ);
-    tcase_add_test(tc, test_pools);
-    tcase_add_test(tc, test_many);
+    tcase_add_test(tc, test_streams);
+    tcase_add_loop_test(tc, test_layers, 0, 2);
+    tcase_add_loop_test(tc, test_moves, 0, 2);
+    tcase_add_loop_test(tc, test_joined, 0, 2);
+    tcase_add_loop_test(tc, test_differ, 0, 2);
+    tcase_add_loop_test(tc, test_pools, 0, 2);
+    tcase_add_loop_test(tc, test_many, 0, 2);
     suite_add_tcase(s, tc);
     return s;
 }

@@ -63,8 +63,7 @@ static void complete_run(struct hvd__controller *c, int rc)
     }
     hvd__record_done(c, c->current, c->run, c->run_count);
     if (c->current->device.launch)
-        hvd__engine_launched(c->engine, c->run, c->run_count,
-                             c->current->device.launch);
+        hvd__engine_launched(c->engine, c->run, c->run_count, c->current);
     hvd__engine_complete(c->engine, c->run, c->run_count, rc < 0 ? rc : 0);
     c->run_count = 0;
 }

@@ -150,8 +150,8 @@ int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req);
 void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
                                 void *stream);
 
-/* Waits for the last launched operation.  Called after close and before the
- * plane is freed. */
+/* Waits for all launched operations.  Called after close and before the plane
+ * is freed. */
 void hvd__engine_drain(struct hvd__engine *e);
 
 /* Asks the plane whether the job is over, if no thread drives and no operation
@@ -161,9 +161,9 @@ int hvd__engine_look(struct hvd__engine *e, struct hb_error *err);
 
 /* ---- For the controller ------------------------------------------------ */
 
-/* Marks n requests as only launched, by the launch of that number. */
+/* Marks n requests as only launched, by the launches of `op`. */
 void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
-                          size_t n, uint64_t launch);
+                          size_t n, const struct hvd__op *op);
 /* Takes n requests off the queue and completes them with status rc. */
 void hvd__engine_complete(struct hvd__engine *e, struct hvd_request **reqs,
                           size_t n, int rc);

@@ -133,7 +133,7 @@ static int run_over(struct hvd__engine *e, struct hvd_request *req, int rc)
     if (rc == HVD__CUT || rc == -HVD_EMISMATCH)
         return run_denied(e, req, rc);
     if (req->op.device.launch)
-        hvd__engine_launched(e, &req, 1, req->op.device.launch);
+        hvd__engine_launched(e, &req, 1, &req->op);
     engine_finish(e, req, rc);
     if (rc == 1)
         remember(e, req);

@@ -59,12 +59,13 @@ static int wait_until_drained(struct hvd__engine *e, struct hvd_request *req,
 static int wait_for_launch(struct hvd__engine *e, struct hvd_request *req,
                            uint64_t until_ns)
 {
+    const struct hvd__op_device *d = &req->op.device;
     int rc;
 
     if (!hold_plane(e, req))
         return wait_until_drained(e, req, until_ns);
-    rc =
-        launches(e)->wait(e->plane, req->op.device.launch, until_ns, &req->err);
+    rc = launches(e)->wait(e->plane, d->launch - d->earlier, d->launch,
+                           until_ns, &req->err);
     let_plane_go(e);
     return rc != 0;
 }
@@ -72,11 +73,13 @@ static int wait_for_launch(struct hvd__engine *e, struct hvd_request *req,
 /* Returns 1 when the launched `req` is done on the device too, else 0. */
 static int test_launch(struct hvd__engine *e, struct hvd_request *req)
 {
+    const struct hvd__op_device *d = &req->op.device;
     int rc;
 
     if (!hold_plane(e, req))
         return is_drained(e, req);
-    rc = launches(e)->test(e->plane, req->op.device.launch, &req->err);
+    rc = launches(e)->test(e->plane, d->launch - d->earlier, d->launch,
+                           &req->err);
     let_plane_go(e);
     return rc != 0;
 }
@@ -85,7 +88,7 @@ void hvd__engine_drain(struct hvd__engine *e)
 {
     hb_error_clear(&e->launch_err);
     if (e->launched)
-        launches(e)->wait(e->plane, e->launched, 0, &e->launch_err);
+        launches(e)->wait(e->plane, 1, e->launched, 0, &e->launch_err);
     e->launched = 0;
     atomic_store(&e->drained, 1);
 }
@@ -123,11 +126,14 @@ int hvd__engine_test(struct hvd__engine *e, struct hvd_request *req)
 void hvd__engine_wait_on_stream(struct hvd__engine *e, struct hvd_request *req,
                                 void *stream)
 {
+    const struct hvd__op_device *d = &req->op.device;
+
     engine_wait(e, req, 0);
-    if (!req->op.device.launch)
+    if (!d->launch)
         return;
     if (hold_plane(e, req)) {
-        launches(e)->order(e->plane, req->op.device.launch, stream, &req->err);
+        launches(e)->order(e->plane, d->launch - d->earlier, d->launch, stream,
+                           &req->err);
         let_plane_go(e);
     } else {
         wait_until_drained(e, req, 0);

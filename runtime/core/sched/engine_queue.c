@@ -103,11 +103,12 @@ static void unlink_locked(struct hvd__engine *e, struct hvd_request *req)
 }
 
 void hvd__engine_launched(struct hvd__engine *e, struct hvd_request **reqs,
-                          size_t n, uint64_t launch)
+                          size_t n, const struct hvd__op *op)
 {
-    e->launched = launch;
+    e->launched = op->device.launch;
     for (size_t i = 0; i < n; i++) {
-        reqs[i]->op.device.launch = launch;
+        reqs[i]->op.device.launch = op->device.launch;
+        reqs[i]->op.device.earlier = op->device.earlier;
         reqs[i]->opened = atomic_load(&e->opened);
     }
 }

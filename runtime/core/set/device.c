@@ -315,8 +315,8 @@ static int can_run(const struct hvd__op *op, struct hb_error *err)
     return 0;
 }
 
-/* Hands the event to the operation.  One is enough for all parts or members:
- * the first of them waits for it. */
+/* Hands the event to the operation.  For all parts it is enough that the first
+ * waits for it; members may be launched on different streams. */
 static void hand_over(const struct hvd__issue *i, void *ready)
 {
     struct hvd__op *op = &i->req->op;
@@ -328,11 +328,10 @@ static void hand_over(const struct hvd__issue *i, void *ready)
     if (op->parts)
         i->parts[0].ready = ready;
     for (size_t k = 0; k < i->req->member_count; k++) {
+        i->req->members[k].device.ready = ready;
         i->req->members[k].device.ordered = ordered;
         i->req->members[k].flags |= HVD__OP_DEVICE;
     }
-    if (i->req->member_count)
-        i->req->members[0].device.ready = ready;
 }
 
 static int look_and_issue(const struct hvd__issue *i)

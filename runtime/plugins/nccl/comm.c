@@ -13,6 +13,7 @@
 #include "lib/base/env.h"
 #include "lib/base/sys/clock.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -146,14 +147,8 @@ static int prepare(struct nc_plane *p, struct nc_hello *h, struct hb_error *err)
 {
     int rc = nc_kernels(err);
 
-    if (rc == 0)
-        rc = HVD__CU(err, StreamCreate, &p->stream, CU_STREAM_NON_BLOCKING);
-    if (rc == 0)
-        rc = nc_launch_init(p, err);
-    if (rc == 0)
-        rc = HVD__CU(err, MemHostAlloc, &p->pinned, NC_STAGE_BYTES, 0);
-    if (rc == 0)
-        rc = hvd__fuse_buffer_open(&p->fusion, fusion_bytes(), err);
+    for (int i = 0; i < p->nstreams && rc == 0; i++)
+        rc = nc_stream_open(&p->streams[i], fusion_bytes(), err);
     if (rc == 0)
         rc = describe_device(h, err);
     if (rc == 0)
@@ -180,7 +175,8 @@ void nc_hello_fill(struct nc_plane *p, struct nc_hello *h)
         rc = prepare(p, h, &err);
         nc_leave();
     }
-    h->fusion_bytes = p->fusion.bytes;
+    h->fusion_bytes = p->on->fusion.bytes;
+    h->streams = (uint32_t)p->nstreams;
     h->status = rc;
     snprintf(h->text, sizeof(h->text), "%.*s", (int)sizeof(h->text) - 1,
              err.text);
@@ -251,7 +247,7 @@ static int check_devices(const struct nc_plane *p, struct hb_error *err)
 int nc_hello_read(struct nc_plane *p, struct hb_error *err)
 {
     const struct nc_shape *s = &p->shape;
-    int rc = check_members(p, err);
+    int rc = check_members(p, err), streams = p->nstreams;
 
     if (rc == 0)
         rc = check_versions(p, err);
@@ -259,7 +255,7 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
         rc = check_devices(p, err);
     if (rc < 0)
         return rc;
-    p->fusion_bytes = p->fusion.bytes;
+    p->fusion_bytes = p->on->fusion.bytes;
     p->has_float8 = 1;
     p->layers = nc_world.layers;
     for (int i = 0; i < p->n; i++) {
@@ -273,6 +269,12 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
             return hb_error_set(err, HVD_EPROTO,
                                 "rank %d says nothing known of how it reduces",
                                 p->ranks[i]);
+        if (h->streams < 1 || h->streams > NC_STREAMS)
+            return hb_error_set(err, HVD_EPROTO,
+                                "rank %d wants %" PRIu32 " streams",
+                                p->ranks[i], h->streams);
+        if (h->streams < (uint32_t)streams)
+            streams = (int)h->streams;
         if (h->layers != p->hello[0].layers)
             p->layers = NC_FLAT;
         if (h->fusion_bytes < p->fusion_bytes)
@@ -281,6 +283,9 @@ int nc_hello_read(struct nc_plane *p, struct hb_error *err)
     }
     if (!s->even || s->hosts == 1 || s->local_size == 1)
         p->layers = NC_FLAT;
+    pthread_mutex_lock(&p->lock);
+    p->nused = streams;
+    pthread_mutex_unlock(&p->lock);
     return 0;
 }
 
@@ -319,15 +324,14 @@ void nc_note_call(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
 
     p->comms.call = call;
     p->run.called = result == ncclSuccess ? -1 : (int)i;
-    if (check(p, result, p->comms.comm[i], &err) < 0) {
+    if (check(p, result, p->on->comm[i], &err) < 0) {
         p->run.awaits_reason = 1;
         nc_note_error(p, &err);
     }
 }
 
-int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i, struct hb_error *err)
+int nc_comm_poll(struct nc_plane *p, ncclComm_t comm, struct hb_error *err)
 {
-    ncclComm_t comm = p->comms.comm[i];
     ncclResult_t state = ncclSuccess;
     int rc;
 
@@ -366,70 +370,93 @@ static struct group group_of(const struct nc_plane *p, enum nc_comm_index i)
     }
 }
 
-static int call_for(struct nc_plane *p, enum nc_comm_index i,
-                    struct hb_error *err)
+/* Returns the communicator from which the one that is being made is split; NULL
+ * while there is none, for the first one. */
+static ncclComm_t parent_of(const struct nc_plane *p)
+{
+    const struct nc_comms *c = &p->comms;
+
+    return p->streams[c->at == NC_ALL ? 0 : c->stream].comm[NC_ALL];
+}
+
+static int call_for(struct nc_plane *p, ncclComm_t *made, struct hb_error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     struct nc_comms *c = &p->comms;
-    struct group g = group_of(p, i);
+    struct group g = group_of(p, (enum nc_comm_index)c->at);
+    ncclComm_t parent = parent_of(p);
     ncclResult_t r;
 
     config.blocking = 0;
-    if (i != NC_ALL && hvd__nccl.CommSplit) {
+    if (parent && hvd__nccl.CommSplit) {
         c->call = "ncclCommSplit";
-        r = hvd__nccl.CommSplit(c->comm[NC_ALL], g.color, g.me, &c->child,
-                                &config);
-        return check(p, r, c->comm[NC_ALL], err);
-    } else {
-        c->call = "ncclCommInitRankConfig";
-        r = hvd__nccl.CommInitRankConfig(
-            &c->comm[i], g.size, p->hello[g.first].id[i], g.me, &config);
+        r = hvd__nccl.CommSplit(parent, g.color, g.me, &c->child, &config);
+        return check(p, r, parent, err);
     }
-    return check(p, r, c->comm[i] ? c->comm[i] : c->comm[NC_ALL], err);
+    c->call = "ncclCommInitRankConfig";
+    r = hvd__nccl.CommInitRankConfig(made, g.size, p->hello[g.first].id[c->at],
+                                     g.me, &config);
+    return check(p, r, *made ? *made : parent, err);
 }
 
 /* Connects one communicator.  During a split, its state is that of the parent;
  * NCCL sets the child at the end, in a thread of its own. */
-static int connect_one(struct nc_plane *p, enum nc_comm_index i,
+static int connect_one(struct nc_plane *p, ncclComm_t *made,
                        struct hb_error *err)
 {
     struct nc_comms *c = &p->comms;
     int rc = 1;
 
     if (!c->is_called) {
-        rc = call_for(p, i, err);
+        rc = call_for(p, made, err);
         if (rc < 0)
             return rc;
         c->is_called = 1;
     }
-    rc = nc_comm_poll(p, NC_ALL, err);
+    rc = nc_comm_poll(p, parent_of(p), err);
     if (rc == 1 && c->child) {
-        c->comm[i] = c->child;
+        *made = c->child;
         c->child = NULL;
     }
     if (rc == 1)
-        rc = nc_comm_poll(p, i, err);
+        rc = nc_comm_poll(p, *made, err);
     return rc;
 }
 
-int nc_connect(struct nc_plane *p, struct hb_error *err)
+/* Connects the communicators of one stream. */
+static int connect_stream(struct nc_plane *p, struct nc_stream *s,
+                          struct hb_error *err)
 {
     struct nc_comms *c = &p->comms;
-    int last = p->layers == NC_FLAT ? NC_ALL : NC_CROSS;
-    int rc = nc_lock(p, err);
+    int last = p->layers == NC_FLAT ? NC_ALL : NC_CROSS, rc = 1;
 
-    if (rc < 0)
-        return rc;
-    rc = 1;
     while (rc == 1 && c->at <= last) {
-        rc = connect_one(p, (enum nc_comm_index)c->at, err);
+        rc = connect_one(p, &s->comm[c->at], err);
         if (rc == 1) {
             c->is_called = 0;
             c->at++;
         }
     }
     if (rc == 1)
-        c->registered = hvd__fuse_register(&p->fusion, c->comm[NC_ALL]);
+        s->registered = hvd__fuse_register(&s->fusion, s->comm[NC_ALL]);
+    return rc;
+}
+
+int nc_connect(struct nc_plane *p, struct hb_error *err)
+{
+    struct nc_comms *c = &p->comms;
+    int rc = nc_lock(p, err);
+
+    if (rc < 0)
+        return rc;
+    rc = 1;
+    while (rc == 1 && c->stream < p->nused) {
+        rc = connect_stream(p, &p->streams[c->stream], err);
+        if (rc == 1) {
+            c->at = NC_ALL;
+            c->stream++;
+        }
+    }
     nc_unlock();
     return rc;
 }
@@ -470,15 +497,20 @@ static void abort_apart(struct nc_abort *a, ncclComm_t comm, ncclComm_t *child)
 void nc_comms_abort(struct nc_plane *p, int now)
 {
     struct nc_comms *c = &p->comms;
+    ncclComm_t parent;
 
     pthread_mutex_lock(&nc_world.nccl);
     c->aborted = 1;
-    c->registered = NULL;
-    for (int i = 0; i < NC_COMMS; i++) {
-        if (c->comm[i])
-            abort_apart(&p->aborts[i], c->comm[i],
-                        i == NC_ALL ? &c->child : NULL);
-        c->comm[i] = NULL;
+    parent = c->is_called ? parent_of(p) : NULL;
+    for (int i = 0; i < p->nstreams * NC_COMMS; i++) {
+        struct nc_stream *s = &p->streams[i / NC_COMMS];
+        ncclComm_t *comm = &s->comm[i % NC_COMMS];
+
+        s->registered = NULL;
+        if (*comm)
+            abort_apart(&s->aborts[i % NC_COMMS], *comm,
+                        *comm == parent ? &c->child : NULL);
+        *comm = NULL;
     }
     pthread_mutex_unlock(&nc_world.nccl);
     nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
@@ -488,8 +520,9 @@ static int abort_runs(const struct nc_plane *p)
 {
     int runs = 0;
 
-    for (int i = 0; i < NC_COMMS; i++)
-        runs |= atomic_load(&p->aborts[i].runs);
+    for (int i = 0; i < p->nstreams * NC_COMMS; i++)
+        runs |=
+            atomic_load(&p->streams[i / NC_COMMS].aborts[i % NC_COMMS].runs);
     return runs;
 }
 
@@ -506,16 +539,14 @@ int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
 }
 
 /* Finalizes and destroys a communicator: 1, or 0 if it does not end. */
-static int finalize(struct nc_plane *p, enum nc_comm_index i,
-                    uint64_t deadline_ns)
+static int finalize(struct nc_plane *p, ncclComm_t *comm, uint64_t deadline_ns)
 {
-    struct nc_comms *c = &p->comms;
-    ncclResult_t r = hvd__nccl.CommFinalize(c->comm[i]);
+    ncclResult_t r = hvd__nccl.CommFinalize(*comm);
     uint64_t paused_ns = 0;
     int rc = r == ncclSuccess || r == ncclInProgress ? 0 : -HVD_ESYSTEM;
 
     while (rc == 0) {
-        rc = nc_comm_poll(p, i, NULL);
+        rc = nc_comm_poll(p, *comm, NULL);
         if (rc != 0 || hb_now_ns() >= deadline_ns)
             break;
         nc_unlock();
@@ -524,26 +555,34 @@ static int finalize(struct nc_plane *p, enum nc_comm_index i,
     }
     if (rc != 1)
         return 0;
-    hvd__nccl.CommDestroy(c->comm[i]);
-    c->comm[i] = NULL;
+    hvd__nccl.CommDestroy(*comm);
+    *comm = NULL;
     return 1;
+}
+
+/* Destroys the communicators of a stream: 1, or 0 if one does not end. */
+static int finalize_stream(struct nc_plane *p, struct nc_stream *s,
+                           uint64_t deadline_ns)
+{
+    int goes_well = 1;
+
+    hvd__fuse_deregister(s->comm[NC_ALL], s->registered);
+    for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
+        if (s->comm[i])
+            goes_well = finalize(p, &s->comm[i], deadline_ns);
+    return goes_well;
 }
 
 /* Closes all communicators.  Finalizing flushes what peers may not have
  * received yet. */
 void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
 {
-    struct nc_comms *c = &p->comms;
-    int goes_well =
-        hvd__cuda.StreamQuery(p->stream) == CUDA_SUCCESS && p->is_connected;
+    int goes_well = nc_streams_query(p) == CUDA_SUCCESS && p->is_connected;
 
     if (nc_lock(p, NULL) < 0)
         return;
-    if (goes_well)
-        hvd__fuse_deregister(c->comm[NC_ALL], c->registered);
-    for (int i = NC_COMMS - 1; i >= 0 && goes_well; i--)
-        if (c->comm[i])
-            goes_well = finalize(p, (enum nc_comm_index)i, deadline_ns);
+    for (int i = p->nused - 1; i >= 0 && goes_well; i--)
+        goes_well = finalize_stream(p, &p->streams[i], deadline_ns);
     nc_unlock();
     nc_comms_abort(p, 0);
 }

@@ -18,14 +18,14 @@ static int allocate(const struct nc_plane *p, CUdeviceptr *at, size_t bytes,
                     struct hb_error *err)
 {
     return nc_world.has_pools
-               ? HVD__CU(err, MemAllocAsync, at, bytes, p->stream)
+               ? HVD__CU(err, MemAllocAsync, at, bytes, p->on->cuda)
                : HVD__CU(err, MemAlloc, at, bytes);
 }
 
 static void free_memory(const struct nc_plane *p, void *ptr)
 {
     if (nc_world.has_pools)
-        hvd__cuda.MemFreeAsync((CUdeviceptr)ptr, p->stream);
+        hvd__cuda.MemFreeAsync((CUdeviceptr)ptr, p->on->cuda);
     else
         hvd__cuda.MemFree((CUdeviceptr)ptr);
 }
@@ -83,7 +83,7 @@ static int to_device(const struct nc_plane *p, void *dst, const void *src,
     if (bytes == 0)
         return 0;
     return HVD__CU(err, MemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src, bytes,
-                   p->stream);
+                   p->on->cuda);
 }
 
 /* Returns a copy of `bytes` at src in device memory. */
@@ -155,7 +155,7 @@ static int wait_for(const struct nc_plane *p, void *ready, struct hb_error *err)
 {
     const struct nc_ready *r = ready;
 
-    return r ? HVD__CU(err, StreamWaitEvent, p->stream, r->event, 0) : 0;
+    return r ? HVD__CU(err, StreamWaitEvent, p->on->cuda, r->event, 0) : 0;
 }
 
 int nc_prepare_buffers(struct nc_plane *p, struct hb_error *err)

@@ -53,26 +53,26 @@ static int copy(const struct nc_plane *p, void *dst, const void *src,
     if (elems == 0 || dst == src)
         return 0;
     return HVD__CU(err, MemcpyAsync, (CUdeviceptr)dst, (CUdeviceptr)src,
-                   elems * p->run.view.elem_bytes, p->stream);
+                   elems * p->run.view.elem_bytes, p->on->cuda);
 }
 
 static void send(struct nc_plane *p, const void *buf, size_t elems, int to)
 {
     NC_CALL(p, NC_ALL, Send, buf, elems * p->run.view.elem_bytes, ncclUint8, to,
-            p->comms.comm[NC_ALL], p->stream);
+            p->on->comm[NC_ALL], p->on->cuda);
 }
 
 static void receive(struct nc_plane *p, void *buf, size_t elems, int from_rank)
 {
     NC_CALL(p, NC_ALL, Recv, buf, elems * p->run.view.elem_bytes, ncclUint8,
-            from_rank, p->comms.comm[NC_ALL], p->stream);
+            from_rank, p->on->comm[NC_ALL], p->on->cuda);
 }
 
 static void broadcast(struct nc_plane *p, const void *src, void *dst,
                       size_t elems, int root)
 {
     NC_CALL(p, NC_ALL, Broadcast, src, dst, elems * p->run.view.elem_bytes,
-            ncclUint8, root, p->comms.comm[NC_ALL], p->stream);
+            ncclUint8, root, p->on->comm[NC_ALL], p->on->cuda);
 }
 
 int nc_broadcast(struct nc_plane *p, struct hb_error *err)
@@ -257,8 +257,8 @@ static void gather_equal(struct nc_plane *p)
     const struct hvd__op *op = &p->run.view;
 
     NC_CALL(p, NC_ALL, AllGather, op->sendbuf, op->recvbuf,
-            op->count * op->elem_bytes, ncclUint8, p->comms.comm[NC_ALL],
-            p->stream);
+            op->count * op->elem_bytes, ncclUint8, p->on->comm[NC_ALL],
+            p->on->cuda);
 }
 
 static void gather_ragged(struct nc_plane *p, enum gather_how how)

@@ -122,8 +122,8 @@ static void poll_comms(struct nc_plane *p)
 
     if (rc < 0)
         return;
-    for (int i = 0; i < NC_COMMS && rc >= 0; i++)
-        rc = nc_comm_poll(p, (enum nc_comm_index)i, &err);
+    for (int i = 0; i < p->nstreams * NC_COMMS && rc >= 0; i++)
+        rc = nc_comm_poll(p, p->streams[i / NC_COMMS].comm[i % NC_COMMS], &err);
     nc_unlock();
     if (rc < 0)
         nc_note_error(p, &err);
@@ -145,14 +145,14 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
 
     pthread_mutex_lock(&p->lock);
     *w = (struct nc_wait){.since_ns = since_ns};
-    w->is_launched = p->launched > p->finished && !p->is_ending;
+    w->number = p->is_ending ? 0 : nc_launch_oldest(p);
+    w->is_launched = w->number != 0;
     if (w->is_launched) {
-        w->number = p->finished + 1;
-        w->since_ns = p->began_ns;
-        l = &p->ring[w->number % NC_RING];
+        w->since_ns = nc_launch_stream(p, w->number)->began_ns;
+        l = nc_launch_slot(p, w->number);
         if (l->number == w->number) { /* its slot is not reused */
             /* Unless the next launch may be reusing the slot. */
-            if (p->launched + 1 - w->number < NC_RING)
+            if (p->launched + 1 - w->number < NC_RING * (uint64_t)p->nused)
                 w->reached = l->reached;
             w->kind = l->kind;
             memcpy(w->name, l->name, sizeof(w->name));
@@ -187,7 +187,7 @@ static void tell_wait(struct nc_plane *p, const struct nc_wait *w)
     p->config.waits(p->config.stall_arg, &report);
     atomic_store(&p->has_reported_wait, 1);
     pthread_mutex_lock(&p->lock);
-    is_over = p->is_ending || p->finished >= w->number;
+    is_over = p->is_ending || nc_launch_is_over(p, w->number);
     pthread_mutex_unlock(&p->lock);
     if (is_over)
         p->config.waits(p->config.stall_arg, NULL);
@@ -262,15 +262,17 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
  * ranks keep it waiting, so the wait is counted from then. */
 static void find_reached(struct nc_plane *p, struct nc_wait *w, uint64_t now_ns)
 {
+    struct nc_stream *s = nc_launch_stream(p, w->number);
+
     w->is_own =
         w->reached && hvd__cuda.EventQuery(w->reached) == CUDA_ERROR_NOT_READY;
     if (!w->is_launched)
         return;
     pthread_mutex_lock(&p->lock);
     if (w->is_own)
-        p->own_ns = now_ns;
-    else if (p->own_ns > w->since_ns)
-        w->since_ns = p->own_ns;
+        s->own_ns = now_ns;
+    else if (s->own_ns > w->since_ns)
+        w->since_ns = s->own_ns;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -315,12 +317,13 @@ static void note_left(struct nc_plane *p, uint64_t now_ns,
 static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
 {
     const struct hb_error *why = NULL;
-    uint64_t limit_ns = LEFT_NS;
+    uint64_t limit_ns = LEFT_NS, oldest, began_ns;
 
     pthread_mutex_lock(&p->lock);
-    if (p->launched > p->finished &&
-        has_passed(p->left_ns, p->began_ns, limit_ns))
-        limit_ns = p->left_ns - p->began_ns;
+    oldest = nc_launch_oldest(p);
+    began_ns = nc_launch_stream(p, oldest)->began_ns;
+    if (oldest && has_passed(p->left_ns, began_ns, limit_ns))
+        limit_ns = p->left_ns - began_ns;
     if (p->left.status &&
         (p->suspect.status || has_passed(now_ns, p->left_ns, limit_ns)))
         why = &p->left;

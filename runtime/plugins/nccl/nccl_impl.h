@@ -3,8 +3,10 @@
  * Inside the NCCL plug-in.  The contract: runtime/plugins/gpu.h.
  *
  * A process uses one device: that of the first device memory it is given.
- * Each plane has its own stream on it, and non-blocking communicators, which
- * the first operation on device memory makes.
+ * Each plane has its own streams on it, one unless HVD_NUM_NCCL_STREAMS says
+ * more, each with its own non-blocking communicators.  The first operation on
+ * device memory makes them.  Launches use the streams in turn, so each has a
+ * stream by its number, the same on all ranks.
  *
  * An operation on device memory goes through these stages (nccl_plane.c):
  *   AGREE    a barrier, or an allgather of counts, on the base plane
@@ -35,10 +37,11 @@
 #include <stdint.h>
 
 enum {
-    NC_RING = 128, /* launches with an event of their own */
+    NC_RING = 128, /* launches of a stream with an event of their own */
     NC_TEXT_BYTES = 200,
     NC_NAME_BYTES = 64,
-    NC_STAGE_BYTES = 4 << 20, /* pinned host memory of a plane */
+    NC_STAGE_BYTES = 4 << 20, /* pinned host memory of a stream */
+    NC_STREAMS = 8,           /* the most streams of a plane */
 };
 
 /* ---- The process: nccl_plugin.c
@@ -67,6 +70,7 @@ struct nc_world {
     int64_t limit_s; /* time limit of an operation */
     int ends_job;    /* the limit is that after which hvdrun ends the job */
     int64_t gpu;     /* HVD_GPU; -1: not set */
+    int streams;     /* of each plane */
     enum nc_layers layers;
 };
 
@@ -109,8 +113,8 @@ struct nc_hello {
     uint32_t nccl;  /* version of the library */
     uint32_t compute;
     uint32_t layers;
-    uint32_t shares; /* may share its device with other ranks */
-    uint32_t filler;
+    uint32_t shares;  /* may share its device with other ranks */
+    uint32_t streams; /* that it wants to use */
     uint64_t fusion_bytes, host_id;
     unsigned char uuid[16];
     ncclUniqueId id[NC_COMMS];
@@ -118,12 +122,12 @@ struct nc_hello {
 };
 
 struct nc_comms {
-    ncclComm_t comm[NC_COMMS]; /* NULL: none */
-    ncclComm_t child;          /* result of a split, written by NCCL */
-    const char *call;          /* name of the last call, for messages */
-    void *registered;          /* handle of the fusion buffer with NC_ALL */
+    ncclComm_t child; /* result of a split, written by NCCL */
+    const char *call; /* name of the last call, for messages */
     int aborted;
-    int at, is_called; /* connecting: index; its call was made */
+    /* While connecting: */
+    int stream, at; /* indices of the communicator that is being made */
+    int is_called;  /* its call was made */
 };
 
 /* A communicator that a thread aborts, which may take as long as earlier work
@@ -159,10 +163,9 @@ void nc_note_call(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
                   const char *call);
 #define NC_CALL(p, i, name, ...) \
     nc_note_call(p, i, hvd__nccl.name(__VA_ARGS__), "nccl" #name)
-/* Returns 1 if NCCL has accepted the last call of a communicator, 0 if not yet,
- * or negative: it failed. */
-int nc_comm_poll(struct nc_plane *p, enum nc_comm_index i,
-                 struct hb_error *err);
+/* Returns 1 if NCCL has accepted the last call of a communicator, or comm is
+ * NULL; 0 if not yet; or negative: it failed. */
+int nc_comm_poll(struct nc_plane *p, ncclComm_t comm, struct hb_error *err);
 /* Aborts the communicators in threads, and waits for these for a while, or
  * with `now` not at all.  The caller must not hold nc_world.nccl. */
 void nc_comms_abort(struct nc_plane *p, int now);
@@ -254,6 +257,22 @@ struct nc_scratch {
     struct nc_scratch *next;
 };
 
+/* A stream of the plane, and what its launches use. */
+struct nc_stream {
+    CUstream cuda;
+    ncclComm_t comm[NC_COMMS]; /* NULL: none; under nc_world.nccl */
+    void *registered; /* handle of fusion with comm[NC_ALL]; the same lock */
+    struct nc_abort aborts[NC_COMMS];
+    struct hvd__fuse_buffer fusion;
+    void *pinned; /* [NC_STAGE_BYTES] of host memory */
+    struct nc_launch ring[NC_RING];
+    /* Under nc_plane.lock: */
+    uint64_t finished; /* its last launch that is over; 0: none */
+    uint64_t began_ns; /* when its oldest launch could begin */
+    uint64_t own_ns;   /* when the device was last seen not to have reached
+                          it */
+};
+
 struct nc_plane {
     struct hvd__plane plane;
     struct hvd__plane *base;
@@ -274,17 +293,17 @@ struct nc_plane {
     size_t *offset;          /* [n + 1] */
     struct hvd__part *parts; /* view's parts, if they differ from op's */
     struct nc_scratch *scratch;
-    void *pinned; /* [NC_STAGE_BYTES] of host memory */
+    struct nc_stream *on; /* the stream of the operation in progress */
 
     /* Determined by the hello. */
-    CUstream stream;
-    struct hvd__fuse_buffer fusion;
     size_t fusion_bytes; /* the least of any rank */
+    int nused;           /* streams in use: the fewest of any rank */
     enum nc_layers layers;
     int has_float8; /* all devices can reduce float8 */
 
-    struct nc_comms comms; /* under nc_world.nccl */
-    struct nc_abort aborts[NC_COMMS];
+    struct nc_comms comms;     /* under nc_world.nccl */
+    struct nc_stream *streams; /* [nstreams] */
+    int nstreams;
 
     pthread_mutex_t lock; /* protects what follows */
     int is_ending;        /* communicators are being aborted */
@@ -295,15 +314,10 @@ struct nc_plane {
                                 cause */
     struct hb_error left;    /* a peer has left, perhaps regularly */
     uint64_t suspect_ns, left_ns;
-    struct nc_launch ring[NC_RING];
-    uint64_t launched, finished; /* launch numbers */
-    uint64_t reported;           /* launches that timing.c has looked at */
-    CUevent clock;               /* event recorded when the host's clock was
-                                    clock_ns */
+    uint64_t launched; /* number of the last launch */
+    uint64_t reported; /* launches that timing.c has looked at */
+    CUevent clock;     /* event recorded when the host's clock was clock_ns */
     uint64_t clock_ns;
-    uint64_t began_ns; /* when the oldest launch could begin */
-    uint64_t own_ns;   /* when the device was last seen not to have reached
-                          it */
 
     _Atomic int busy;              /* the driver is in an operation */
     _Atomic int has_reported_wait; /* config.waits was told of a wait */
@@ -361,9 +375,20 @@ void nc_name_member(const struct nc_plane *p, int member, struct hb_error *err);
 const char *nc_host_text(const struct nc_plane *p, int member, char *out,
                          size_t size);
 
-/* ---- nccl_launch.c: numbers of what was launched ---- */
-int nc_launch_init(struct nc_plane *p, struct hb_error *err);
-void nc_launch_fini(struct nc_plane *p);
+/* ---- nccl_launch.c: streams, and numbers of what was launched ---- */
+/* Allocates what a stream needs; fusion: bytes of its fusion buffer.  0, or
+ * negative with err set: close it then, too. */
+int nc_stream_open(struct nc_stream *s, size_t fusion, struct hb_error *err);
+void nc_stream_close(struct nc_stream *s);
+/* Returns the stream of a launch, and its slot, which a later launch of that
+ * stream may have taken. */
+struct nc_stream *nc_launch_stream(const struct nc_plane *p, uint64_t launch);
+struct nc_launch *nc_launch_slot(const struct nc_plane *p, uint64_t launch);
+/* Returns whether a launch is known to be over; the caller holds p->lock. */
+int nc_launch_is_over(const struct nc_plane *p, uint64_t launch);
+/* Returns the oldest launch not known to be over; 0: none.  The caller holds
+ * p->lock. */
+uint64_t nc_launch_oldest(const struct nc_plane *p);
 /* Begins, and ends, putting an operation on the stream. begin: 0 or negative;
  * end: the launch's number, or 0 with err set. */
 int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
@@ -373,19 +398,24 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
 /* Returns 1 if the launch is over, 0 if not yet, negative if the plane has
  * failed. */
 int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err);
-/* Returns the oldest launch not known to be over; 0: none. */
+/* Returns nc_launch_oldest; 0 also if the plane is being aborted. */
 uint64_t nc_launch_pending(struct nc_plane *p);
-/* Waits until the stream is empty, the plane has failed, or the deadline; ask:
- * as of nc_check. */
+/* Returns CUDA_ERROR_NOT_READY if a stream is not empty, else the first error,
+ * else CUDA_SUCCESS. */
+CUresult nc_streams_query(const struct nc_plane *p);
+/* Waits until the streams are empty, the plane has failed, or the deadline;
+ * ask: as of nc_check. */
 void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
 /* Implements an entry of the plug-in's table. */
-int nc_wait(struct hvd__plane *p, uint64_t launch, uint64_t until_ns,
+int nc_wait(struct hvd__plane *p, uint64_t first, uint64_t last,
+            uint64_t until_ns, struct hb_error *err);
+int nc_test(struct hvd__plane *p, uint64_t first, uint64_t last,
             struct hb_error *err);
-int nc_test(struct hvd__plane *p, uint64_t launch, struct hb_error *err);
-int nc_order(struct hvd__plane *p, uint64_t launch, void *stream,
+int nc_order(struct hvd__plane *p, uint64_t first, uint64_t last, void *stream,
              struct hb_error *err);
-/* Waits for a launch before this rank aborts its communicators: all ranks have
- * launched it, and it ends on none of them if one aborts. */
+/* Waits for all launches up to `launch` before this rank aborts its
+ * communicators: all ranks have launched them, and they end on none of them if
+ * one aborts. */
 void nc_launch_await(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns);
 uint64_t nc_launched(struct hvd__plane *p);
 void nc_cancel(struct hvd__plane *p, const struct hb_error *why);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches on a plane's stream, numbered 1, 2, ... Each is followed by an
- * event from a ring.  If a launch's slot is reused, the event of the later
- * launch is waited for instead.
+ * Launches on a plane's streams, numbered 1, 2, ... and put on each stream in
+ * turn.  Each is followed by an event from its stream's ring.  If a launch's
+ * slot is reused, the event of the later launch is waited for instead, which is
+ * on the same stream.
  */
 #include "runtime/plugins/nccl/nccl_impl.h"
 
@@ -53,28 +54,77 @@ void nc_wake(_Atomic uint32_t *wake)
 
 /* ---- Launches ------------------------------------------------------------ */
 
-int nc_launch_init(struct nc_plane *p, struct hb_error *err)
+static int make_events(struct nc_stream *s, struct hb_error *err)
 {
     int rc = 0;
 
     for (int i = 0; i < NC_RING && rc == 0; i++) {
-        rc = HVD__CU(err, EventCreate, &p->ring[i].event,
+        rc = HVD__CU(err, EventCreate, &s->ring[i].event,
                      CU_EVENT_DISABLE_TIMING);
         if (rc == 0)
-            rc = HVD__CU(err, EventCreate, &p->ring[i].start_event,
+            rc = HVD__CU(err, EventCreate, &s->ring[i].start_event,
                          CU_EVENT_DISABLE_TIMING);
     }
     return rc;
 }
 
-void nc_launch_fini(struct nc_plane *p)
+int nc_stream_open(struct nc_stream *s, size_t fusion, struct hb_error *err)
 {
+    int rc = HVD__CU(err, StreamCreate, &s->cuda, CU_STREAM_NON_BLOCKING);
+
+    if (rc == 0)
+        rc = make_events(s, err);
+    if (rc == 0)
+        rc = HVD__CU(err, MemHostAlloc, &s->pinned, NC_STAGE_BYTES, 0);
+    if (rc == 0)
+        rc = hvd__fuse_buffer_open(&s->fusion, fusion, err);
+    return rc;
+}
+
+void nc_stream_close(struct nc_stream *s)
+{
+    hvd__fuse_buffer_close(&s->fusion);
+    if (s->pinned)
+        hvd__cuda.MemFreeHost(s->pinned);
     for (int i = 0; i < NC_RING; i++) {
-        if (p->ring[i].event)
-            hvd__cuda.EventDestroy(p->ring[i].event);
-        if (p->ring[i].start_event)
-            hvd__cuda.EventDestroy(p->ring[i].start_event);
+        if (s->ring[i].event)
+            hvd__cuda.EventDestroy(s->ring[i].event);
+        if (s->ring[i].start_event)
+            hvd__cuda.EventDestroy(s->ring[i].start_event);
     }
+    if (s->cuda)
+        hvd__cuda.StreamDestroy(s->cuda);
+}
+
+struct nc_stream *nc_launch_stream(const struct nc_plane *p, uint64_t launch)
+{
+    return &p->streams[launch % (uint64_t)p->nused];
+}
+
+struct nc_launch *nc_launch_slot(const struct nc_plane *p, uint64_t launch)
+{
+    return &nc_launch_stream(p, launch)
+                ->ring[launch / (uint64_t)p->nused % NC_RING];
+}
+
+int nc_launch_is_over(const struct nc_plane *p, uint64_t launch)
+{
+    return launch <= nc_launch_stream(p, launch)->finished;
+}
+
+uint64_t nc_launch_oldest(const struct nc_plane *p)
+{
+    uint64_t width = (uint64_t)p->nused, oldest = 0;
+
+    for (uint64_t i = 0; i < width; i++) {
+        uint64_t finished = p->streams[i].finished;
+        /* Launches have numbers from 1 on. */
+        uint64_t next = finished || !i ? finished + width : i;
+
+        if (next <= p->launched && (!oldest || next < oldest))
+            oldest = next;
+    }
+    return oldest;
 }
 
 static CUevent ready_of(const struct hvd__op *op)
@@ -91,13 +141,13 @@ static CUevent ready_of(const struct hvd__op *op)
 int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
                     struct hb_error *err)
 {
-    struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
+    struct nc_launch *l = nc_launch_slot(p, p->launched + 1);
 
     pthread_mutex_lock(&p->lock);
     l->reached = op->device.ordered ? l->start_event : ready_of(op);
     pthread_mutex_unlock(&p->lock);
     return op->device.ordered
-               ? HVD__CU(err, EventRecord, l->start_event, p->stream)
+               ? HVD__CU(err, EventRecord, l->start_event, p->on->cuda)
                : 0;
 }
 
@@ -106,10 +156,10 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
 {
     /* Only this thread writes p->launched. */
     uint64_t number = p->launched + 1, now_ns = hb_now_ns();
-    struct nc_launch *l = &p->ring[number % NC_RING];
+    struct nc_launch *l = nc_launch_slot(p, number);
 
     if (nc_timing_end(p, l, err) < 0 ||
-        HVD__CU(err, EventRecord, l->event, p->stream) < 0)
+        HVD__CU(err, EventRecord, l->event, p->on->cuda) < 0)
         return 0;
     pthread_mutex_lock(&p->lock);
     l->number = number;
@@ -119,8 +169,9 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
     l->algorithm = op->trace.algorithm;
     l->is_timed = p->run.is_timed;
     snprintf(l->name, sizeof(l->name), "%s", op->name);
-    if (p->finished == p->launched)
-        p->began_ns = now_ns;
+    /* Unless the stream's launch before is still pending: */
+    if (p->on->finished + (uint64_t)p->nused >= number)
+        p->on->began_ns = now_ns;
     p->launched = number;
     pthread_mutex_unlock(&p->lock);
     /* Relaxed: independent of other data, and read only in a stall. */
@@ -134,11 +185,11 @@ uint64_t nc_launch_end(struct nc_plane *p, const struct hvd__op *op,
 static int find_launch(struct nc_plane *p, uint64_t launch, CUevent *event,
                        uint64_t *number, struct hb_error *err)
 {
-    const struct nc_launch *l = &p->ring[launch % NC_RING];
+    const struct nc_launch *l = nc_launch_slot(p, launch);
     int rc = 0;
 
     pthread_mutex_lock(&p->lock);
-    if (launch <= p->finished) {
+    if (nc_launch_is_over(p, launch)) {
         rc = 1;
     } else if (p->failed.status) {
         rc = p->failed.status;
@@ -151,17 +202,18 @@ static int find_launch(struct nc_plane *p, uint64_t launch, CUevent *event,
     return rc;
 }
 
-/* Marks launch `number` as finished.  Returns 1; 0, without marking it, if the
- * plane is being aborted. */
+/* Marks launch `number` as finished, and those before it on its stream.
+ * Returns 1; 0, without marking it, if the plane is being aborted. */
 static int finish(struct nc_plane *p, uint64_t number)
 {
+    struct nc_stream *s = nc_launch_stream(p, number);
     int rc;
 
     pthread_mutex_lock(&p->lock);
     rc = !p->is_ending;
-    if (rc && number > p->finished) {
-        p->finished = number;
-        p->began_ns = hb_now_ns();
+    if (rc && number > s->finished) {
+        s->finished = number;
+        s->began_ns = hb_now_ns();
     }
     pthread_mutex_unlock(&p->lock);
     nc_wait_ended(p);
@@ -191,13 +243,28 @@ int nc_launch_test(struct nc_plane *p, uint64_t launch, struct hb_error *err)
 
 uint64_t nc_launch_pending(struct nc_plane *p)
 {
-    uint64_t number = 0;
+    uint64_t number;
 
     pthread_mutex_lock(&p->lock);
-    if (p->launched > p->finished && !p->is_ending)
-        number = p->finished + 1;
+    number = p->is_ending ? 0 : nc_launch_oldest(p);
     pthread_mutex_unlock(&p->lock);
     return number;
+}
+
+CUresult nc_streams_query(const struct nc_plane *p)
+{
+    CUresult first = CUDA_SUCCESS;
+
+    for (int i = 0; i < p->nstreams; i++) {
+        CUstream stream = p->streams[i].cuda;
+        CUresult r = stream ? hvd__cuda.StreamQuery(stream) : CUDA_SUCCESS;
+
+        if (r == CUDA_ERROR_NOT_READY)
+            return r;
+        if (first == CUDA_SUCCESS)
+            first = r;
+    }
+    return first;
 }
 
 /* Returns whether p failed because work of the caller's did not end. */
@@ -217,36 +284,58 @@ void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
     uint64_t paused_ns = 0;
     int rc = 0;
 
-    while (rc == 0 &&
-           hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY &&
+    while (rc == 0 && nc_streams_query(p) == CUDA_ERROR_NOT_READY &&
            hb_now_ns() < deadline_ns) {
         nc_pause(&paused_ns, &p->wake);
         rc = nc_check(p, ask, 0, &err);
     }
-    /* After an abort the stream soon becomes empty, unless work of the
+    /* After an abort the streams soon become empty, unless work of the
      * caller's that does not end comes first. */
     while (rc < 0 && !is_late(p) && hb_now_ns() < deadline_ns &&
-           hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY)
+           nc_streams_query(p) == CUDA_ERROR_NOT_READY)
         nc_pause(&paused_ns, &p->wake);
 }
 
 /* ---- The table's ---------------------------------------------------------
  */
 
-int nc_test(struct hvd__plane *plane, uint64_t launch, struct hb_error *err)
+/* Returns the first launch to look at so that launches first to last are known
+ * to be over: on each stream, the last one is. */
+static uint64_t first_to_look_at(const struct nc_plane *p, uint64_t first,
+                                 uint64_t last)
+{
+    uint64_t n = (uint64_t)p->nused;
+
+    return last >= first + n ? last - n + 1 : first;
+}
+
+/* Returns as nc_launch_test, for launches first to last. */
+static int test_all(struct nc_plane *p, uint64_t first, uint64_t last,
+                    struct hb_error *err)
+{
+    int rc = 1;
+
+    for (uint64_t i = first_to_look_at(p, first, last); i <= last && rc == 1;
+         i++)
+        rc = nc_launch_test(p, i, err);
+    return rc;
+}
+
+int nc_test(struct hvd__plane *plane, uint64_t first, uint64_t last,
+            struct hb_error *err)
 {
     struct nc_plane *p = (struct nc_plane *)plane;
     int rc = nc_enter(err);
 
     if (rc < 0)
         return rc;
-    rc = nc_launch_test(p, launch, err);
+    rc = test_all(p, first, last, err);
     nc_leave();
     return rc;
 }
 
-int nc_wait(struct hvd__plane *plane, uint64_t launch, uint64_t until_ns,
-            struct hb_error *err)
+int nc_wait(struct hvd__plane *plane, uint64_t first, uint64_t last,
+            uint64_t until_ns, struct hb_error *err)
 {
     struct nc_plane *p = (struct nc_plane *)plane;
     uint64_t paused_ns = 0;
@@ -255,7 +344,7 @@ int nc_wait(struct hvd__plane *plane, uint64_t launch, uint64_t until_ns,
     if (rc < 0)
         return rc;
     for (;;) {
-        rc = nc_launch_test(p, launch, err);
+        rc = test_all(p, first, last, err);
         if (rc != 0 || hb_is_over(until_ns))
             break;
         nc_pause(&paused_ns, &p->wake);
@@ -264,10 +353,9 @@ int nc_wait(struct hvd__plane *plane, uint64_t launch, uint64_t until_ns,
     return rc;
 }
 
-int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
-             struct hb_error *err)
+static int order_one(struct nc_plane *p, uint64_t launch, void *stream,
+                     struct hb_error *err)
 {
-    struct nc_plane *p = (struct nc_plane *)plane;
     uint64_t number;
     CUevent event;
     CUcontext ctx;
@@ -283,12 +371,25 @@ int nc_order(struct hvd__plane *plane, uint64_t launch, void *stream,
     return rc;
 }
 
+int nc_order(struct hvd__plane *plane, uint64_t first, uint64_t last,
+             void *stream, struct hb_error *err)
+{
+    struct nc_plane *p = (struct nc_plane *)plane;
+    int rc = 0;
+
+    for (uint64_t i = first_to_look_at(p, first, last); i <= last && rc == 0;
+         i++)
+        rc = order_one(p, i, stream, err);
+    return rc;
+}
+
 void nc_launch_await(struct nc_plane *p, uint64_t launch, uint64_t deadline_ns)
 {
     struct hb_error err = HB_ERROR_INIT;
     uint64_t paused_ns = 0;
 
-    while (nc_launch_test(p, launch, &err) == 0 && hb_now_ns() < deadline_ns)
+    while (launch && test_all(p, 1, launch, &err) == 0 &&
+           hb_now_ns() < deadline_ns)
         nc_pause(&paused_ns, &p->wake);
 }
 

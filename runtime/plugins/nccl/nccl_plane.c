@@ -214,6 +214,7 @@ static int begin_launch(struct nc_plane *p, struct hb_error *err)
         return rc;
     }
     run->is_begun = 1;
+    p->on = nc_launch_stream(p, p->launched + 1);
     nc_scratch_free(p, 0);
     nc_ask_room(p);
     rc = nc_prepare_buffers(p, err);
@@ -236,7 +237,7 @@ static int taken(struct nc_plane *p, struct hb_error *err)
     rc = nc_lock(p, err);
     if (rc < 0)
         return rc;
-    rc = nc_comm_poll(p, (enum nc_comm_index)p->run.called, err);
+    rc = nc_comm_poll(p, p->on->comm[p->run.called], err);
     nc_unlock();
     if (rc == 1)
         p->run.called = -1;
@@ -379,7 +380,7 @@ static int start_device(struct nc_plane *p, struct hvd__op *op)
     run->step = 0;
     run->at = run->block = 0;
     hb_error_clear(&run->alone);
-    run->launch = op->device.launch = 0;
+    run->launch = op->device.launch = op->device.earlier = 0;
     enter_stage(p, NC_AGREE);
     return agree_start(p);
 }
@@ -502,9 +503,12 @@ static void leave(struct hvd__plane *plane)
 static void release(struct nc_plane *p)
 {
     p->base->ops->free(p->base);
-    for (int i = 0; i < NC_COMMS; i++)
-        if (p->aborts[i].has_thread) /* it has ended */
-            pthread_join(p->aborts[i].thread, NULL);
+    for (int i = 0; i < p->nstreams * NC_COMMS; i++) {
+        struct nc_abort *a = &p->streams[i / NC_COMMS].aborts[i % NC_COMMS];
+
+        if (a->has_thread) /* it has ended */
+            pthread_join(a->thread, NULL);
+    }
     pthread_mutex_destroy(&p->lock);
     hb_free(p->hello);
     hb_free(p->words);
@@ -512,6 +516,7 @@ static void release(struct nc_plane *p)
     hb_free(p->parts);
     hb_free(p->ranks);
     hb_free(p->host_index);
+    hb_free(p->streams);
     hb_free(p);
 }
 
@@ -524,16 +529,12 @@ static int close_device(struct nc_plane *p)
     nc_drain(p, NULL, deadline_ns);
     nc_comms_close(p, deadline_ns);
     if (!nc_abort_wait(p, deadline_ns) ||
-        hvd__cuda.StreamQuery(p->stream) == CUDA_ERROR_NOT_READY)
+        nc_streams_query(p) == CUDA_ERROR_NOT_READY)
         return 0;
     nc_scratch_free(p, 1);
-    hvd__fuse_buffer_close(&p->fusion);
-    if (p->pinned)
-        hvd__cuda.MemFreeHost(p->pinned);
     nc_timing_fini(p);
-    nc_launch_fini(p);
-    if (p->stream)
-        hvd__cuda.StreamDestroy(p->stream);
+    for (int i = 0; i < p->nstreams; i++)
+        nc_stream_close(&p->streams[i]);
     return 1;
 }
 
@@ -553,7 +554,7 @@ static void free_plane(struct hvd__plane *plane)
     int is_closed = 1;
 
     nc_watch_remove(p);
-    if (p->stream && nc_enter(NULL) == 0) {
+    if (p->streams[0].cuda && nc_enter(NULL) == 0) {
         is_closed = close_device(p);
         nc_leave();
     }
@@ -588,16 +589,25 @@ static const struct hvd__plane_ops nc_ops = {
     .free = free_plane,
 };
 
-static int copy_ranks(struct nc_plane *p,
-                      const struct hvd__gpu_plane_config *config)
+/* Returns how many streams to use.  Communicators for more than one are split
+ * from the first stream's. */
+static int streams_wanted(void)
+{
+    return hvd__nccl.CommSplit ? nc_world.streams : 1;
+}
+
+static int allocate(struct nc_plane *p,
+                    const struct hvd__gpu_plane_config *config)
 {
     size_t n = (size_t)config->n;
 
     p->ranks = hb_calloc(n, sizeof(*p->ranks));
     p->host_index = hb_calloc(n, sizeof(*p->host_index));
     p->offset = hb_calloc(n + 1, sizeof(*p->offset));
-    if (!p->ranks || !p->host_index || !p->offset)
+    p->streams = hb_calloc((size_t)p->nstreams, sizeof(*p->streams));
+    if (!p->ranks || !p->host_index || !p->offset || !p->streams)
         return -HVD_ENOMEM;
+    p->on = p->streams;
     memcpy(p->ranks, config->ranks, n * sizeof(*p->ranks));
     memcpy(p->host_index, config->host_index, n * sizeof(*p->host_index));
     return 0;
@@ -614,8 +624,10 @@ struct hvd__plane *nc_plane_new(const struct hvd__gpu_plane_config *config,
         p->config = *config;
         p->n = config->n;
         p->me = config->me;
+        p->nstreams = streams_wanted();
+        p->nused = 1;
         pthread_mutex_init(&p->lock, NULL);
-        if (copy_ranks(p, config) == 0) {
+        if (allocate(p, config) == 0) {
             nc_shape_find(p);
             return &p->plane;
         }

@@ -41,6 +41,7 @@ static int read_limit(struct nc_world *w, struct hb_error *err)
 static int read_settings(struct nc_world *w, struct hb_error *err)
 {
     int hierarchical = 0, torus = 0, rc = read_limit(w, err);
+    int64_t streams = 1;
 
     w->gpu = -1;
     if (rc == 0)
@@ -49,6 +50,9 @@ static int read_settings(struct nc_world *w, struct hb_error *err)
         rc = hb_knob_bool("HIERARCHICAL_ALLREDUCE", &hierarchical, err);
     if (rc == 0)
         rc = hb_knob_bool("TORUS_ALLREDUCE", &torus, err);
+    if (rc == 0)
+        rc = hb_knob_i64("NUM_NCCL_STREAMS", 1, INT32_MAX, &streams, err);
+    w->streams = streams < NC_STREAMS ? (int)streams : NC_STREAMS;
     w->layers = torus ? NC_TORUS : hierarchical ? NC_HIERARCHICAL : NC_FLAT;
     return rc;
 }

@@ -182,7 +182,7 @@ static int scale(const struct nc_plane *p, void *dst, const void *src,
 {
     const struct hvd__fuse_scale s = {dst, src, count, p->run.view.dtype, args};
 
-    return count ? hvd__fuse_scale(&nc_world.kernels, &s, p->stream, err) : 0;
+    return count ? hvd__fuse_scale(&nc_world.kernels, &s, p->on->cuda, err) : 0;
 }
 
 /* Computes dst = src * pre. */
@@ -214,7 +214,7 @@ static struct own_op make_op(struct nc_plane *p, enum nc_comm_index i)
     put_scalar(scalar, p->run.view.dtype, p->run.how.premul);
     NC_CALL(p, i, RedOpCreatePreMulSum, &own.op, scalar,
             type_of(p->run.view.dtype), ncclScalarHostImmediate,
-            p->comms.comm[i]);
+            p->on->comm[i]);
     own.is_made = !p->run.awaits_reason;
     return own;
 }
@@ -223,7 +223,7 @@ static void destroy_op(struct nc_plane *p, enum nc_comm_index i,
                        struct own_op own)
 {
     if (own.is_made)
-        hvd__nccl.RedOpDestroy(own.op, p->comms.comm[i]);
+        hvd__nccl.RedOpDestroy(own.op, p->on->comm[i]);
 }
 
 /* The elements to reduce next. */
@@ -240,8 +240,8 @@ static void reduce_all(struct nc_plane *p, const struct region *r)
     if (p->run.awaits_reason)
         return;
     NC_CALL(p, NC_ALL, AllReduce, r->in, r->out, r->count,
-            type_of(p->run.view.dtype), own.op, p->comms.comm[NC_ALL],
-            p->stream);
+            type_of(p->run.view.dtype), own.op, p->on->comm[NC_ALL],
+            p->on->cuda);
     destroy_op(p, NC_ALL, own);
 }
 
@@ -253,8 +253,8 @@ static void scatter_local(struct nc_plane *p, const struct region *r,
     if (p->run.awaits_reason)
         return;
     NC_CALL(p, NC_LOCAL, ReduceScatter, r->in, own_share, share,
-            type_of(p->run.view.dtype), own.op, p->comms.comm[NC_LOCAL],
-            p->stream);
+            type_of(p->run.view.dtype), own.op, p->on->comm[NC_LOCAL],
+            p->on->cuda);
     destroy_op(p, NC_LOCAL, own);
 }
 
@@ -280,10 +280,10 @@ static void reduce_layer(struct nc_plane *p, const struct region *r,
         scatter_local(p, r, own, share);
     else if (layer == ACROSS)
         NC_CALL(p, NC_CROSS, AllReduce, own, own, share, type, p->run.how.op,
-                p->comms.comm[NC_CROSS], p->stream);
+                p->on->comm[NC_CROSS], p->on->cuda);
     else
         NC_CALL(p, NC_LOCAL, AllGather, own, r->out, share, type,
-                p->comms.comm[NC_LOCAL], p->stream);
+                p->on->comm[NC_LOCAL], p->on->cuda);
 }
 
 /* Makes the next call for a region.  1: all is on the stream; 0: a call was
@@ -330,7 +330,7 @@ static struct region region_of(const struct nc_plane *p)
 {
     const struct nc_run *run = &p->run;
     const struct hvd__op *op = &run->view;
-    struct region r = {p->fusion.ptr, p->fusion.ptr, run->block};
+    struct region r = {p->on->fusion.ptr, p->on->fusion.ptr, run->block};
 
     if (hvd__op_direct(op)) {
         r.in = run->how.pre == 1.0 ? op->sendbuf : op->recvbuf;
@@ -344,7 +344,8 @@ static int begin_block(struct nc_plane *p, struct hb_error *err)
     struct nc_run *run = &p->run;
     struct hvd__op *op = &run->view;
     size_t most = p->fusion_bytes / op->elem_bytes;
-    struct hvd__fuse_pack pack = {op, p->fusion.ptr, run->at, 0, run->how.pre};
+    struct hvd__fuse_pack pack = {op, p->on->fusion.ptr, run->at, 0,
+                                  run->how.pre};
 
     run->step = 0;
     run->block = op->count - run->at;
@@ -355,7 +356,7 @@ static int begin_block(struct nc_plane *p, struct hb_error *err)
     if (run->block > most)
         run->block = most;
     pack.count = run->block;
-    return hvd__fuse_pack(&nc_world.kernels, &pack, p->stream, err);
+    return hvd__fuse_pack(&nc_world.kernels, &pack, p->on->cuda, err);
 }
 
 static int end_block(struct nc_plane *p, struct hb_error *err)
@@ -363,12 +364,12 @@ static int end_block(struct nc_plane *p, struct hb_error *err)
     struct nc_run *run = &p->run;
     const struct hvd__op *op = &run->view;
     const struct hvd__fuse_unpack unpack = {
-        op, p->fusion.ptr, run->at, run->block,
+        op, p->on->fusion.ptr, run->at, run->block,
         run->how.has_post ? &run->how.post : NULL};
     int rc = 0;
 
     if (!hvd__op_direct(op))
-        rc = hvd__fuse_unpack(&nc_world.kernels, &unpack, p->stream, err);
+        rc = hvd__fuse_unpack(&nc_world.kernels, &unpack, p->on->cuda, err);
     else if (run->how.has_post)
         rc = scale(p, op->recvbuf, op->recvbuf, op->count, &run->how.post, err);
     run->at += run->block;
@@ -419,7 +420,7 @@ static void scatter_even(struct nc_plane *p, ncclRedOp_t op)
 
     NC_CALL(p, NC_ALL, ReduceScatter, view->sendbuf, view->recvbuf,
             hvd__op_share(view, p->me, p->n).count, type_of(view->dtype), op,
-            p->comms.comm[NC_ALL], p->stream);
+            p->on->comm[NC_ALL], p->on->cuda);
 }
 
 static void scatter_uneven(struct nc_plane *p, ncclRedOp_t op)
@@ -434,8 +435,8 @@ static void scatter_uneven(struct nc_plane *p, ncclRedOp_t op)
 
         if (s.count)
             NC_CALL(p, NC_ALL, Reduce, in, view->recvbuf, s.count,
-                    type_of(view->dtype), op, r, p->comms.comm[NC_ALL],
-                    p->stream);
+                    type_of(view->dtype), op, r, p->on->comm[NC_ALL],
+                    p->on->cuda);
     }
     NC_CALL(p, NC_ALL, GroupEnd);
 }

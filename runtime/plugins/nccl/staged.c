@@ -42,7 +42,7 @@ static int copy_stretch(const struct nc_plane *p, const struct stretch *s,
     size_t bytes = run->view.elem_bytes;
     size_t from = s->first > run->at ? s->first : run->at;
     size_t end = s->first + s->count, block_end = run->at + run->block;
-    CUdeviceptr host = (CUdeviceptr)p->pinned + (from - run->at) * bytes;
+    CUdeviceptr host = (CUdeviceptr)p->on->pinned + (from - run->at) * bytes;
     size_t skip;
 
     end = end < block_end ? end : block_end;
@@ -51,9 +51,9 @@ static int copy_stretch(const struct nc_plane *p, const struct stretch *s,
     skip = (from - s->first) * bytes;
     if (direction == TO_HOST)
         return HVD__CU(err, MemcpyAsync, host, (CUdeviceptr)s->send + skip,
-                       (end - from) * bytes, p->stream);
+                       (end - from) * bytes, p->on->cuda);
     return HVD__CU(err, MemcpyAsync, (CUdeviceptr)s->recv + skip, host,
-                   (end - from) * bytes, p->stream);
+                   (end - from) * bytes, p->on->cuda);
 }
 
 static struct stretch whole(const struct nc_plane *p, enum direction direction)
@@ -112,7 +112,7 @@ static int take(struct nc_plane *p, struct hb_error *err)
  * arrived and the one before was delivered. */
 static int arrive(struct nc_plane *p, struct hb_error *err)
 {
-    CUresult r = hvd__cuda.StreamQuery(p->stream);
+    CUresult r = hvd__cuda.StreamQuery(p->on->cuda);
     const struct hvd__op *op = &p->run.view;
     struct hvd__op *base_op;
 
@@ -126,7 +126,7 @@ static int arrive(struct nc_plane *p, struct hb_error *err)
     base_op->postscale = op->postscale;
     base_op->args = op->args;
     base_op->reduce = op->reduce;
-    base_op->sendbuf = base_op->recvbuf = p->pinned;
+    base_op->sendbuf = base_op->recvbuf = p->on->pinned;
     base_op->count = p->run.block;
     p->run.step = REDUCES;
     return nc_base_op_start(p);

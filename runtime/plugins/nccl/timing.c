@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How long the device worked, for timelines and statistics: a timed operation
- * has an event before and one after it on the plane's stream.
+ * has an event before and one after it on its stream.
  *
  * Events only measure the time between each other, so one of them, the clock,
  * is recorded when the host reads its own clock.  Differences are floats of
@@ -62,7 +62,7 @@ static int is_quiet(struct nc_plane *p)
 
 int nc_timing_begin(struct nc_plane *p, struct hb_error *err)
 {
-    struct nc_launch *l = &p->ring[(p->launched + 1) % NC_RING];
+    struct nc_launch *l = nc_launch_slot(p, p->launched + 1);
     int rc = 0;
 
     if (!p->run.is_timed)
@@ -74,12 +74,12 @@ int nc_timing_begin(struct nc_plane *p, struct hb_error *err)
     pthread_mutex_unlock(&p->lock);
     if (rc == 0)
         rc = make_events(l, err);
-    return rc < 0 ? rc : HVD__CU(err, EventRecord, l->from, p->stream);
+    return rc < 0 ? rc : HVD__CU(err, EventRecord, l->from, p->on->cuda);
 }
 
 int nc_timing_end(struct nc_plane *p, struct nc_launch *l, struct hb_error *err)
 {
-    return p->run.is_timed ? HVD__CU(err, EventRecord, l->to, p->stream) : 0;
+    return p->run.is_timed ? HVD__CU(err, EventRecord, l->to, p->on->cuda) : 0;
 }
 
 static uint64_t since_clock(const struct nc_plane *p, CUevent event)
@@ -98,8 +98,9 @@ static int next_span(struct nc_plane *p, struct hvd__gpu_span *span,
     int found = 0;
 
     pthread_mutex_lock(&p->lock);
-    while (!found && p->reported < p->finished) {
-        const struct nc_launch *l = &p->ring[++p->reported % NC_RING];
+    while (!found && p->reported < p->launched &&
+           nc_launch_is_over(p, p->reported + 1)) {
+        const struct nc_launch *l = nc_launch_slot(p, ++p->reported);
 
         /* Skip launches whose slot was reused. */
         if (l->number != p->reported || !l->is_timed)
@@ -129,11 +130,13 @@ void nc_timing_report(struct nc_plane *p)
 
 void nc_timing_fini(struct nc_plane *p)
 {
-    for (int i = 0; i < NC_RING; i++) {
-        if (p->ring[i].from)
-            hvd__cuda.EventDestroy(p->ring[i].from);
-        if (p->ring[i].to)
-            hvd__cuda.EventDestroy(p->ring[i].to);
+    for (int i = 0; i < p->nstreams * NC_RING; i++) {
+        struct nc_launch *l = &p->streams[i / NC_RING].ring[i % NC_RING];
+
+        if (l->from)
+            hvd__cuda.EventDestroy(l->from);
+        if (l->to)
+            hvd__cuda.EventDestroy(l->to);
     }
     if (p->clock)
         hvd__cuda.EventDestroy(p->clock);
