@@ -1520,6 +1520,7 @@ FUZZ_LEN_route = 4096
 FUZZ_LEN_stall = 4096
 FUZZ_LEN_tcp = 17000
 FUZZ_LEN_tcp_setup = 512
+FUZZ_LEN_tcp_steps = 600
 fuzz_len = $(or $(FUZZ_LEN_$(1)),70000)
 .PHONY: fuzz $(FUZZERS:%=fuzz-%)
 fuzz: $(FUZZ:%=fuzz-%)
