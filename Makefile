@@ -1419,7 +1419,8 @@ tests: all $(if $(PYTHON_INCLUDE),python) system-progs $(UNIT_TESTS:%=$(BUILD)/t
 # The stages of a full check, and what each covers, are in tests/run.
 JOBS = $(if $(findstring --jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 RUN_TESTS = MAKE='$(MAKE) -j$(shell nproc)' BUILD='$(BUILD)' \
-	UNIT_TESTS='$(UNIT_TESTS)' FUZZERS='$(FUZZERS)' tests/run
+	UNIT_TESTS='$(UNIT_TESTS)' FUZZERS='$(FUZZERS)' \
+	FUZZ_LENS='$(FUZZ_LENS)' tests/run
 
 .PHONY: quickstart
 quickstart:
@@ -1501,10 +1502,11 @@ bench: bench-speed $(BUILD)/tests/prog/rdv
 asan ubsan tsan valgrind lint:
 	+@$(RUN_TESTS) $@
 
-# Inputs that reach new code collect in $(BUILD)/fuzz/corpus.  FUZZ names the
-# fuzzers; each runs for FUZZ_SECONDS, or until FUZZ_RUNS inputs are done (-1:
-# no limit).  Inputs grow up to FUZZ_LEN_<name> bytes: a little more than the
-# parser's largest limit, so that both sides of it are reached.
+# Inputs that reach new code collect in $(BUILD)/fuzz/corpus, and large seeds are
+# made in $(BUILD)/fuzz/large.  FUZZ names the fuzzers; each runs for
+# FUZZ_SECONDS, or until FUZZ_RUNS inputs are done (-1: no limit).  Inputs grow
+# up to FUZZ_LEN_<name> bytes: a little more than the parser's largest limit, so
+# that both sides of it are reached.
 FUZZ ?= $(FUZZERS)
 FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= -1
@@ -1522,16 +1524,20 @@ FUZZ_LEN_tcp = 17000
 FUZZ_LEN_tcp_setup = 512
 FUZZ_LEN_tcp_steps = 600
 fuzz_len = $(or $(FUZZ_LEN_$(1)),70000)
+FUZZ_LENS = $(foreach f,$(FUZZERS),$(f)=$(call fuzz_len,$(f)))
 .PHONY: fuzz $(FUZZERS:%=fuzz-%)
 fuzz: $(FUZZ:%=fuzz-%)
-$(FUZZERS:%=fuzz-%): fuzz-%: fuzz-build
-	@mkdir -p $(BUILD)/fuzz/corpus/$*
+$(FUZZERS:%=fuzz-%): fuzz-%: fuzz-build fuzz-seeds
+	@mkdir -p $(BUILD)/fuzz/corpus/$* $(BUILD)/fuzz/large/$*
 	$(BUILD)/fuzz/tests/fuzz_$* -close_fd_mask=1 \
 		-max_total_time=$(FUZZ_SECONDS) -runs=$(FUZZ_RUNS) \
 		-max_len=$(call fuzz_len,$*) -verbosity=0 -print_final_stats=1 \
 		-artifact_prefix=$(BUILD)/fuzz/$*- \
-		$(BUILD)/fuzz/corpus/$* tests/fuzz/corpus/$*
-.PHONY: fuzz-build
+		$(BUILD)/fuzz/corpus/$* tests/fuzz/corpus/$* \
+		$(BUILD)/fuzz/large/$*
+.PHONY: fuzz-seeds fuzz-build
+fuzz-seeds:
+	@tests/fuzz/large_seeds $(BUILD)/fuzz/large $(FUZZ_LENS)
 fuzz-build:
 	+@$(MAKE) BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer fuzzers
 
