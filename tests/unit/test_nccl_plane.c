@@ -328,6 +328,8 @@ static int run_many(struct shm_group *g, int me)
         o.count = 1;
         o.device.ordered = 1;
         must(nccl_carry_out(&o, 0) == 1 && o.device.launch == (uint64_t)i);
+        /* The next one uses the same memory, perhaps on another stream. */
+        must(nccl_order(o.device.launch, nccl_self.stream) == 0);
     }
     must(nccl_order(MANY, other) == 0);
     GPU(StreamSynchronize, other);
