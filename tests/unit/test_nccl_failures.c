@@ -221,6 +221,80 @@ static int run_late(struct shm_group *g, int me)
     return failed_for_good(rc);
 }
 
+/* ---- Several streams ----------------------------------------------------- */
+
+/* One rank is late twice, each time for less than the limit, but together for
+ * longer: the second sum, on another stream, waits for it only once the first
+ * is over. */
+static int run_late_twice(struct shm_group *g, int me)
+{
+    const struct nccl_scene *s = g->arg;
+    uint64_t launch[2];
+    void *at[2];
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    at[0] = gpu_alloc(4 * COUNT);
+    at[1] = gpu_alloc(4 * COUNT);
+    for (int i = 0; i < 2; i++) {
+        struct hvd__op o = ordered_sum(at[i]);
+
+        if (me == s->odd)
+            gpu_delay(nccl_self.stream, 1300);
+        must(nccl_carry_out(&o, 0) == 1);
+        launch[i] = o.device.launch;
+        must(nccl_order(launch[i], nccl_self.stream) == 0);
+    }
+    must(nccl_wait(launch[0], 0) == 1 && nccl_wait(launch[1], 0) == 1);
+    gpu_free(at[0]);
+    gpu_free(at[1]);
+    return nccl_end();
+}
+
+/* Of two sums one is behind work of the caller's that does not end; the other,
+ * on another stream, hangs in NCCL, and is scaled by a kernel after it.  When
+ * it fails, its memory is the caller's again. */
+static int run_late_and_hung(struct shm_group *g, int me)
+{
+    CUstream busy, own;
+    struct hvd__op o;
+    int32_t was[COUNT], is[COUNT];
+    void *at[2];
+
+    if (nccl_begin(g, me))
+        return 1;
+    must(nccl_sum_is("nccl.allreduce"));
+    own = nccl_self.stream;
+    busy = gpu_stream();
+    at[0] = gpu_alloc(4 * COUNT);
+    at[1] = gpu_alloc(4 * COUNT);
+    memset(was, 1, sizeof(was));
+    gpu_write(at[1], was, sizeof(was));
+    GPU(LaunchHostFunc, busy, work_until_failure, NULL);
+    nccl_self.stream = busy;
+    o = ordered_sum(at[0]);
+    must(nccl_carry_out(&o, 0) == 1);
+    nccl_self.stream = own;
+    o = ordered_sum(at[1]);
+    o.dtype = o.part_dtype = HVD_INT32;
+    o.reduce = hvd__reduce_get(HVD_INT32, HVD_SUM);
+    o.postscale = o.args.post = 3;
+    must(nccl_carry_out(&o, 0) == 1);
+    must(nccl_wait(o.device.launch, 0) == -HVD_ETIMEOUT);
+    gpu_read(was, at[1], sizeof(was));
+    usleep(100000);
+    gpu_read(is, at[1], sizeof(is));
+    must(memcmp(was, is, sizeof(is)) == 0);
+    atomic_store(&has_failed, 1);
+    gpu_free(at[0]);
+    gpu_free(at[1]);
+    GPU(StreamDestroy, busy);
+    return nccl_end();
+}
+
+/* ---- Work of the rank's own ---------------------------------------------- */
+
 static void wait_until_told(unsigned times)
 {
     while (atomic_load(&nccl_self.unreached) < times &&
@@ -625,6 +699,15 @@ START_TEST(test_several_streams)
     }
     s.run = run_absent;
     s.setting = "FAKE_NCCL=absent:1:3";
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.odd = -1;
+    s.run = run_late_and_hung;
+    s.setting = "FAKE_NCCL=hang:1:3";
+    ck_assert_int_eq(nccl_failures(s), 0);
+    s.odd = 1;
+    s.run = run_late_twice;
+    s.setting = NULL;
+    s.limit_s = 2;
     ck_assert_int_eq(nccl_failures(s), 0);
     unsetenv("HVD_NUM_NCCL_STREAMS");
 }

@@ -449,6 +449,8 @@ int nc_connect(struct nc_plane *p, struct hb_error *err)
 
     if (rc < 0)
         return rc;
+    while (p->nstreams > p->nused)
+        nc_stream_close(&p->streams[--p->nstreams]);
     rc = 1;
     while (rc == 1 && c->stream < p->nused) {
         rc = connect_stream(p, &p->streams[c->stream], err);
@@ -492,9 +494,35 @@ static void abort_apart(struct nc_abort *a, ncclComm_t comm, ncclComm_t *child)
         abort_one(a);
 }
 
+/* Returns whether an abort of a stream is in progress. */
+static int is_aborting(const struct nc_stream *s)
+{
+    int runs = 0;
+
+    for (int i = 0; i < NC_COMMS; i++)
+        runs |= atomic_load(&s->aborts[i].runs);
+    return runs;
+}
+
+/* Waits for the threads that abort, those of late streams too if asked to: 1
+ * all ended; 0 deadline passed. */
+static int await_aborts(struct nc_plane *p, int late_too, uint64_t deadline_ns)
+{
+    uint64_t paused_ns = 0;
+
+    for (int i = 0; i < p->nstreams; i++)
+        while (is_aborting(&p->streams[i]) &&
+               (late_too || !nc_is_late(p, &p->streams[i]))) {
+            if (hb_now_ns() >= deadline_ns)
+                return 0;
+            nc_pause(&paused_ns, &p->wake);
+        }
+    return 1;
+}
+
 /* Aborts all communicators.  Does not deregister: NCCL does so itself in an
  * abort, whereas deregistering may wait for peers that hang. */
-void nc_comms_abort(struct nc_plane *p, int now)
+void nc_comms_abort(struct nc_plane *p, uint64_t deadline_ns)
 {
     struct nc_comms *c = &p->comms;
     ncclComm_t parent;
@@ -513,31 +541,13 @@ void nc_comms_abort(struct nc_plane *p, int now)
         *comm = NULL;
     }
     pthread_mutex_unlock(&nc_world.nccl);
-    nc_abort_wait(p, now ? 0 : hb_now_ns() + ABORT_NS);
-}
-
-static int abort_runs(const struct nc_plane *p)
-{
-    int runs = 0;
-
-    for (int i = 0; i < p->nstreams * NC_COMMS; i++)
-        runs |=
-            atomic_load(&p->streams[i / NC_COMMS].aborts[i % NC_COMMS].runs);
-    return runs;
+    await_aborts(p, 0, deadline_ns);
 }
 
 int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns)
 {
-    uint64_t paused_ns = 0;
-
-    while (abort_runs(p)) {
-        if (hb_now_ns() >= deadline_ns)
-            return 0;
-        nc_pause(&paused_ns, &p->wake);
-    }
-    return 1;
+    return await_aborts(p, 1, deadline_ns);
 }
-
 /* Finalizes and destroys a communicator: 1, or 0 if it does not end. */
 static int finalize(struct nc_plane *p, ncclComm_t *comm, uint64_t deadline_ns)
 {
@@ -584,5 +594,5 @@ void nc_comms_close(struct nc_plane *p, uint64_t deadline_ns)
     for (int i = p->nused - 1; i >= 0 && goes_well; i--)
         goes_well = finalize_stream(p, &p->streams[i], deadline_ns);
     nc_unlock();
-    nc_comms_abort(p, 0);
+    nc_comms_abort(p, hb_now_ns() + ABORT_NS);
 }

@@ -24,6 +24,7 @@
  * more for a report with stacks before it ends the job. */
 #define ANSWER_NS (5 * SECOND_NS)
 #define JOB_ENDS_NS (10 * SECOND_NS)
+#define ABORT_NS (5 * SECOND_NS)
 
 const char *nc_host_text(const struct nc_plane *p, int member, char *out,
                          size_t size)
@@ -58,17 +59,19 @@ int nc_failure(struct nc_plane *p, struct hb_error *err)
     return rc;
 }
 
-/* Aborts the communicators, then sets p->failed to err and wakes those that
- * wait.  The events of aborted kernels fire as if these had succeeded; the
- * caller has set is_ending, so that nobody believes them. */
+/* Aborts the communicators, waits for what these did on the device, then sets
+ * p->failed to err and wakes those that wait.  The events of aborted kernels
+ * fire as if these had succeeded; the caller has set is_ending, so that nobody
+ * believes them. */
 static void end_plane(struct nc_plane *p, const struct hb_error *err)
 {
-    int is_late;
+    uint64_t deadline_ns = hb_now_ns() + ABORT_NS;
 
-    pthread_mutex_lock(&p->lock);
-    is_late = p->is_late;
-    pthread_mutex_unlock(&p->lock);
-    nc_comms_abort(p, is_late);
+    nc_comms_abort(p, deadline_ns);
+    if (p->is_connected && nc_enter(NULL) == 0) {
+        nc_drain_aborted(p, deadline_ns);
+        nc_leave();
+    }
     pthread_mutex_lock(&p->lock);
     p->failed = *err;
     pthread_mutex_unlock(&p->lock);
@@ -137,6 +140,17 @@ static int has_passed(uint64_t now_ns, uint64_t since_ns, uint64_t limit_ns)
 /* ---- What lasts ------------------------------------------------------------
  */
 
+/* Returns the event that tells whether the device has reached a launch; NULL:
+ * unknown, as its slot is reused, or may be by the next launch. */
+static CUevent reached_of(const struct nc_plane *p, uint64_t launch)
+{
+    const struct nc_launch *l = nc_launch_slot(p, launch);
+    uint64_t slots = NC_RING * (uint64_t)p->nused;
+
+    return l->number == launch && p->launched + 1 - launch < slots ? l->reached
+                                                                   : NULL;
+}
+
 /* Finds what the plane waits for: the oldest launch that has not ended, or
  * with since_ns the driver's operation; 0: nothing. */
 static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
@@ -148,12 +162,10 @@ static int find_wait(struct nc_plane *p, uint64_t since_ns, struct nc_wait *w)
     w->number = p->is_ending ? 0 : nc_launch_oldest(p);
     w->is_launched = w->number != 0;
     if (w->is_launched) {
-        w->since_ns = nc_launch_stream(p, w->number)->began_ns;
+        w->since_ns = nc_launch_since(p, w->number);
+        w->reached = reached_of(p, w->number);
         l = nc_launch_slot(p, w->number);
         if (l->number == w->number) { /* its slot is not reused */
-            /* Unless the next launch may be reusing the slot. */
-            if (p->launched + 1 - w->number < NC_RING * (uint64_t)p->nused)
-                w->reached = l->reached;
             w->kind = l->kind;
             memcpy(w->name, l->name, sizeof(w->name));
         }
@@ -216,6 +228,11 @@ static int may_wait(struct nc_plane *p, const struct nc_wait *w,
     return rc == 0 && over_ns < ANSWER_NS;
 }
 
+static int is_pending(CUevent event)
+{
+    return event && hvd__cuda.EventQuery(event) == CUDA_ERROR_NOT_READY;
+}
+
 /* Returns the likely culprit: with two ranks, the other one. */
 static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
 {
@@ -229,6 +246,20 @@ static const char *who_hangs(const struct nc_plane *p, char *out, size_t size)
     return out;
 }
 
+/* Notes which streams the device has not reached, as work of the caller's
+ * before them does not end. */
+static void note_late(struct nc_plane *p)
+{
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->nused; i++) {
+        uint64_t launch = nc_launch_next(p, i);
+        CUevent reached = launch <= p->launched ? reached_of(p, launch) : NULL;
+
+        p->streams[i].is_late = is_pending(reached);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
 static int give_up(struct nc_plane *p, const struct nc_wait *w,
                    const struct hb_error *culprit, struct hb_error *err)
 {
@@ -237,9 +268,7 @@ static int give_up(struct nc_plane *p, const struct nc_wait *w,
 
     if (w->is_own) {
         nc_name_member(p, p->me, err);
-        pthread_mutex_lock(&p->lock);
-        p->is_late = 1;
-        pthread_mutex_unlock(&p->lock);
+        note_late(p);
     }
     for (int i = 0; i < p->n && culprit->status; i++)
         if (p->ranks[i] == culprit->rank)
@@ -264,8 +293,7 @@ static void find_reached(struct nc_plane *p, struct nc_wait *w, uint64_t now_ns)
 {
     struct nc_stream *s = nc_launch_stream(p, w->number);
 
-    w->is_own =
-        w->reached && hvd__cuda.EventQuery(w->reached) == CUDA_ERROR_NOT_READY;
+    w->is_own = is_pending(w->reached);
     if (!w->is_launched)
         return;
     pthread_mutex_lock(&p->lock);
@@ -321,7 +349,7 @@ static int is_guilty(struct nc_plane *p, uint64_t now_ns, struct hb_error *err)
 
     pthread_mutex_lock(&p->lock);
     oldest = nc_launch_oldest(p);
-    began_ns = nc_launch_stream(p, oldest)->began_ns;
+    began_ns = nc_launch_since(p, oldest);
     if (oldest && has_passed(p->left_ns, began_ns, limit_ns))
         limit_ns = p->left_ns - began_ns;
     if (p->left.status &&

@@ -166,10 +166,10 @@ void nc_note_call(struct nc_plane *p, enum nc_comm_index i, ncclResult_t result,
 /* Returns 1 if NCCL has accepted the last call of a communicator, or comm is
  * NULL; 0 if not yet; or negative: it failed. */
 int nc_comm_poll(struct nc_plane *p, ncclComm_t comm, struct hb_error *err);
-/* Aborts the communicators in threads, and waits for these for a while, or
- * with `now` not at all.  The caller must not hold nc_world.nccl. */
-void nc_comms_abort(struct nc_plane *p, int now);
-/* Waits for the threads that abort: 1 all ended; 0 deadline passed. */
+/* Aborts the communicators in threads, and waits for those of streams that are
+ * not late until the deadline.  The caller must not hold nc_world.nccl. */
+void nc_comms_abort(struct nc_plane *p, uint64_t deadline_ns);
+/* Waits for all threads that abort: 1 all ended; 0 deadline passed. */
 int nc_abort_wait(struct nc_plane *p, uint64_t deadline_ns);
 /* Finalizes and destroys the communicators; aborts those that do not end by
  * the deadline. */
@@ -271,6 +271,8 @@ struct nc_stream {
     uint64_t began_ns; /* when its oldest launch could begin */
     uint64_t own_ns;   /* when the device was last seen not to have reached
                           it */
+    int is_late;       /* the plane has failed, and the device has not reached
+                          it: work of the caller's before it does not end */
 };
 
 struct nc_plane {
@@ -307,16 +309,15 @@ struct nc_plane {
 
     pthread_mutex_t lock; /* protects what follows */
     int is_ending;        /* communicators are being aborted */
-    int is_late;          /* ... because earlier work of this rank does not
-                             end */
     struct hb_error failed;
     struct hb_error suspect; /* NCCL's error; the base may soon know its
                                 cause */
     struct hb_error left;    /* a peer has left, perhaps regularly */
     uint64_t suspect_ns, left_ns;
-    uint64_t launched; /* number of the last launch */
-    uint64_t reported; /* launches that timing.c has looked at */
-    CUevent clock;     /* event recorded when the host's clock was clock_ns */
+    uint64_t launched;  /* number of the last launch */
+    uint64_t oldest_ns; /* when the oldest pending launch became the oldest */
+    uint64_t reported;  /* launches that timing.c has looked at */
+    CUevent clock;      /* event recorded when the host's clock was clock_ns */
     uint64_t clock_ns;
 
     _Atomic int busy;              /* the driver is in an operation */
@@ -389,6 +390,11 @@ int nc_launch_is_over(const struct nc_plane *p, uint64_t launch);
 /* Returns the oldest launch not known to be over; 0: none.  The caller holds
  * p->lock. */
 uint64_t nc_launch_oldest(const struct nc_plane *p);
+/* The same for one stream; may return the number of a launch to come. */
+uint64_t nc_launch_next(const struct nc_plane *p, int stream);
+/* Returns since when the plane has waited for its oldest launch.  The caller
+ * holds p->lock. */
+uint64_t nc_launch_since(const struct nc_plane *p, uint64_t oldest);
 /* Begins, and ends, putting an operation on the stream. begin: 0 or negative;
  * end: the launch's number, or 0 with err set. */
 int nc_launch_begin(struct nc_plane *p, const struct hvd__op *op,
@@ -406,6 +412,11 @@ CUresult nc_streams_query(const struct nc_plane *p);
 /* Waits until the streams are empty, the plane has failed, or the deadline;
  * ask: as of nc_check. */
 void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
+/* Waits, after an abort, until streams that are not late are empty, or the
+ * deadline. */
+void nc_drain_aborted(struct nc_plane *p, uint64_t deadline_ns);
+/* Returns the stream's is_late. */
+int nc_is_late(struct nc_plane *p, const struct nc_stream *s);
 /* Implements an entry of the plug-in's table. */
 int nc_wait(struct hvd__plane *p, uint64_t first, uint64_t last,
             uint64_t until_ns, struct hb_error *err);

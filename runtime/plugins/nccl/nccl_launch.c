@@ -112,19 +112,33 @@ int nc_launch_is_over(const struct nc_plane *p, uint64_t launch)
     return launch <= nc_launch_stream(p, launch)->finished;
 }
 
+uint64_t nc_launch_next(const struct nc_plane *p, int stream)
+{
+    uint64_t finished = p->streams[stream].finished;
+
+    /* Launches have numbers from 1 on. */
+    return finished || !stream ? finished + (uint64_t)p->nused
+                               : (uint64_t)stream;
+}
+
 uint64_t nc_launch_oldest(const struct nc_plane *p)
 {
-    uint64_t width = (uint64_t)p->nused, oldest = 0;
+    uint64_t oldest = 0;
 
-    for (uint64_t i = 0; i < width; i++) {
-        uint64_t finished = p->streams[i].finished;
-        /* Launches have numbers from 1 on. */
-        uint64_t next = finished || !i ? finished + width : i;
+    for (int i = 0; i < p->nused; i++) {
+        uint64_t next = nc_launch_next(p, i);
 
         if (next <= p->launched && (!oldest || next < oldest))
             oldest = next;
     }
     return oldest;
+}
+
+uint64_t nc_launch_since(const struct nc_plane *p, uint64_t oldest)
+{
+    uint64_t began_ns = nc_launch_stream(p, oldest)->began_ns;
+
+    return began_ns > p->oldest_ns ? began_ns : p->oldest_ns;
 }
 
 static CUevent ready_of(const struct hvd__op *op)
@@ -207,16 +221,22 @@ static int find_launch(struct nc_plane *p, uint64_t launch, CUevent *event,
 static int finish(struct nc_plane *p, uint64_t number)
 {
     struct nc_stream *s = nc_launch_stream(p, number);
-    int rc;
+    uint64_t oldest;
+    int rc, was_oldest = 0;
 
     pthread_mutex_lock(&p->lock);
     rc = !p->is_ending;
+    oldest = nc_launch_oldest(p);
     if (rc && number > s->finished) {
         s->finished = number;
         s->began_ns = hb_now_ns();
+        was_oldest = nc_launch_oldest(p) != oldest;
+        if (was_oldest)
+            p->oldest_ns = s->began_ns;
     }
     pthread_mutex_unlock(&p->lock);
-    nc_wait_ended(p);
+    if (was_oldest)
+        nc_wait_ended(p);
     nc_timing_report(p);
     return rc;
 }
@@ -267,13 +287,12 @@ CUresult nc_streams_query(const struct nc_plane *p)
     return first;
 }
 
-/* Returns whether p failed because work of the caller's did not end. */
-static int is_late(struct nc_plane *p)
+int nc_is_late(struct nc_plane *p, const struct nc_stream *s)
 {
     int late;
 
     pthread_mutex_lock(&p->lock);
-    late = p->is_late;
+    late = s->is_late;
     pthread_mutex_unlock(&p->lock);
     return late;
 }
@@ -289,11 +308,21 @@ void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
         nc_pause(&paused_ns, &p->wake);
         rc = nc_check(p, ask, 0, &err);
     }
-    /* After an abort the streams soon become empty, unless work of the
-     * caller's that does not end comes first. */
-    while (rc < 0 && !is_late(p) && hb_now_ns() < deadline_ns &&
-           nc_streams_query(p) == CUDA_ERROR_NOT_READY)
-        nc_pause(&paused_ns, &p->wake);
+    if (rc < 0)
+        nc_drain_aborted(p, deadline_ns);
+}
+
+/* After an abort a stream soon becomes empty, unless work of the caller's that
+ * does not end comes first. */
+void nc_drain_aborted(struct nc_plane *p, uint64_t deadline_ns)
+{
+    uint64_t paused_ns = 0;
+
+    for (int i = 0; i < p->nstreams; i++)
+        while (!nc_is_late(p, &p->streams[i]) && hb_now_ns() < deadline_ns &&
+               hvd__cuda.StreamQuery(p->streams[i].cuda) ==
+                   CUDA_ERROR_NOT_READY)
+            nc_pause(&paused_ns, &p->wake);
 }
 
 /* ---- The table's ---------------------------------------------------------
