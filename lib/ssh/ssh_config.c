@@ -563,9 +563,10 @@ static int has_line(const char *text, size_t len, const char *start)
     return 0;
 }
 
-/* Leaves the host to ssh if the user asked it to check the key of the host's
- * address, too.  Before OpenSSH 8.5, which also renamed another setting, that
- * was the default, so "yes" does not tell what the user wants. */
+/* Leaves the host to ssh if CheckHostIP is set, as only ssh checks the key of
+ * the host's address.  Before OpenSSH 8.5, "yes" is the default, and no wish of
+ * the user's; these versions print PubkeyAcceptedKeyTypes, which was renamed in
+ * 8.5. */
 static int check_host_ip(struct ssh_config *c, const char *text, size_t len)
 {
     return has_line(text, len, "checkhostip yes") &&

@@ -85,8 +85,8 @@ struct hvd__op_device {
     void *ready;      /* event that a direct operation's data waits for; else
                          each part has its own */
     uint64_t launch;  /* out: number of the launch if it is ordered, else 0 */
-    uint32_t earlier; /* out: how many launches before that are its own, too,
-                         as it is a group */
+    uint32_t earlier; /* out: how many launches just before that one belong to
+                         the operation, too, if it is a group */
     int ordered;      /* done for the engine once it is launched on the stream;
                          may differ between ranks */
 };

@@ -271,8 +271,8 @@ struct nc_stream {
     uint64_t began_ns; /* when its oldest launch could begin */
     uint64_t own_ns;   /* when the device was last seen not to have reached
                           it */
-    int is_late;       /* the plane has failed, and the device has not reached
-                          it: work of the caller's before it does not end */
+    int is_late;       /* the plane has failed, and work of the caller's before
+                          the stream's launches does not end */
 };
 
 struct nc_plane {
