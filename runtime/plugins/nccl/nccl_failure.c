@@ -72,11 +72,12 @@ static void end_plane(struct nc_plane *p, const struct hb_error *err)
         nc_drain_aborted(p, deadline_ns);
         nc_leave();
     }
+    /* First, as a thread that sees the failure may look at the report. */
+    nc_wait_ended(p);
     pthread_mutex_lock(&p->lock);
     p->failed = *err;
     pthread_mutex_unlock(&p->lock);
     atomic_store(&p->is_failed, 1);
-    nc_wait_ended(p);
     nc_wake(&p->wake);
     p->base->ops->interrupt(p->base);
 }
