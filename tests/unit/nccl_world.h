@@ -67,7 +67,8 @@ struct hvd__op nccl_op(enum hvd__kind kind, enum hvd_dtype dtype,
  * has joined does, in host memory. */
 int nccl_carry_out(struct hvd__op *o, int host);
 
-/* Calls the plane's function for one launch, with nccl_self.err. */
+/* Waits for one launch, or makes a stream wait for it; return as the plane's
+ * functions of these names.  Errors go to nccl_self.err. */
 int nccl_wait(uint64_t launch, uint64_t until_ns);
 int nccl_order(uint64_t launch, CUstream stream);
 

@@ -356,7 +356,7 @@ static void until_may_end(void *arg)
 
 /* ---- Several streams ----------------------------------------------------- */
 
-/* Returns whether a launch is over within a while. */
+/* Returns whether a launch is over within 200 ms. */
 static int ends_soon(uint64_t launch)
 {
     return nccl_wait(launch, hb_now_ns() + UINT64_C(200000000)) == 1;

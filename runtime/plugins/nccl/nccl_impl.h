@@ -390,7 +390,7 @@ int nc_launch_is_over(const struct nc_plane *p, uint64_t launch);
 /* Returns the oldest launch not known to be over; 0: none.  The caller holds
  * p->lock. */
 uint64_t nc_launch_oldest(const struct nc_plane *p);
-/* The same for one stream; may return the number of a launch to come. */
+/* Returns the same for one stream, or the number of its next launch. */
 uint64_t nc_launch_next(const struct nc_plane *p, int stream);
 /* Returns since when the plane has waited for its oldest launch.  The caller
  * holds p->lock. */
@@ -415,7 +415,8 @@ void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns);
 /* Waits, after an abort, until streams that are not late are empty, or the
  * deadline. */
 void nc_drain_aborted(struct nc_plane *p, uint64_t deadline_ns);
-/* Returns the stream's is_late. */
+/* Returns whether the stream waits for work of the caller's that does not
+ * end. */
 int nc_is_late(struct nc_plane *p, const struct nc_stream *s);
 /* Implements an entry of the plug-in's table. */
 int nc_wait(struct hvd__plane *p, uint64_t first, uint64_t last,
