@@ -8,10 +8,15 @@
 #include "tests/unit/unit.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { GUARD = 64 };
 
@@ -397,6 +402,57 @@ START_TEST(test_knob_unknown)
 }
 END_TEST
 
+#ifdef __x86_64__
+/* Stops before and after a call of hvd__reduce_get that is not the first. */
+static void look_up_again(void)
+{
+    setenv("HVD_SIMD", "avx2", 1);
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 ||
+        !hvd__reduce_get(HVD_FLOAT32, HVD_SUM))
+        _exit(1);
+    raise(SIGSTOP);
+    if (!hvd__reduce_get(HVD_FLOAT32, HVD_SUM))
+        _exit(1);
+    raise(SIGSTOP);
+    _exit(0);
+}
+
+/* Waits until a traced process stops and returns the signal. */
+static int stop_of(pid_t pid)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSTOPPED(status), "status 0x%x", (unsigned)status);
+    return WSTOPSIG(status);
+}
+
+/* CPUID takes 1 to 10 us in a virtual machine, and kernels are looked up for
+ * each operation. */
+START_TEST(test_looked_up_without_cpuid)
+{
+    struct user_regs_struct regs;
+    pid_t pid = fork();
+    int steps = 0, cpuids = 0;
+
+    if (pid == 0)
+        look_up_again();
+    ck_assert_int_eq(stop_of(pid), SIGSTOP);
+    do {
+        ck_assert_int_eq(ptrace(PTRACE_GETREGS, pid, NULL, &regs), 0);
+        cpuids += (ptrace(PTRACE_PEEKTEXT, pid, (void *)regs.rip, NULL) &
+                   0xffff) == 0xa20f;
+        steps++;
+        ck_assert_int_eq(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
+    } while (stop_of(pid) == SIGTRAP);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_int_gt(steps, 20);
+    ck_assert_int_eq(cpuids, 0);
+}
+END_TEST
+#endif
+
 /* Copies plainly, with non-temporal stores, or to shared memory. */
 static void copy(int how, void *dst, const void *src, size_t bytes)
 {
@@ -450,6 +506,9 @@ static Suite *reduce_suite(void)
     tcase_add_test(choice, test_undefined_pairs);
     tcase_add_test(choice, test_knob_portable);
     tcase_add_test(choice, test_knob_unknown);
+#ifdef __x86_64__
+    tcase_add_test(choice, test_looked_up_without_cpuid);
+#endif
     suite_add_tcase(s, choice);
     return s;
 }

@@ -126,21 +126,28 @@ const struct hvd__tier *hvd__tier_current(void)
     return tiers[current_tier()];
 }
 
+/* Returns the kernel of a tier, which may be NULL; NULL if undefined.  Does not
+ * ask the CPU, as it is called for each operation: CPUID is slow in a virtual
+ * machine, where it is emulated. */
+static hvd__reduce_fn *kernel_of(const struct hvd__tier *tier,
+                                 enum hvd_dtype dtype, enum hvd_op op)
+{
+    if (!tier || (unsigned)dtype >= HVD__NDTYPES || (unsigned)op >= HVD__NOPS)
+        return NULL;
+    if (op == HVD_AVERAGE)
+        return dtype == HVD_BOOL ? NULL : tier->kernels[dtype][HVD_SUM].entry;
+    return tier->kernels[dtype][op].entry;
+}
+
 hvd__reduce_fn *hvd__reduce_get_tier(enum hvd_dtype dtype, enum hvd_op op,
                                      enum hvd__simd tier)
 {
-    if ((unsigned)dtype >= HVD__NDTYPES || (unsigned)op >= HVD__NOPS ||
-        (unsigned)tier >= NTIERS || !cpu_has((int)tier))
-        return NULL;
-    if (op == HVD_AVERAGE)
-        return dtype == HVD_BOOL ? NULL
-                                 : tiers[tier]->kernels[dtype][HVD_SUM].entry;
-    return tiers[tier]->kernels[dtype][op].entry;
+    return kernel_of(hvd__tier_get(tier), dtype, op);
 }
 
 hvd__reduce_fn *hvd__reduce_get(enum hvd_dtype dtype, enum hvd_op op)
 {
-    return hvd__reduce_get_tier(dtype, op, current_tier());
+    return kernel_of(hvd__tier_current(), dtype, op);
 }
 
 /* Reduces block by block: several passes when there are more inputs than one
