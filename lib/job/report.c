@@ -75,6 +75,8 @@ static void put_lines(struct hb_buf *out, const char *text, size_t len)
 {
     const char *end;
 
+    if (len == 0) /* text may be NULL */
+        return;
     for (const char *p = text; p < text + len; p = end + 1) {
         char *line;
 

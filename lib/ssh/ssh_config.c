@@ -552,21 +552,24 @@ static int drop_none(struct hb_strv *list)
 static int has_line(const char *text, size_t len, const char *start)
 {
     size_t n = strlen(start);
-    const char *end = text + len;
 
-    while (text && (size_t)(end - text) >= n) {
+    while (len >= n) {
+        const char *newline = memchr(text, '\n', len);
+
         if (memcmp(text, start, n) == 0)
             return 1;
-        text = memchr(text, '\n', (size_t)(end - text));
-        text = text ? text + 1 : NULL;
+        if (!newline)
+            return 0;
+        len -= (size_t)(newline + 1 - text);
+        text = newline + 1;
     }
     return 0;
 }
 
-/* Leaves the host to ssh if CheckHostIP is set, as only ssh checks the key of
- * the host's address.  Before OpenSSH 8.5, "yes" is the default, and no wish of
- * the user's; these versions print PubkeyAcceptedKeyTypes, which was renamed in
- * 8.5. */
+/* Leaves the host to ssh if the user has set CheckHostIP, as only ssh checks
+ * the key of the host's address.  Before OpenSSH 8.5, "yes" is the default, so
+ * it does not count; these versions print PubkeyAcceptedKeyTypes, which was
+ * renamed in 8.5. */
 static int check_host_ip(struct ssh_config *c, const char *text, size_t len)
 {
     return has_line(text, len, "checkhostip yes") &&
