@@ -3,8 +3,9 @@
  * A training whose ranks have shards of an array of integers, all of which are
  * checked.
  *
- *     elastic_shards STEPS COUNT [FLAGS]
+ *     elastic_shards STEPS[:GENERATION] COUNT [FLAGS]
  *
+ * Goes on after STEPS steps while the generation is lower than GENERATION.
  * Element i of COUNT in all is i + k * 1000003 after step k, on the rank that
  * has it: the ranks' parts are as equal as they can be.  Prints "done RANK SIZE
  * STEPS" at the end, "removed RANK STEP" if the rank was asked to leave, "lost
@@ -134,12 +135,18 @@ static int sync_again(hvd_state *s)
     return rc;
 }
 
-static int run(hvd_state *s, int64_t steps)
+/* Returns whether there are more steps to do: the same on all ranks. */
+static int goes_on(int64_t done, int64_t steps, int generation)
+{
+    return done < steps || hvd_generation() < generation;
+}
+
+static int run(hvd_state *s, int64_t steps, int generation)
 {
     int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
     int64_t done = 0;
 
-    while (rc == 0 && (measures ? done++ : step) < steps) {
+    while (rc == 0 && goes_on(measures ? done++ : step, steps, generation)) {
         if (check("before a step"))
             return 1;
         rc = step_once(s);
@@ -183,10 +190,15 @@ int main(int argc, char **argv)
 {
     const char *flags = argc > 3 ? argv[3] : "";
     hvd_state *s = NULL;
-    int rc;
+    int64_t steps;
+    char *end;
+    int rc, generation = 0;
 
     if (argc < 3 || (count = strtoll(argv[2], NULL, 10)) <= 0)
         return 2;
+    steps = strtoll(argv[1], &end, 10);
+    if (*end == ':')
+        generation = atoi(end + 1);
     prints_first = strchr(flags, 'f') != NULL;
     prints_sync = strchr(flags, 't') != NULL;
     measures = strchr(flags, 'm') != NULL;
@@ -204,7 +216,7 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < elems; i++)
         shard[i] = first + i;
     hvd_on_resize(on_resize, s);
-    rc = run(s, strtoll(argv[1], NULL, 10));
+    rc = run(s, steps, generation);
     print_times();
     hvd_state_free(s);
     free(shard);
