@@ -73,12 +73,14 @@ static int plan(struct mp_plane *p, struct hvd__op *op)
 static void pack(struct mp_plane *p, const struct hvd__op *op,
                  const struct mp_splits *s, unsigned char *to)
 {
-    const unsigned char *from = op->sendbuf;
+    const unsigned char *from = op->sendbuf; /* NULL if nothing is sent */
     size_t bytes = op->elem_bytes, skip = p->run.at * p->run.plan.piece;
+    size_t at = 0;
 
-    for (int r = 0; r < p->n; from += outgoing(p)[r++] * bytes)
+    for (int r = 0; r < p->n; at += outgoing(p)[r++])
         if (s->sendcounts[r])
-            memcpy(to + (size_t)s->sdispls[r] * bytes, from + skip * bytes,
+            memcpy(to + (size_t)s->sdispls[r] * bytes,
+                   from + (at + skip) * bytes,
                    (size_t)s->sendcounts[r] * bytes);
 }
 
