@@ -54,9 +54,11 @@ static void start_cuda(void)
 static void start_nccl(void)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t rc;
 
     config.blocking = 0;
-    settle(comm, ncclCommInitRankConfig(&comm, RANKS, *id, me, &config));
+    rc = ncclCommInitRankConfig(&comm, RANKS, *id, me, &config);
+    settle(comm, rc);
 }
 
 static float *device_floats(float value)
