@@ -759,13 +759,25 @@ STATIC_LINK := $(firstword $(call cc_takes,-static-pie -fPIE \
 	-Wl$(comma)-u$(comma)sodium_init -l:libuv_a.a -l:libjansson.a \
 	$(SODIUM_A) -ldl) -static)
 else
-# Warnings are for the other builds; a sanitizer's report has functions and
-# lines, but no variables, so half of the debugging data will do.
-WARN :=
+# A sanitizer's report has functions and lines, but no variables, so half of the
+# debugging data will do.
 DEBUG := -g1
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
 ifeq ($(SAN),address)
 SANFLAGS += -fsanitize=undefined
+endif
+ifneq ($(findstring clang,$(CC)),)
+# As in gcc, the runtime is a library, so that Python can load ours, and the
+# tests see by a macro what they are compiled for.
+ifeq ($(SAN),address)
+SANFLAGS += -D__SANITIZE_ADDRESS__
+SAN_LDFLAGS := -shared-libasan -Wl,-rpath,$(dir $(shell $(CC) \
+	-print-file-name=libclang_rt.asan-$$(uname -m).so))
+endif
+else
+# Warnings are for the other builds: the checks that sanitizers add make gcc
+# warn of what cannot happen.
+WARN :=
 endif
 ifeq ($(SAN),fuzzer)
 SANFLAGS := -fsanitize=fuzzer-no-link,address,undefined
@@ -866,7 +878,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -iquote lib/base \
 	$(OPT) $(DEBUG) -fPIC -fvisibility=hidden -pthread \
 	$(WARN) $(HARDEN) $(SANFLAGS) $(DEPS_CFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pthread -Wl,-z,relro -Wl,-z,now -Wl,--as-needed \
-	$(SANFLAGS) $(LDFLAGS)
+	$(SANFLAGS) $(SAN_LDFLAGS) $(LDFLAGS)
 
 # ---- Programs and libraries -------------------------------------------
 
@@ -1130,7 +1142,7 @@ $(BUILD)/examples/%: examples/%.c examples/common.c examples/common.h \
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) $(WARN) $(SANFLAGS) $(CFLAGS) \
 		-I$(BUILD)/include -o $@ $< examples/common.c \
-		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
+		$(SAN_LDFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib' -lhvd -lm
 
 # GPU examples.  The driver compiles the kernels for the GPU that it finds.
 $(BUILD)/obj/examples/common.o: FILE_CFLAGS = -Iexamples -I$(BUILD)/include
@@ -1153,7 +1165,7 @@ $(BUILD)/examples/nccl_id: examples/nccl_id.c $(BUILD)/obj/examples/common.o \
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) $(WARN) $(SANFLAGS) $(CFLAGS) \
 		$(NCCL_CFLAGS) -I$(BUILD)/include -o $@ $< $(filter %.o,$^) \
-		$(SANFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib:$(NCCL_LIBDIR)' -lhvd \
+		$(SAN_LDFLAGS) -L$(LIB) -Wl,-rpath,'$$ORIGIN/../lib:$(NCCL_LIBDIR)' -lhvd \
 		-L$(NCCL_LIBDIR) -lnccl -L$(CUDA)/lib64/stubs -lcuda \
 		-Wl,--allow-shlib-undefined -lm
 

@@ -30,7 +30,7 @@ preload() { # [LIBRARY]
     local runtime=${1:-} asan=detect_leaks=0:quarantine_size_mb=16
     ! sanitized || {
         runtime=$(ldd "$BUILD"/python/hvd/_hvd*.so |
-            awk '$1 ~ /^lib(a|t|ub)san/ { printf "%s ", $3 }')
+            awk '$1 ~ /^lib(a|t|ub|clang_rt[.]a)san/ { printf "%s ", $3 }')
         [ "$runtime" ] || skip "the sanitizer has no shared library"
     }
     python=(env LD_PRELOAD="$runtime" PYTHONMALLOC=malloc
