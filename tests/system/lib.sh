@@ -179,6 +179,14 @@ survivors() {
     done
 }
 
+# all_done RANKS STEPS: succeeds if that many ranks of an elastic job, and no
+# others, have done at least STEPS steps, and all as many, as they say in job.out.
+all_done() {
+    [ "$(awk -v ranks="$1" -v least="$2" '
+        $1 == "done" && $3 == ranks && $4 >= least { count++; steps[$4] }
+        END { print count + 0, length(steps) }' job.out)" = "$1 1" ]
+}
+
 gone() {
     [ -z "$(survivors "$1")" ]
 }

@@ -5,7 +5,7 @@
 # whenever, the others do each step once, with the right sums.
 # test_elastic_storm.sh has many deaths at random instants.
 
-# start_steps NP STEPS COUNT FLAGS [OPTION]...: starts a job of
+# start_steps NP STEPS[:GENERATION] COUNT FLAGS [OPTION]...: starts a job of
 # prog/elastic_steps and waits until its ranks work.
 start_steps() {
     start job "$HVDRUN" -np "$1" --min-np 1 --no-tag-output "${@:5}" \
@@ -18,11 +18,10 @@ ranks() {
 }
 
 # finished RANKS STEPS: fails unless the job ends well, with that many ranks
-# that have done all steps.
+# that have done all steps, and as many as the others.
 finished() {
     finish job 0
-    [ "$(grep -c "^done [0-9]* $1 $2\$" job.out)" -eq "$1" ] ||
-        fail "not $1 ranks finished: $(cat job.out job.err)"
+    all_done "$1" "$2" || fail "not $1 ranks finished: $(cat job.out job.err)"
 }
 
 test_a_rank_is_killed() {
@@ -30,15 +29,15 @@ test_a_rank_is_killed() {
     for victim in 1 3 4; do # rank 0 is the first
         for count in 1 1000 100000; do
             case $count in 1) flags=pt ;; 1000) flags=pst ;; *) flags='at' ;; esac
-            start_steps 4 400 $count $flags
-            kill -KILL "$(ranks | sort -n | sed -n ${victim}p)" || :
+            start_steps 4 400:2 $count $flags
+            kill -KILL "$(ranks | sort -n | sed -n ${victim}p)"
             finish job 0
         done
     done
 }
 
 test_over_tcp() {
-    start_steps 4 1000 3000 p -x HVD_FORCE_TCP=1
+    start_steps 4 1000:2 3000 p -x HVD_FORCE_TCP=1
     kill -KILL "$(ranks | sort -n | head -n 1)"
     wait_for 'grep -q "4 -> 3 ranks (generation 2), stopped for" job.err'
     finished 3 1000
@@ -46,7 +45,7 @@ test_over_tcp() {
 
 # All but one die at the same moment.
 test_one_is_left() {
-    start_steps 5 1000 3000 p
+    start_steps 5 1000:2 3000 p
     ranks | sort -n | tail -n +2 | xargs kill -KILL
     finished 1 1000
     grep -q 'finished with 1 of 5 ranks' job.err
@@ -76,7 +75,7 @@ test_ranks_leave() {
 # place of rank 0, whose successor gets the state of the others.
 test_restarts() {
     local count
-    start_steps 3 8000 1000 p --restart-failed 1
+    start_steps 3 8000:5 1000 p --restart-failed 1
     for count in 1 2; do # the lowest pid is rank 0's, then rank 1's
         kill -KILL "$(ranks | sort -n | head -n 1)"
         wait_for "[ \$(grep -c '3 -> 2 ranks' job.err) -eq $count ]"
@@ -108,7 +107,7 @@ release() {
 # The others need not wait until it can be reaped.
 test_rank_that_is_dying() {
     local victim holder
-    start_steps 3 3000 1000 p
+    start_steps 3 3000:2 1000 p
     hold_last KILL
     wait_for 'grep -q "3 -> 2 ranks (generation 2)" job.err'
     [ -d "/proc/$victim" ]
@@ -120,7 +119,7 @@ test_rank_that_is_dying() {
 # A restart needs its memory, and GPUs.
 test_restart_of_a_rank_that_is_dying() {
     local victim holder
-    start_steps 2 5000 1000 p --restart-failed 1 --log-level info
+    start_steps 2 5000:3 1000 p --restart-failed 1 --log-level info
     hold_last SEGV
     wait_for "grep -q 'rank 1 starts again when pid $victim has ended' job.err"
     [ "$(ranks | grep -cvx "$victim")" -eq 1 ]
@@ -137,7 +136,7 @@ test_withdrawal_of_a_rank_that_is_dying() {
     printf '%s\n' a:1 b:1 >hosts
     start job "$HVDRUN" --rsh 'env PLAYED={host}' -np 2 --min-np 1 --max-np 2 \
         --host-discovery-script ./d --discovery-interval 0.1 --no-tag-output \
-        --restart-failed 1 --log-level info "$PROG/elastic_steps" 3000 1000 fp
+        --restart-failed 1 --log-level info "$PROG/elastic_steps" 3000:2 1000 fp
     wait_for 'grep -q "^working" job.out'
     hold_last KILL
     wait_for "grep -q 'starts again when pid $victim has ended' job.err"
@@ -154,7 +153,7 @@ test_withdrawal_of_a_rank_that_is_dying() {
 # The ranks wait for the restart, because without --min-np all are needed.
 test_restart_that_is_awaited() {
     start job "$HVDRUN" -np 3 --restart-failed 1 --no-tag-output \
-        "$PROG/elastic_steps" 3000 1000 fp
+        "$PROG/elastic_steps" 3000:2 1000 fp
     wait_for 'grep -q "^working" job.out'
     kill -KILL "$(ranks | sort -n | sed -n 2p)"
     finished 3 3000

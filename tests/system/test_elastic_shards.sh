@@ -37,10 +37,7 @@ rank_pids() {
 # that have done all steps, and as many as the others.
 finished() {
     finish job 0
-    [ "$(awk -v ranks="$1" -v least="$2" '
-        $1 == "done" && $3 == ranks && $4 >= least { count++; steps[$4] }
-        END { print count + 0, length(steps) }' job.out)" = "$1 1" ] ||
-        fail "not $1 ranks finished: $(cat job.out job.err)"
+    all_done "$1" "$2" || fail "not $1 ranks finished: $(cat job.out job.err)"
 }
 
 # Shards of one page, and of some MiB, whose copies take most of the time.

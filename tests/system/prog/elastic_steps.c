@@ -2,8 +2,9 @@
 /*
  * A training of integers, every sum of which is checked.
  *
- *     elastic_steps STEPS COUNT [FLAGS]
+ *     elastic_steps STEPS[:GENERATION] COUNT [FLAGS]
  *
+ * Goes on after STEPS steps while the generation is lower than GENERATION.
  * In step k each rank gives (k + 1) * (its rank + 1) to each of COUNT elements
  * of a sum, which is then added to the weights.  So after each step all weights
  * are known from the sizes of the world so far, which are part of the state.
@@ -279,13 +280,19 @@ static void leave(void)
     exit(0);
 }
 
-static int run(hvd_state *s, int64_t steps)
+/* Returns whether there are more steps to do: the same on all ranks. */
+static int goes_on(int64_t steps, int generation)
+{
+    return state.step < steps || hvd_generation() < generation;
+}
+
+static int run(hvd_state *s, int64_t steps, int last)
 {
     int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
     int64_t step;
     int generation;
 
-    while (rc == 0 && state.step < steps) {
+    while (rc == 0 && goes_on(steps, last)) {
         generation = hvd_generation();
         leave();
         rc = step_once(s);
@@ -324,11 +331,16 @@ int main(int argc, char **argv)
 {
     const char *flags = argc > 3 ? argv[3] : "";
     hvd_state *s = NULL;
+    int64_t steps;
     unsigned how;
-    int rc;
+    char *end;
+    int rc, last = 0;
 
     if (argc < 3 || (count = strtoul(argv[2], NULL, 10)) == 0)
         return 2;
+    steps = strtoll(argv[1], &end, 10);
+    if (*end == ':')
+        last = atoi(end + 1);
     uses_sets = strchr(flags, 'g') != NULL;
     uses_alloc = strchr(flags, 'a') != NULL;
     pauses = strchr(flags, 'p') != NULL;
@@ -350,7 +362,7 @@ int main(int argc, char **argv)
         hvd_state_add(s, "state", &state, sizeof(state), how) < 0 ||
         hvd_state_add(s, "weights", weights, count * sizeof(*weights), how) < 0)
         return fail("state");
-    rc = run(s, strtoll(argv[1], NULL, 10));
+    rc = run(s, steps, last);
     hvd_state_free(s);
     hvd_shutdown();
     return rc;
