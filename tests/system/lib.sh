@@ -14,6 +14,9 @@
 #                             $pid, its output in NAME.out and NAME.err
 #   finish NAME [N]           waits for job NAME to end; its exit code is in
 #                             $status and must be N
+#   all_done RANKS STEPS      succeeds if, by job.out, exactly RANKS ranks of an
+#                             elastic job are done, all after the same number of
+#                             steps, which is at least STEPS
 #   survivors NAME            prints the pids of job NAME that still run
 #   gone NAME                 succeeds if no process of job NAME is left
 #   alive PID                 succeeds if PID exists and is not a zombie
@@ -179,12 +182,10 @@ survivors() {
     done
 }
 
-# all_done RANKS STEPS: succeeds if that many ranks of an elastic job, and no
-# others, have done at least STEPS steps, and all as many, as they say in job.out.
 all_done() {
     [ "$(awk -v ranks="$1" -v least="$2" '
-        $1 == "done" && $3 == ranks && $4 >= least { count++; steps[$4] }
-        END { print count + 0, length(steps) }' job.out)" = "$1 1" ]
+        $1 == "done" { count++; bad += $3 != ranks || $4 < least; steps[$4] }
+        END { print count + 0, bad + 0, length(steps) }' job.out)" = "$1 0 1" ]
 }
 
 gone() {

@@ -210,7 +210,7 @@ test_interrupted_after_a_death() {
 # Ranks of a later generation are blamed by the numbers that hvdrun gave them.
 test_late_after_a_death() {
     start job "$HVDRUN" -np 3 --min-np 1 --no-tag-output "${REPORTS[@]}" \
-        "$PROG/elastic_steps" 300:2 100 fw
+        "$PROG/elastic_steps" 600:2 100 fw
     wait_for 'grep -q "^working" job.out'
     kill -KILL "$(job_pids job elastic_steps | while read -r p; do
         ! grep -szqx HVD_RANK=0 "/proc/$p/environ" || echo "$p"

@@ -5,7 +5,8 @@
  *
  *     elastic_shards STEPS[:GENERATION] COUNT [FLAGS]
  *
- * Goes on after STEPS steps while the generation is lower than GENERATION.
+ * Goes on after STEPS steps until it has done some in generation GENERATION, or
+ * a later one; not if that is 0.
  * Element i of COUNT in all is i + k * 1000003 after step k, on the rank that
  * has it: the ranks' parts are as equal as they can be.  Prints "done RANK SIZE
  * STEPS" at the end, "removed RANK STEP" if the rank was asked to leave, "lost
@@ -31,8 +32,10 @@
 #include <unistd.h>
 
 enum { GROWTH = 1000003, TIMES_MAX = 10000 };
+enum { SOME = 20 }; /* steps in the last generation */
 
 static int64_t step, *shard, first, elems, count;
+static int64_t synced; /* the step of the last hvd_sync */
 static int prints_first, prints_sync, measures, pauses;
 static int printed; /* the last generation of which "working" was printed */
 static double times_ms[TIMES_MAX];
@@ -127,6 +130,7 @@ static int sync_again(hvd_state *s)
     uint64_t begun_ns = hb_now_ns();
     int rc = hvd_sync(s);
 
+    synced = step;
     if (rc == 0 && prints_sync && hvd_rank() == 0) {
         printf("restored %.3f %" PRId64 "\n",
                (double)(hb_now_ns() - begun_ns) / 1e6, elems * 8);
@@ -138,7 +142,8 @@ static int sync_again(hvd_state *s)
 /* Returns whether there are more steps to do: the same on all ranks. */
 static int goes_on(int64_t done, int64_t steps, int generation)
 {
-    return done < steps || hvd_generation() < generation;
+    return done < steps || hvd_generation() < generation ||
+           (generation > 0 && step < synced + SOME);
 }
 
 static int run(hvd_state *s, int64_t steps, int generation)
@@ -146,6 +151,7 @@ static int run(hvd_state *s, int64_t steps, int generation)
     int rc = hvd_sync(s), rank = rc == 0 ? hvd_rank() : -1;
     int64_t done = 0;
 
+    synced = step;
     while (rc == 0 && goes_on(measures ? done++ : step, steps, generation)) {
         if (check("before a step"))
             return 1;

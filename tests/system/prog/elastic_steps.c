@@ -4,7 +4,8 @@
  *
  *     elastic_steps STEPS[:GENERATION] COUNT [FLAGS]
  *
- * Goes on after STEPS steps while the generation is lower than GENERATION.
+ * Goes on after STEPS steps until it has done some in generation GENERATION, or
+ * a later one; not if that is 0.
  * In step k each rank gives (k + 1) * (its rank + 1) to each of COUNT elements
  * of a sum, which is then added to the weights.  So after each step all weights
  * are known from the sizes of the world so far, which are part of the state.
@@ -13,6 +14,7 @@
  *
  *     a   buffers from hvd_alloc
  *     c   never commits
+ *     e   goes on after STEPS steps until rank 0 finds a file "end"
  *     f   prints "working" in rank 0 after the first step
  *     g   adds up, in each step, in a process set of the even and in one of the
  *         odd ranks, too, which are made anew only when no member is left
@@ -47,6 +49,10 @@ static struct {
     int64_t sets[2]; /* of even and odd ranks, or -1 */
 } state = {.sets = {-1, -1}};
 
+enum { SOME = 20 }; /* steps in the last generation */
+
+static int64_t synced; /* the step of the last hvd_sync */
+static int awaits_end, is_ended;
 static int64_t *weights, *grad;
 static size_t count;
 static int uses_alloc, pauses, waits, snapshots, tells, tells_first, leaves;
@@ -218,6 +224,16 @@ static int use_sets(void)
 }
 
 /* Does a step.  Returns a status of libhvd, or 1 if a sum is wrong. */
+/* Asks rank 0 whether there is a file "end".  Returns a status of libhvd. */
+static int look_for_end(void)
+{
+    int64_t ends = hvd_rank() == 0 && access("end", F_OK) == 0;
+    int rc = hvd_broadcast(&ends, &ends, 1, HVD_INT64, 0, NULL);
+
+    is_ended = rc == 0 && ends;
+    return rc;
+}
+
 static int step_once(hvd_state *s)
 {
     int64_t own = (state.step + 1) * (hvd_rank() + 1), want;
@@ -283,7 +299,10 @@ static void leave(void)
 /* Returns whether there are more steps to do: the same on all ranks. */
 static int goes_on(int64_t steps, int generation)
 {
-    return state.step < steps || hvd_generation() < generation;
+    if (awaits_end)
+        return !is_ended;
+    return state.step < steps || hvd_generation() < generation ||
+           (generation > 0 && state.step < synced + SOME);
 }
 
 static int run(hvd_state *s, int64_t steps, int last)
@@ -292,10 +311,13 @@ static int run(hvd_state *s, int64_t steps, int last)
     int64_t step;
     int generation;
 
+    synced = state.step;
     while (rc == 0 && goes_on(steps, last)) {
         generation = hvd_generation();
         leave();
-        rc = step_once(s);
+        rc = awaits_end && state.step >= steps ? look_for_end() : 0;
+        if (rc == 0 && !is_ended)
+            rc = step_once(s);
         if (rc == 1)
             return 1;
         if (rc != -HVD_ERESIZED)
@@ -306,6 +328,7 @@ static int run(hvd_state *s, int64_t steps, int last)
             return fail("restore");
         step = state.step;
         rc = hvd_sync(s);
+        synced = state.step;
         if (rc == 0 && check_progress(step, generation) < 0)
             return 1;
         if (rc == 0)
@@ -348,6 +371,7 @@ int main(int argc, char **argv)
     snapshots = strchr(flags, 's') != NULL;
     tells = strchr(flags, 't') != NULL;
     tells_first = strchr(flags, 'f') != NULL;
+    awaits_end = strchr(flags, 'e') != NULL;
     leaves = strchr(flags, 'l') != NULL;
     exits = strchr(flags, 'x') != NULL;
     commits = strchr(flags, 'c') == NULL;
