@@ -766,13 +766,14 @@ SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
 ifeq ($(SAN),address)
 SANFLAGS += -fsanitize=undefined
 endif
-ifneq ($(findstring clang,$(CC)),)
-# As in gcc, the runtime is a library, so that Python can load ours, and the
-# tests see by a macro what they are compiled for.
+ifneq ($(shell $(CC) -dM -E -x c /dev/null | grep -w __clang__),)
+# As with gcc, tests see by a macro what they are compiled for, and ASan's
+# runtime is a library, so that Python can load libhvd.
+SANFLAGS += $(if $(filter address,$(SAN)),-D__SANITIZE_ADDRESS__) \
+	$(if $(filter thread,$(SAN)),-D__SANITIZE_THREAD__)
 ifeq ($(SAN),address)
-SANFLAGS += -D__SANITIZE_ADDRESS__
-SAN_LDFLAGS := -shared-libasan -Wl,-rpath,$(dir $(shell $(CC) \
-	-print-file-name=libclang_rt.asan-$$(uname -m).so))
+SAN_LDFLAGS := -shared-libasan \
+	-Wl,-rpath,$(shell $(CC) -print-runtime-dir)
 endif
 else
 # Warnings are for the other builds: the checks that sanitizers add make gcc
