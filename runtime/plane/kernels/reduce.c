@@ -126,9 +126,9 @@ const struct hvd__tier *hvd__tier_current(void)
     return tiers[current_tier()];
 }
 
-/* Returns the kernel of a tier, which may be NULL; NULL if undefined.  Does not
- * ask the CPU, as it is called for each operation: CPUID is slow in a virtual
- * machine, where it is emulated. */
+/* Finds the kernel for dtype and op in a tier, which may be NULL.  Returns NULL
+ * if there is none.  Runs for each operation, so it must not execute CPUID,
+ * which a virtual machine emulates, slowly. */
 static hvd__reduce_fn *kernel_of(const struct hvd__tier *tier,
                                  enum hvd_dtype dtype, enum hvd_op op)
 {
