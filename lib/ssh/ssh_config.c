@@ -566,10 +566,10 @@ static int has_line(const char *text, size_t len, const char *start)
     return 0;
 }
 
-/* Leaves the host to ssh if the user has set CheckHostIP, as only ssh checks
- * the key of the host's address.  Before OpenSSH 8.5, "yes" is the default, so
- * it does not count; these versions print PubkeyAcceptedKeyTypes, which was
- * renamed in 8.5. */
+/* Leaves the host to ssh if the user has set CheckHostIP, because only ssh
+ * checks the key of the host's address.  Before OpenSSH 8.5, "yes" is the
+ * default, and does not show what the user wants.  These versions are told from
+ * later ones by a setting that 8.5 renamed to PubkeyAcceptedAlgorithms. */
 static int check_host_ip(struct ssh_config *c, const char *text, size_t len)
 {
     return has_line(text, len, "checkhostip yes") &&

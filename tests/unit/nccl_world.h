@@ -67,9 +67,10 @@ struct hvd__op nccl_op(enum hvd__kind kind, enum hvd_dtype dtype,
  * has joined does, in host memory. */
 int nccl_carry_out(struct hvd__op *o, int host);
 
-/* Waits for one launch, or makes a stream wait for it; return as the plane's
- * functions of these names.  Errors go to nccl_self.err. */
+/* Waits for one launch.  Returns what the wait of hvd__launch_ops returns, and
+ * puts an error into nccl_self.err. */
 int nccl_wait(uint64_t launch, uint64_t until_ns);
+/* Makes a stream wait for one launch.  Returns and reports as nccl_wait. */
 int nccl_order(uint64_t launch, CUstream stream);
 
 struct values nccl_values(enum hvd_dtype dtype, enum hvd_op op);

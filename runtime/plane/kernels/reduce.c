@@ -126,9 +126,9 @@ const struct hvd__tier *hvd__tier_current(void)
     return tiers[current_tier()];
 }
 
-/* Finds the kernel for dtype and op in a tier, which may be NULL.  Returns NULL
- * if there is none.  Runs for each operation, so it must not execute CPUID,
- * which a virtual machine emulates, slowly. */
+/* Finds the kernel for dtype and op in a tier.  Returns NULL if `tier` is NULL
+ * or has no such kernel.  This function runs for each operation, so it must not
+ * execute CPUID: a virtual machine emulates that instruction, which is slow. */
 static hvd__reduce_fn *kernel_of(const struct hvd__tier *tier,
                                  enum hvd_dtype dtype, enum hvd_op op)
 {

@@ -312,8 +312,8 @@ void nc_drain(struct nc_plane *p, nc_ask_fn *ask, uint64_t deadline_ns)
         nc_drain_aborted(p, deadline_ns);
 }
 
-/* Waits for each stream by itself: after an abort it soon becomes empty, unless
- * work of the caller's that does not end comes first. */
+/* Waits for the streams one by one.  After an abort each soon becomes empty,
+ * unless the caller's own work, queued earlier, does not end. */
 void nc_drain_aborted(struct nc_plane *p, uint64_t deadline_ns)
 {
     uint64_t paused_ns = 0;

@@ -5,8 +5,8 @@
  *
  *     elastic_shards STEPS[:GENERATION] COUNT [FLAGS]
  *
- * Goes on after STEPS steps until it has done some in generation GENERATION, or
- * a later one; not if that is 0.
+ * Does STEPS steps.  With GENERATION, does more until at least 20 steps follow
+ * the change to that generation, or to a later one.
  * Element i of COUNT in all is i + k * 1000003 after step k, on the rank that
  * has it: the ranks' parts are as equal as they can be.  Prints "done RANK SIZE
  * STEPS" at the end, "removed RANK STEP" if the rank was asked to leave, "lost

@@ -4,8 +4,8 @@
  *
  *     elastic_steps STEPS[:GENERATION] COUNT [FLAGS]
  *
- * Goes on after STEPS steps until it has done some in generation GENERATION, or
- * a later one; not if that is 0.
+ * Does STEPS steps.  With GENERATION, does more until at least 20 steps follow
+ * the change to that generation, or to a later one.
  * In step k each rank gives (k + 1) * (its rank + 1) to each of COUNT elements
  * of a sum, which is then added to the weights.  So after each step all weights
  * are known from the sizes of the world so far, which are part of the state.
@@ -14,7 +14,8 @@
  *
  *     a   buffers from hvd_alloc
  *     c   never commits
- *     e   goes on after STEPS steps until rank 0 finds a file "end"
+ *     e   does more than STEPS steps: until rank 0 finds a file named "end" in
+ *         its working directory
  *     f   prints "working" in rank 0 after the first step
  *     g   adds up, in each step, in a process set of the even and in one of the
  *         odd ranks, too, which are made anew only when no member is left
